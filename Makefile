@@ -1,0 +1,81 @@
+# `make run` and `make test` do all the set-up themselves; they need Python 3.11 or newer.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+KILLS ?= 2000
+
+.PHONY: help run test fuzz check format campaign simulate bench crashpoints mutants clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+run: .venv/for-running ## start the agent with the example workflows
+	@AGENT_WORKFLOWS__DIRECTORY=examples $(BIN)/agent up --run examples/hello.yaml
+
+# Whole processes are timed and killed in the second run, so nothing else runs beside them. Both
+# runs always happen and each prints its closing line; the status is bad if either failed. A run
+# that finds no test (5) is fine only where ARGS chose some.
+test: .venv/for-tests ## run all tests, on SQLite and on a PostgreSQL of its own
+	@well() { test $$1 -eq 0 || { test -n "$(ARGS)" && test $$1 -eq 5; }; }; \
+	$(BIN)/python -m pytest -n 2 -m "not process" $(ARGS); first=$$?; \
+	$(BIN)/python -m pytest -n 0 -m process $(ARGS); second=$$?; \
+	well $$first && well $$second
+
+fuzz: .venv/for-fuzzing ## bad input for everything that reads foreign words, then for the HTTP API
+	@$(BIN)/python -m tests.bad_input.fuzz
+	@$(BIN)/python -m tests.server.fuzzing $(ARGS)
+
+check: .venv/for-tests ## lint, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/for-tests ## put the code into its usual form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+campaign: .venv/for-tests ## kill agents KILLS times on SQLite, half as often on PostgreSQL, and count
+	$(BIN)/python -m tests.crash.campaign --sqlite $(KILLS) --postgres $$(($(KILLS) / 2)) $(ARGS)
+
+crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at every one of its recovery
+	$(BIN)/python -m tests.crash.crashpoints $(ARGS)
+
+# SEEDS=10000 runs so many from FIRST on; SEED=n replays one with its trace; ARGS=--shrink with it
+# cuts a failure down and keeps it under tests/simulation/regressions.
+simulate: .venv/for-tests ## run the engine on a simulated machine, fault after fault
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)) $(ARGS)
+
+mutants: .venv/for-tests ## break the engine in twenty ways, one by one; every one must be noticed
+	$(BIN)/python -m tests.mutants.hunt $(ARGS)
+
+bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" for a part
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove what make made (not your data)
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv/made:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "$(PYTHON) could not make a virtual environment (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+define install
+	@echo "setting up .venv (once; about a minute)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e "$(1)"
+	@touch $@ .venv/for-running
+endef
+
+.venv/for-running: .venv/made pyproject.toml
+	$(call install,.)
+
+.venv/for-tests: .venv/made pyproject.toml
+	$(call install,.[test])
+
+.venv/for-fuzzing: .venv/for-tests
+	$(call install,.[fuzz])
+
+.venv/for-benchmarks: .venv/made pyproject.toml
+	$(call install,.[bench])

@@ -1,0 +1,20 @@
+"""A checkpointed step engine for a personal automation agent.
+
+Imports point downwards in this list, and import-linter holds them to it::
+
+    cli         typer commands, one module a noun
+    daemon      the worker with what keeps it company: lock, signals, workflow files
+    catalog     workflows where they are kept: files, and versions on record
+    app         the composition root: settings to a database and a worker
+    server      the HTTP API: the door, the routes, webhooks, streams of events
+    channels    where people are told and asked: Telegram, Slack, webhooks
+    recovery    the startup pass, before any loop starts
+    approvals   answering, expiry, the approval-wait loop
+    tasks       the engine: claim, settle, advance, turn, operator commands, expansion
+    steps       the runner, the context a step sees, one module per kind of step
+    workflows   YAML to a checked, compiled graph; templates
+    store       tables, the SQL, the dialect differences in one file, migrations
+    states, keys, clock, scopes, config, config_file, lock, log
+"""
+
+__version__ = "0.1.0"

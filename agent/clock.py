@@ -1,0 +1,43 @@
+"""The one place where time is read.
+
+Instants are whole microseconds since 1970 (UTC): both databases store and compare them as plain
+integers. The engine never compares the clocks of two machines; `set_to` brings this process's
+instants to the database's at connect, so that all workers on one database speak of the same now.
+"""
+
+import time
+from datetime import UTC, datetime
+
+SECOND = 1_000_000
+"""Microseconds in a second."""
+
+
+class Clock:
+    """Instants for what is stored, a monotonic reading for what is measured here."""
+
+    def __init__(self) -> None:
+        self._offset_us = 0
+
+    def now(self) -> int:
+        """Return the current instant in microseconds since 1970."""
+        return time.time_ns() // 1000 + self._offset_us
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary start that never jump."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread; never on an event loop."""
+        time.sleep(seconds)
+
+    def set_to(self, instant_us: int) -> None:
+        """Make `now` agree with another clock, usually the database's."""
+        self._offset_us = instant_us - time.time_ns() // 1000
+
+
+def to_iso(instant_us: int | None) -> str | None:
+    """Write an instant as people and programs read it: ISO 8601 in UTC, to the millisecond."""
+    if instant_us is None:
+        return None
+    moment = datetime.fromtimestamp(instant_us / SECOND, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

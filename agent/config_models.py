@@ -1,0 +1,119 @@
+"""The sections of the configuration that are about models: which there are, and what they may use."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """One section of the file: its keys and nothing else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class LlmSettings(Section):
+    """Steps that ask a model. Models are described at the end of this file."""
+
+    model: str = Field(
+        default="",
+        description="The model of steps that name none. Empty: each step must name its own.",
+    )
+    max_tokens: int = Field(
+        default=4096,
+        ge=1,
+        le=10_000_000,
+        description="The longest answer, in tokens, where a step does not say.",
+    )
+
+
+class BudgetSettings(Section):
+    """What all tasks together may use in one day (UTC). 0: no limit."""
+
+    daily_tokens: int = Field(default=0, ge=0, le=10**15, description="Tokens, in and out.")
+    daily_usd: float = Field(default=0.0, ge=0, le=10**9, description="Money, in US dollars.")
+
+
+class ArtifactSettings(Section):
+    """Where outputs larger than inline_output_bytes are kept."""
+
+    url: str = Field(
+        default="",
+        description="Empty: in the database. A directory, relative to this file; or the URL of an"
+        ' object store, as in "s3://bucket/path", with the extra `artifacts` installed.',
+    )
+
+
+class ModelSettings(Section):
+    """One model that steps may name: `[models.NAME]`."""
+
+    provider: Literal["anthropic", "openai", "echo"]
+    model: str = ""
+    base_url: str = Field(default="", pattern=r"^$|^https?://.+")
+    key: str = Field(default="", pattern=r"^$|^env:[A-Z_][A-Z0-9_]*$|^file:.+")
+    usd_per_million_in: float | None = Field(default=None, ge=0, le=10**6)
+    usd_per_million_out: float | None = Field(default=None, ge=0, le=10**6)
+    max_output_tokens: int | None = Field(default=None, ge=1, le=10**8)
+    context_tokens: int | None = Field(default=None, ge=1, le=10**9)
+    timeout_seconds: float = Field(default=600.0, gt=0, le=86_400)
+    structured_output: bool = True
+
+
+class McpSettings(Section):
+    """One MCP server whose tools `agent` steps may use: `[mcp.NAME]`."""
+
+    command: str = ""
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str = ""
+    url: str = Field(default="", pattern=r"^$|^https?://.+")
+    headers: dict[str, str] = Field(default_factory=dict)
+    tools: list[str] = Field(default_factory=list)
+    timeout_seconds: float = Field(default=60.0, gt=0, le=86_400)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "McpSettings":
+        if bool(self.command) == bool(self.url):
+            raise ValueError("needs either command, a program that is started, or url")
+        if self.url and (self.args or self.env or self.cwd):
+            raise ValueError("args, env and cwd go with command")
+        if self.command and self.headers:
+            raise ValueError("headers go with url")
+        return self
+
+
+MODELS_TEXT = """\
+# Models that `llm` steps may name, one section each. `echo` is always there: it needs no key and
+# repeats what it is told, for trying things out.
+#
+# [models.claude]
+# provider = "anthropic"             # or "openai": OpenAI, and every server that speaks its protocol
+# model = "claude-sonnet-5-5"        # its name at the provider
+# key = "env:ANTHROPIC_API_KEY"      # where the key is: env:NAME or file:PATH, never the key itself
+# usd_per_million_in = 3.0           # prices, as your provider tells them; a model without them
+# usd_per_million_out = 15.0         # is refused wherever money is capped
+# max_output_tokens = 64000          # optional
+# context_tokens = 200000            # optional
+# timeout_seconds = 600.0            # for one answer, where the step has no timeout
+#
+# [models.local]
+# provider = "openai"
+# base_url = "http://127.0.0.1:11434/v1"
+# model = "some-local-model"
+# usd_per_million_in = 0.0
+# usd_per_million_out = 0.0
+# structured_output = false          # for servers that do not know response_format
+#
+# MCP servers whose tools `agent` steps may use, one section each.
+#
+# [mcp.notes]
+# command = "notes-server"           # a program, started for each attempt that uses it
+# args = ["--stdio"]
+# env = { NOTES_TOKEN = "env:NOTES_TOKEN" }   # it sees nothing else but HOME, PATH and the like
+# tools = ["search", "read"]         # what steps may use at most; empty: what each step lists
+# timeout_seconds = 60.0             # for its start
+#
+# [mcp.calendar]
+# url = "https://example.com/mcp"    # streamable HTTP
+# headers = { Authorization = "Bearer env:CALENDAR_TOKEN" }
+"""
+"""What the shipped configuration says of models."""

@@ -1,0 +1,123 @@
+"""The state machines as data: what may happen to a task, a step, a call and an approval.
+
+The guard that every change passes (`check`), the CHECK constraints of the tables, the pictures in
+the documentation and the exhaustive test of state × event all derive from these tables.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class StepStatus(StrEnum):
+    """Where a step stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class CallStatus(StrEnum):
+    """What the ledger knows of one call."""
+
+    UNKNOWN = "unknown"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class ApprovalStatus(StrEnum):
+    """Where a question to a person stands."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class Move(NamedTuple):
+    """One row of a machine: the states an event may find, and the one it leaves."""
+
+    sources: frozenset[str]
+    target: str
+
+
+def _move(sources: str, target: str) -> Move:
+    return Move(frozenset(sources.split()), target)
+
+
+Machine = dict[str, Move]
+
+TASK: Final[Machine] = {
+    "task.started": _move("pending", "running"),
+    "task.paused": _move("running", "paused"),
+    "task.resumed": _move("paused", "running"),
+    "task.succeeded": _move("running", "succeeded"),
+    "task.failed": _move("running", "failed"),
+    "task.canceled": _move("pending running paused", "canceled"),
+}
+
+STEP: Final[Machine] = {
+    "step.claimed": _move("pending", "running"),
+    # A group of parallel items waits while they run, and ends from there.
+    "step.succeeded": _move("running waiting", "succeeded"),
+    "step.failed": _move("running waiting pending", "failed"),
+    "step.retried": _move("running", "pending"),
+    "step.lost": _move("running", "pending"),
+    "step.returned": _move("running", "pending"),
+    "step.waiting": _move("running", "waiting"),
+    "step.woken": _move("waiting", "pending"),
+    "step.paused": _move("running", "paused"),
+    "step.resumed": _move("paused", "pending"),
+    "step.skipped": _move("running pending waiting paused", "skipped"),
+}
+
+CALL: Final[Machine] = {
+    "tool_call.succeeded": _move("unknown", "succeeded"),
+    "tool_call.failed": _move("unknown", "failed"),
+    "tool_call.resolved": _move("unknown", "succeeded"),
+}
+
+# The log tells of the first three as `approval.decided`, with the status.
+APPROVAL: Final[Machine] = {
+    "approval.approved": _move("pending", "approved"),
+    "approval.denied": _move("pending", "denied"),
+    "approval.answered": _move("pending", "answered"),
+    "approval.expired": _move("pending", "expired"),
+    "approval.withdrawn": _move("pending", "withdrawn"),
+}
+
+TASK_ENDED: Final = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED})
+STEP_ENDED: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.SKIPPED})
+
+
+class ForbiddenMoveError(Exception):
+    """An event met a state that its machine does not allow: a defect, never a user's mistake."""
+
+    def __init__(self, event: str, state: str) -> None:
+        super().__init__(f"{event} cannot happen in state {state!r}")
+        self.event = event
+        self.state = state
+
+
+def moved(machine: Machine, event: str, state: str) -> str:
+    """Return the state that an event leads to, or refuse it."""
+    move = machine[event]
+    if state not in move.sources:
+        raise ForbiddenMoveError(event, state)
+    return move.target
