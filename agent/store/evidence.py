@@ -1,0 +1,356 @@
+"""Everything a database says of some tasks, read whole, for whoever checks it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.store.database import Connection
+
+TASKS_AT_ONCE = 50
+"""A wide task has thousands of rows: few tasks are held in memory at a time."""
+
+_IDS_AT_ONCE: Final = 1000
+
+_WRITTEN: Final = {
+    "tasks": ("input", "output", "error", "trigger", "pause_reason"),
+    "steps": ("waiting_on", "checkpoint", "output", "error", "item", "items"),
+    "tool_calls": ("request", "response", "error"),
+    "events": ("data",),
+    "step_logs": ("text",),
+    "signals": ("payload",),
+    "approvals": ("message", "request", "comment", "value", "edits"),
+}
+"""Where values of users are written down; definitions are users' own files."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """A task's row, without its values."""
+
+    id: str
+    status: str
+    workflow_name: str
+    workflow_version: int
+    next_wake_time: int | None
+    deadline: int | None
+    steps_open: int
+    steps_running: int
+    steps_failed: int
+    steps_held: int
+    places_taken: int
+    phase: str
+    event_seq: int
+    is_continuation: bool
+    """Whether it went on from another task: a retry or a fork."""
+    has_error: bool
+    ended_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """A step's row, without its values."""
+
+    id: str
+    task_id: str
+    index: int
+    parallel_index: int
+    name: str
+    kind: str
+    status: str
+    attempt: int
+    max_attempts: int
+    deps_remaining: int
+    deps_failed: int
+    wake_at: int | None
+    held: int
+    placed: int
+    owner: str | None
+    claim_token: int
+    claim_turn: int | None
+    owner_turn: int | None
+    """The last turn of its owner that landed; null when there is no such worker."""
+    waiting_on: str | None
+    skip_reason: str | None
+    idempotency_key: str | None
+    parallel_count: int | None
+    items_done: int
+    items_placed: int
+    items_ended: int
+    items_failed: int
+    process_id: int | None
+    process_started: str | None
+    ended_at: int | None
+
+    @property
+    def is_item(self) -> bool:
+        """Whether this is one of a group's items."""
+        return self.parallel_index >= 0
+
+    @property
+    def is_group(self) -> bool:
+        """Whether this is a group whose items have been decided."""
+        return self.parallel_index < 0 and self.parallel_count is not None
+
+    @property
+    def title(self) -> str:
+        """Its name as people write it: an item has its number."""
+        return f"{self.name}[{self.parallel_index}]" if self.is_item else self.name
+
+    def waits_on(self) -> dict[str, Any]:
+        """Return what it waits on, or waited on last."""
+        on: dict[str, Any] = json.loads(self.waiting_on) if self.waiting_on else {}
+        return on
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """One event of a task."""
+
+    task_id: str
+    seq: int
+    type: str
+    step_id: str | None
+    attempt: int | None
+    data: str | None
+
+    def told(self) -> dict[str, Any]:
+        """Return what it tells besides its type."""
+        data: dict[str, Any] = json.loads(self.data) if self.data else {}
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """One call, with its row of the ledger; what is of the ledger is null when it has none."""
+
+    task_id: str
+    id: str
+    step_id: str
+    number: int
+    attempt: int
+    action: str
+    idempotency_key: str
+    request_hash: str
+    remote_key: str
+    on_unknown: str
+    model: str | None
+    tokens_used: int | None
+    """Null while what a call of a model used is not known."""
+    microusd_used: int | None
+    tokens_reserved: int | None
+    microusd_reserved: int | None
+    status: str | None
+    resolved_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalFacts:
+    """One question to a person, and whether it was decided."""
+
+    task_id: str
+    id: str
+    step_id: str
+    kind: str
+    status: str
+    request: str
+    request_hash: str
+    approved_hash: str | None
+    edits: str | None
+    renews: str | None
+    who: str | None
+    decided_by: str | None
+    decided_channel: str | None
+    decided_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetFacts:
+    """What a task, or one of its steps, may use of models, and what is taken of it."""
+
+    task_id: str
+    id: str
+    tokens_limit: int | None
+    microusd_limit: int | None
+    tokens_used: int
+    microusd_used: int
+    tokens_reserved: int
+    microusd_reserved: int
+
+    @property
+    def step_index(self) -> int | None:
+        """The place of the step whose own budget it is; null for the task's."""
+        _, slash, index = self.id.partition("/")
+        return int(index) if slash else None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """One task with all that belongs to it."""
+
+    task: TaskFacts
+    graph: str | None
+    """The definition of its version, as it is stored."""
+    read_at: int
+    """The instant at which all of it was read, by the database's clock."""
+    steps: list[StepFacts] = field(default_factory=list)
+    events: list[EventFacts] = field(default_factory=list)
+    calls: list[CallFacts] = field(default_factory=list)
+    approvals: list[ApprovalFacts] = field(default_factory=list)
+    budgets: list[BudgetFacts] = field(default_factory=list)
+    children: set[str] = field(default_factory=set)
+    """Tasks that its steps have started."""
+
+
+def collect(connection: Connection) -> Iterator[Evidence]:
+    """Yield every task, some at a time, each as it was at one moment."""
+    last = ""
+    while True:
+        if connection.in_transaction:
+            page = _page(connection, last)
+        else:
+            # A snapshot a page: a long one would keep the database from tidying up.
+            with connection.snapshot():
+                page = _page(connection, last)
+        if not page:
+            return
+        yield from page
+        last = page[-1].task.id
+
+
+def task_count(connection: Connection) -> int:
+    """Return how many tasks there are."""
+    ((count,),) = connection.query("SELECT count(*) FROM tasks")
+    return int(count)
+
+
+def duplicates(connection: Connection) -> list[tuple[str, int]]:
+    """Return (dedupe key, count) of what was delivered once and became several tasks."""
+    found = connection.query(
+        "SELECT dedupe_key, count(*) FROM tasks WHERE dedupe_key IS NOT NULL"
+        " GROUP BY dedupe_key HAVING count(*) > 1 ORDER BY dedupe_key"
+    )
+    return [(str(key), int(count)) for key, count in found]
+
+
+def absent(connection: Connection, task_ids: Sequence[str]) -> list[str]:
+    """Return those of some tasks that are not there."""
+    there: set[str] = set()
+    for start in range(0, len(task_ids), _IDS_AT_ONCE):
+        page = task_ids[start : start + _IDS_AT_ONCE]
+        there |= {
+            str(row[0]) for row in _of(connection, "SELECT id FROM tasks WHERE id IN {ids}", page)
+        }
+    return [task_id for task_id in task_ids if task_id not in there]
+
+
+def graphs(connection: Connection) -> Iterator[str]:
+    """Yield every version of every definition, as it is stored."""
+    for name, version in connection.query("SELECT name, version FROM workflows"):
+        ((graph,),) = connection.query(
+            "SELECT graph FROM workflows WHERE name = :name AND version = :version",
+            name=name,
+            version=version,
+        )
+        yield str(graph)
+
+
+def mentions(connection: Connection, text: str) -> list[tuple[str, str, int]]:
+    """Return (table, column, count) of the places where a text is written."""
+    found = []
+    for table, columns in _WRITTEN.items():
+        counts = ", ".join(
+            f"count(CASE WHEN {connection.sql.position}({column}, :text) > 0 THEN 1 END)"
+            for column in columns
+        )
+        (row,) = connection.query(f"SELECT {counts} FROM {table}", text=text)
+        found += [
+            (table, column, int(count)) for column, count in zip(columns, row, strict=True) if count
+        ]
+    return found
+
+
+def strays(connection: Connection) -> list[str]:
+    """Return the keys of the ledger's rows that belong to no call."""
+    found = connection.query(
+        "SELECT o.idempotency_key FROM idempotency_outcomes AS o"
+        " LEFT JOIN tool_calls AS c ON c.id = o.tool_call_id"
+        " AND c.idempotency_key = o.idempotency_key WHERE c.id IS NULL"
+    )
+    return [str(key) for (key,) in found]
+
+
+def _page(connection: Connection, last: str) -> list[Evidence]:
+    tasks = connection.query(
+        "SELECT t.id, t.status, t.workflow_name, t.workflow_version, t.next_wake_time, t.deadline,"
+        " t.steps_open, t.steps_running, t.steps_failed, t.steps_held, t.places_taken, t.phase,"
+        " t.event_seq, t.retry_of IS NOT NULL OR t.forked_from IS NOT NULL, t.error IS NOT NULL,"
+        " t.ended_at, w.graph FROM tasks AS t LEFT JOIN workflows AS w"
+        " ON w.name = t.workflow_name AND w.version = t.workflow_version"
+        " WHERE t.id > :last ORDER BY t.id LIMIT :most",
+        last=last,
+        most=TASKS_AT_ONCE,
+    )
+    ((now,),) = connection.query(f"SELECT {connection.sql.now_us}")
+    page = {row[0]: Evidence(TaskFacts(*row[:-1]), row[-1], int(now)) for row in tasks}
+    ids = list(page)
+    if not ids:
+        return []
+    for row in _of(
+        connection,
+        'SELECT s.id, s.task_id, s."index", s.parallel_index, s.name, s.kind, s.status, s.attempt,'
+        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.owner,"
+        " s.claim_token, s.claim_turn, w.turn, s.waiting_on, s.skip_reason, s.idempotency_key,"
+        " s.parallel_count, s.items_done, s.items_placed, s.items_ended, s.items_failed,"
+        " s.process_id, s.process_started, s.ended_at"
+        " FROM steps AS s LEFT JOIN workers AS w ON w.id = s.owner WHERE s.task_id IN {ids}"
+        ' ORDER BY s.task_id, s."index", s.parallel_index',
+        ids,
+    ):
+        page[row[1]].steps.append(StepFacts(*row))
+    for row in _of(
+        connection,
+        "SELECT task_id, seq, type, step_id, attempt, data FROM events WHERE task_id IN {ids}"
+        " ORDER BY task_id, seq",
+        ids,
+    ):
+        page[row[0]].events.append(EventFacts(*row))
+    for row in _of(
+        connection,
+        "SELECT c.task_id, c.id, c.step_id, c.number, c.attempt, c.action, c.idempotency_key,"
+        " c.request_hash, c.remote_key, c.on_unknown, c.model, c.tokens_in + c.tokens_out,"
+        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at"
+        " FROM tool_calls AS c"
+        " LEFT JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " AND o.tool_call_id = c.id"
+        " WHERE c.task_id IN {ids} ORDER BY c.task_id, c.step_id, c.number, c.attempt, c.id",
+        ids,
+    ):
+        page[row[0]].calls.append(CallFacts(*row))
+    for row in _of(
+        connection,
+        "SELECT task_id, id, step_id, kind, status, request, request_hash, approved_hash, edits,"
+        " renews, who, decided_by, decided_channel, decided_at FROM approvals WHERE task_id IN {ids} ORDER BY task_id, id",
+        ids,
+    ):
+        page[row[0]].approvals.append(ApprovalFacts(*row))
+    for row in _of(
+        connection,
+        "SELECT task_id, id, tokens_limit, microusd_limit, tokens_used, microusd_used,"
+        " tokens_reserved, microusd_reserved FROM budgets WHERE task_id IN {ids} ORDER BY id",
+        ids,
+    ):
+        page[row[0]].budgets.append(BudgetFacts(*row))
+    for task_id, child in _of(
+        connection,
+        "SELECT parent_task_id, id FROM tasks WHERE parent_step_id IN"
+        " (SELECT id FROM steps WHERE task_id IN {ids} AND kind IN ('workflow', 'agent'))",
+        ids,
+    ):
+        if task_id in page:
+            page[task_id].children.add(child)
+    return list(page.values())
+
+
+def _of(connection: Connection, sql: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    return connection.query(sql.format(ids=connection.sql.ids()), ids=json.dumps(list(ids)))

@@ -1,0 +1,1 @@
+"""Alembic migrations: how a database reaches the schema that `tables` declares."""

@@ -1,0 +1,12 @@
+"""What Alembic runs to migrate: always on the connection, and in the transaction, it was given."""
+
+from alembic import context
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    # A half-made schema must not survive; SQLite's DDL is transactional as long as we begin.
+    transactional_ddl=True,
+    render_as_batch=connection.dialect.name == "sqlite",
+)
+context.run_migrations()

@@ -1,0 +1,100 @@
+"""What may be stored: plain JSON, written as compact text and read back the same on both databases.
+
+A value that one of the databases would refuse or change (NUL, a lone surrogate, NaN, bytes, a key
+that is no string, an object) is refused here, with the path of the offending key, so that it is an
+error of the step that made it and never of the transaction that would have stored it.
+"""
+
+import json
+from typing import Any
+
+Json = Any
+"""A plain JSON value: None, bool, int, float, str, list or dict of these."""
+
+MAX_DEPTH = 200
+
+
+class NotPlainJsonError(ValueError):
+    """A value cannot be stored; the message names the path of the offending key."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_write = _encoder.encode
+_read = json.loads
+
+
+def encode(value: Json, where: str) -> str:
+    """Write a value as compact JSON, or refuse it; `where` names the value in the message."""
+    if value is None:
+        return "null"
+    try:
+        text = _write(value)
+        # Reading back is what shows a key that was no string: the encoder turns 1 into "1".
+        is_same = _read(text) == value
+    except (TypeError, ValueError, RecursionError):
+        text, is_same = "", False
+    if (
+        is_same
+        and "\\u0000" not in text
+        and (text.isascii() or _is_unicode(text))
+        and text.count("[") + text.count("{") <= MAX_DEPTH
+    ):
+        return text
+    _inspect(value, where, 0)
+    return _write(value)
+
+
+def decode(text: str | None) -> Json:
+    """Read a stored value; a missing one is None."""
+    return None if text is None else _read(text)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _inspect(value: Json, path: str, depth: int) -> None:
+    """Walk a value that the quick look did not clear, and name the first thing that is wrong."""
+    if depth > MAX_DEPTH:
+        raise NotPlainJsonError(path, f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, str):
+        _inspect_text(value, path)
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise NotPlainJsonError(path, f"{value} is not a JSON number")
+    elif isinstance(value, int) and not isinstance(value, bool):
+        _inspect_int(value, path)
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            if not isinstance(key, str):
+                raise NotPlainJsonError(path, f"the key {key!r} is not a string")
+            _inspect_text(key, f"{path} (key {key!r})")
+            _inspect(member, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, member in enumerate(value):
+            _inspect(member, f"{path}[{index}]", depth + 1)
+    elif value is not None and not isinstance(value, bool):
+        raise NotPlainJsonError(path, f"a value of type {type(value).__name__} is not JSON")
+
+
+def _inspect_text(text: str, path: str) -> None:
+    if "\0" in text:
+        raise NotPlainJsonError(path, "contains a NUL character, which cannot be stored")
+    if not _is_unicode(text):
+        raise NotPlainJsonError(path, "contains a lone surrogate, which is not valid Unicode")
+
+
+def _inspect_int(value: int, path: str) -> None:
+    try:
+        int.__repr__(value)
+    except ValueError:
+        raise NotPlainJsonError(path, "an integer with too many digits") from None

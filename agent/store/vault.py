@@ -1,0 +1,89 @@
+"""Where artifacts are kept outside the database: a directory, or an object store by its URL.
+
+The database keeps each artifact's row with the address of its content, so that whoever reads needs
+no configuration. Content is written before its row and removed after it.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from agent.store.database import StoreError
+from agent.store.dialect import Fault
+
+
+class Vault:
+    """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec."""
+
+    def __init__(self, url: str) -> None:
+        self._base = url.removeprefix("file://").rstrip("/")
+
+    def write(self, name: str, data: bytes) -> str:
+        """Keep content under its name, durably, and return its address."""
+        address = f"{self._base}/{name[:2]}/{name}"
+        try:
+            if "://" in self._base:
+                files, path = _files(address)
+                files.makedirs(files._parent(path), exist_ok=True)
+                files.pipe_file(path, data)
+            else:
+                _write_file(Path(address), data)
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                Fault.FULL, f"an artifact cannot be kept at {address}: {error}"
+            ) from error
+        return address
+
+
+def read(address: str) -> bytes | None:
+    """Return content by its address; None when there is none."""
+    try:
+        if "://" in address:
+            files, path = _files(address)
+            content: bytes = files.cat_file(path)
+            return content
+        return Path(address).read_bytes()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            Fault.LOST, f"the artifact at {address} cannot be read: {error}"
+        ) from error
+
+
+def remove(address: str) -> None:
+    """Remove content; what is gone already is no error."""
+    try:
+        if "://" in address:
+            files, path = _files(address)
+            files.rm_file(path)
+        else:
+            Path(address).unlink()
+    except OSError:
+        # What stays behind costs room and nothing else: nothing refers to it any more.
+        return
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.exists():
+        return
+    # Under another name first: a crash in the middle leaves nothing under the right one.
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _files(address: str) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        message = (
+            "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
+        )
+        raise StoreError(Fault.LOST, message) from None
+    files, path = url_to_fs(address)
+    return files, path

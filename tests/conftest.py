@@ -1,0 +1,119 @@
+"""Fixtures for everyone: fresh, migrated databases, on SQLite and on a real PostgreSQL."""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import hypothesis
+import psycopg
+import pytest
+
+from agent.store import schema
+from agent.store.database import Database
+from tests.postgres import shared_server
+
+_TEMPLATE = "agent_template"
+
+# The same examples in every run, however slow the machine: a failure is always the code's.
+hypothesis.settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def shared_directory(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """Return a directory that all processes of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def postgres_server(shared_directory: Path) -> Iterator[str]:
+    """Return the address of the running PostgreSQL server's own database."""
+    with shared_server(shared_directory / "postgres") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str, shared_directory: Path) -> str:
+    """Return the name of a migrated database that others are copied from."""
+    with (shared_directory / "postgres" / "template").open("a+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with psycopg.connect(postgres_server, autocommit=True) as server:
+            exists = server.execute(
+                "SELECT 1 FROM pg_database WHERE datname = %s AND datistemplate", [_TEMPLATE]
+            ).fetchone()
+            if exists is None:
+                server.execute(f"DROP DATABASE IF EXISTS {_TEMPLATE} WITH (FORCE)")
+                server.execute(f"CREATE DATABASE {_TEMPLATE}")
+                schema.upgrade(Database(_sibling(postgres_server, _TEMPLATE)))
+                server.execute(f"ALTER DATABASE {_TEMPLATE} IS_TEMPLATE true")
+    return _TEMPLATE
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: str) -> Iterator[str]:
+    """Return the address of a fresh PostgreSQL database without any table."""
+    yield from _fresh_postgres(postgres_server, "template0")
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str, postgres_template: str) -> Iterator[str]:
+    """Return the address of a fresh, migrated PostgreSQL database."""
+    yield from _fresh_postgres(postgres_server, postgres_template)
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Database:
+    """Return a fresh, migrated PostgreSQL database."""
+    return Database(postgres_url)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a migrated SQLite file that others are copied from."""
+    path = tmp_path_factory.mktemp("sqlite-template") / "agent.db"
+    schema.upgrade(Database(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """Return the address of a fresh, migrated SQLite database."""
+    path = tmp_path / "agent.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def sqlite_database(sqlite_url: str) -> Database:
+    """Return a fresh, migrated SQLite database."""
+    return Database(sqlite_url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """Return a fresh, migrated database: each test that asks for it runs on both kinds."""
+    name = f"{request.param}_database"
+    found = request.getfixturevalue(name)
+    assert isinstance(found, Database)
+    return found
+
+
+def _fresh_postgres(postgres_server: str, template: str) -> Iterator[str]:
+    name = f"t_{uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield _sibling(postgres_server, name)
+    with psycopg.connect(postgres_server, autocommit=True) as server:
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _sibling(address: str, name: str) -> str:
+    return address.replace("/postgres?", f"/{name}?", 1)

@@ -1,0 +1,74 @@
+"""Large values, kept once by their content."""
+
+import os
+
+import pytest
+
+from agent.clock import SECOND
+from agent.keys import content_hash
+from agent.store import artifacts
+from agent.store.artifacts import GRACE_US
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
+from agent.store.values import encode
+from tests.store.rows import insert, insert_task
+
+NOW = 10**15
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff", b"text " * 100_000, os.urandom(100_000)])
+def test_content_comes_back_by_its_hash(database: Database, content: bytes) -> None:
+    """Whatever the bytes, they come back the same, and text takes less room than it is long."""
+    with database.connect("writer") as connection:
+        with connection.transaction():
+            name = artifacts.put(connection, content, NOW)
+            assert artifacts.put(connection, content, NOW + 1) == name
+        assert name == content_hash(content)
+        assert artifacts.get(connection, name) == content
+        ((size, stored, touched),) = connection.query(
+            "SELECT size, length(data), touched_at FROM artifacts"
+        )
+        assert size == len(content)
+        assert stored <= len(content)
+        assert touched == NOW + 1
+        assert artifacts.get(connection, "0" * 64) is None
+
+
+def test_damaged_content_is_not_given_out(database: Database) -> None:
+    """What no longer has its hash is told as damage."""
+    with database.connect("writer") as connection:
+        name = artifacts.put(connection, b"\0\1\2", NOW)
+        connection.execute("UPDATE artifacts SET data = :data", data=b"\0\1\3")
+        with pytest.raises(StoreError, match="damaged") as caught:
+            artifacts.get(connection, name)
+        assert caught.value.fault is Fault.CORRUPT
+
+
+def test_prune_takes_what_nothing_refers_to_and_nobody_touched(database: Database) -> None:
+    """A reference anywhere keeps it; without one, a day's grace does."""
+    old = NOW - GRACE_US - SECOND
+
+    def put(content: bytes, at: int = old) -> str:
+        return artifacts.put(connection, content, at)
+
+    def stored(name: str) -> str:
+        return encode({"body": [artifacts.reference(name)]}, "value")
+
+    with database.connect("writer") as connection:
+        insert_task(connection, "t", status="running", input=stored(put(b"in the input")))
+        connection.execute("UPDATE steps SET output = :o", o=stored(put(b"in an output")))
+        connection.execute("UPDATE tool_calls SET response = :r", r=stored(put(b"in a response")))
+        connection.execute("UPDATE signals SET payload = :p", p=stored(put(b"in a signal")))
+        insert(connection, "events", type="x", at=1, data=stored(put(b"in an event")))
+        recent = put(b"put an hour ago", NOW - 3600 * SECOND)
+        again = put(b"put again")
+        put(b"put again", NOW)
+        gone = [put(b"one"), put(b"two")]
+        assert artifacts.prune(connection, NOW) == 2
+        assert all(artifacts.get(connection, name) is None for name in gone)
+        assert artifacts.get(connection, recent) is not None
+        assert artifacts.get(connection, again) is not None
+        assert connection.query("SELECT count(*) FROM artifacts") == [(7,)]
+        connection.execute("DELETE FROM tasks")
+        assert artifacts.prune(connection, NOW) == 4
+        assert artifacts.prune(connection, NOW) == 0

@@ -1,0 +1,112 @@
+"""Tasks in flight: brought about before an upgrade, and brought to their ends after it."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import agent.steps.kinds  # noqa: F401  (the real kinds)
+from agent import recovery
+from agent.approvals.answering import answer
+from agent.steps.outcome import Succeeded
+from agent.store import workers
+from agent.store.database import Database
+from agent.tasks.batch import Batch
+from agent.workflows.compiling import compile_text
+from agent.workflows.graph import Graph
+from tests.engine.harness import Engine, Hand, Reader, eventually, settle_of
+
+_MEAN = 'python: {call: "statistics:mean", with: {data: [1, 2, 3]}}'
+WORKFLOWS = {
+    "done": f"steps: {{one: {{{_MEAN}}}}}",
+    "broken": 'steps: {one: {retry: {max_attempts: 1}, shell: {argv: ["false"]}}}',
+    "asking": f"steps: {{one: {{approval: {{message: Now?}}, {_MEAN}}}}}",
+    "paused": f"steps: {{one: {{approval: {{message: Now?}}, {_MEAN}}}}}",
+    "parent": f"steps: {{one: {{workflow: {{name: asking}}}}, two: {{depends_on: [one], {_MEAN}}}}}",
+    "napping": f"steps: {{one: {{wait: 5s}}, two: {{depends_on: [one], {_MEAN}}}}}",
+    "many": f"steps: {{one: {{parallel: 4, concurrency: 2, approval: {{message: Now?}}, {_MEAN}}}}}",
+    "listening": "steps: {one: {wait: {signal: go}}}",
+    "unknown": 'steps: {one: {http: {post: "http://127.0.0.1:PORT/once"}}}',
+    "running": f"steps: {{one: {{{_MEAN}}}, two: {{depends_on: [one], {_MEAN}}}}}",
+    "midway": f"steps: {{one: {{{_MEAN}}}, two: {{depends_on: [one], {_MEAN}}}}}",
+}
+"""One workflow for each thing that a task may be in the middle of, by name."""
+ENDS = {name: "failed" if name == "broken" else "succeeded" for name in WORKFLOWS}
+"""How the task of each must end."""
+
+
+def _graph(name: str, port: int = 0) -> Graph:
+    text = WORKFLOWS[name].replace("PORT", str(port))
+    return compile_text(f"name: {name}\n{text}\n", f"{name}.yaml")
+
+
+@contextlib.contextmanager
+def in_flight(database: Database) -> Iterator[None]:
+    """Bring tasks into every state in which the end of a process may leave them."""
+    engine = Engine(database, allow_private=("127.0.0.1",), shutdown_seconds=0.1)
+    hand = Hand(database)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        try:
+            _begin(engine, hand, silent.getsockname()[1])
+            yield
+        finally:
+            hand.close()
+            engine.stop()
+            engine.close()
+
+
+def _begin(engine: Engine, hand: Hand, port: int) -> None:
+    for name in ("done", "broken"):
+        engine.run(_graph(name))
+    for name in ("asking", "parent", "many", "listening", "paused"):
+        engine.submit(_graph(name))
+    # The asking one, the parent's child, the paused one, and two of the four items.
+    eventually(lambda: len(_questions(engine)) == 5)
+    ((paused,),) = engine.rows("SELECT id FROM tasks WHERE workflow_name = 'paused'")
+    engine.operator.pause(paused)
+    ((item,),) = engine.rows(
+        "SELECT a.id FROM approvals AS a JOIN steps AS s ON s.id = a.step_id"
+        " WHERE s.parallel_index = 0"
+    )
+    answer(engine.database, item, "approve", by="somebody", channel="terminal")
+    eventually(lambda: len(_questions(engine)) == 5, "the third item asks")
+    unknown = engine.submit(_graph("unknown", port))
+    eventually(lambda: "tool_call.intended" in engine.types(unknown))
+    napping = engine.submit(_graph("napping"))
+    engine.wait_step(napping, "one", "waiting")
+    hand.start(_graph("running"))
+    midway = hand.start(_graph("midway"))
+    done = settle_of(hand.claimed("one", midway), Succeeded(2))
+    hand.turn(Batch(settles=[done]), slots=0)
+
+
+def finish(database: Database) -> None:
+    """Let the dead be dead, run what they left, and answer whatever is asked."""
+    with database.connect("writer") as connection:
+        for worker_id, turn, *_ in workers.living(connection):
+            with connection.transaction():
+                workers.declare_dead(connection, worker_id, turn, database.clock.now())
+    recovery.recover(database, database.clock)
+    engine = Engine(database)
+    try:
+        for task_id, name in engine.rows("SELECT id, workflow_name FROM tasks"):
+            if name == "paused":
+                engine.operator.resume(task_id)
+            if name == "listening":
+                engine.operator.signal(task_id, "go")
+        eventually(lambda: _is_over(engine), lambda: _questions(engine))
+    finally:
+        engine.stop()
+        engine.close()
+
+
+def _is_over(engine: Engine) -> bool:
+    for approval_id, kind, *_ in _questions(engine):
+        if kind == "unknown":
+            answer(engine.database, approval_id, "answer", by="a", channel="terminal", value="done")
+        else:
+            answer(engine.database, approval_id, "approve", by="a", channel="terminal")
+    return not engine.rows("SELECT 1 FROM tasks WHERE ended_at IS NULL")
+
+
+def _questions(reader: Reader) -> list[tuple[str, ...]]:
+    return reader.rows("SELECT id, kind FROM approvals WHERE status = 'pending' ORDER BY id")

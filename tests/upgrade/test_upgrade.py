@@ -1,0 +1,55 @@
+"""Databases of every released version, with tasks in flight, are upgraded and finished."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from agent.store import schema
+from agent.store.database import Database
+from tests.engine.harness import find_violations
+from tests.upgrade.frozen import RELEASED, thaw_postgres, thaw_sqlite
+from tests.upgrade.story import ENDS, finish
+
+
+def _check(database: Database, revision: str) -> None:
+    with database.connect("reader") as reader:
+        assert schema.current(reader) == revision
+        before = Counter(row[0] for row in reader.query("SELECT status FROM steps"))
+        assert {"running", "waiting", "pending", "succeeded", "failed"} <= before.keys()
+    schema.upgrade(database)
+    schema.check(database)
+    finish(database)
+    with database.connect("reader") as reader:
+        ends: dict[str, str] = dict(reader.query("SELECT workflow_name, status FROM tasks"))
+        assert reader.query("SELECT count(*) FROM tasks") == [(len(ENDS) + 1,)]  # and one child
+    assert ends == ENDS
+    assert find_violations(database) == []
+
+
+@pytest.mark.parametrize("revision", RELEASED)
+def test_a_file_of_an_earlier_version(revision: str, tmp_path: Path) -> None:
+    """On SQLite everything that was in flight goes on and ends."""
+    path = tmp_path / "agent.db"
+    thaw_sqlite(revision, path)
+    _check(Database(f"sqlite:///{path}"), revision)
+
+
+@pytest.mark.parametrize("revision", RELEASED)
+def test_a_server_of_an_earlier_version(revision: str, empty_postgres_url: str) -> None:
+    """And so it does on PostgreSQL."""
+    config = Config()
+    config.set_main_option("script_location", "agent.store:migrations")
+    config.set_main_option("path_separator", "os")
+    url = empty_postgres_url.replace("postgresql://", "postgresql+psycopg://", 1)
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.connect() as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    engine.dispose()
+    thaw_postgres(revision, empty_postgres_url)
+    _check(Database(empty_postgres_url), revision)
