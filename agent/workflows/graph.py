@@ -1,0 +1,204 @@
+"""The compiled graph: the one format that tasks are started from, and that YAML compiles to.
+
+It is plain JSON with every default filled in and durations in seconds, validated on loading and
+immutable afterwards. Steps are ordered; a step's place in the list is its index in the database.
+"""
+
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agent.keys import canonical_json, content_hash
+from agent.workflows.templates import has_templates
+
+NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
+WORKFLOW_NAME_PATTERN = r"^[a-z_][a-z0-9_-]*$"
+MAX_STEPS = 20_000
+MAX_ITEMS = 10_000
+_MOST_SHOWN = 20
+
+OnUnknown = Literal["retry", "reconcile", "ask", "fail"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class RetryPolicy(_Frozen):
+    """How often and how soon a step is tried again."""
+
+    max_attempts: int = Field(default=3, ge=1, le=1000)
+    delay_seconds: float = Field(default=2.0, ge=0, le=86_400)
+    factor: float = Field(default=2.0, ge=1, le=100)
+    max_delay_seconds: float = Field(default=300.0, ge=0, le=604_800)
+    jitter: bool = True
+
+
+class Fanout(_Frozen):
+    """What makes a step a group: a fixed count, or an expression for a count or a list."""
+
+    count: int | None = Field(default=None, ge=0, le=MAX_ITEMS)
+    count_of: str | None = None
+    items_of: str | None = None
+    items: list[Any] | None = None
+    concurrency: int | None = Field(default=None, ge=1, le=MAX_ITEMS)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Fanout":
+        ways = [self.count, self.count_of, self.items_of, self.items]
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError("give exactly one of count, count_of, items_of, items")
+        return self
+
+
+class Step(_Frozen):
+    """One node: what it does, what it needs, and how its failures are treated."""
+
+    name: str = Field(pattern=NAME_PATTERN, max_length=100)
+    kind: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    depends_on: list[str] = Field(default_factory=list)
+    condition: str | None = None
+    """An expression (`if:`); false skips the step, and its dependents run."""
+    run_on: Literal["success", "failure", "always"] = "success"
+    fanout: Fanout | None = None
+    retry: RetryPolicy = Field(default_factory=RetryPolicy)
+    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    on_unknown: OnUnknown | None = None
+    """None: the kind's own default."""
+    output_schema: dict[str, Any] | None = None
+    refers_to: list[str] = Field(default_factory=list)
+    """Steps whose outputs its templates name, beyond its dependencies."""
+    budget: dict[str, Any] | None = None
+    approval: dict[str, Any] | None = None
+
+    @cached_property
+    def has_templates(self) -> bool:
+        """Whether its configuration has anything to render at an attempt's start."""
+        return has_templates(self.config)
+
+
+class Graph(_Frozen):
+    """A workflow, compiled."""
+
+    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=100)
+    description: str | None = None
+    steps: list[Step] = Field(min_length=1, max_length=MAX_STEPS)
+    inputs: dict[str, Any] = Field(default_factory=dict)
+    output: Any = None
+    """A template over the steps' outputs; None gives the outputs of the last steps by name."""
+    max_parallel: int | None = Field(default=None, ge=1, le=MAX_STEPS)
+    fail_fast: bool = True
+    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    """The task's wall-clock time."""
+    priority: Literal["high", "normal", "low"] = "normal"
+    budget: dict[str, Any] | None = None
+    on: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_a_graph(self) -> "Graph":
+        problem = find_problem(self.steps)
+        if problem is not None:
+            raise ValueError(problem)
+        return self
+
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        """Each step's place by its name."""
+        return {step.name: index for index, step in enumerate(self.steps)}
+
+    @cached_property
+    def parents(self) -> list[list[int]]:
+        """For each step, the places of what it depends on."""
+        return [[self.index_of[name] for name in step.depends_on] for step in self.steps]
+
+    @cached_property
+    def dependents(self) -> list[list[int]]:
+        """For each step, the places of the steps that depend on it."""
+        dependents: list[list[int]] = [[] for _ in self.steps]
+        for index, parents in enumerate(self.parents):
+            for parent in parents:
+                dependents[parent].append(index)
+        return dependents
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The steps' places, each after those that it depends on."""
+        waiting = [len(parents) for parents in self.parents]
+        order = [index for index, count in enumerate(waiting) if count == 0]
+        for index in order:
+            for dependent in self.dependents[index]:
+                waiting[dependent] -= 1
+                if waiting[dependent] == 0:
+                    order.append(dependent)
+        return order
+
+    @cached_property
+    def text(self) -> str:
+        """The graph as it is stored."""
+        return canonical_json(self.model_dump(exclude_defaults=True))
+
+    @cached_property
+    def hash(self) -> str:
+        """What tells two versions apart."""
+        return content_hash(self.text)
+
+
+def find_problem(steps: list[Step]) -> str | None:
+    """Say what keeps these steps from being a graph: twins, gaps, or a cycle (as its path)."""
+    seen: set[str] = set()
+    for step in steps:
+        if step.name in seen:
+            return f"two steps are called {step.name!r}"
+        seen.add(step.name)
+    for step in steps:
+        for name in step.depends_on:
+            if name not in seen:
+                return f"step {step.name!r} depends on {name!r}, which does not exist"
+        if len(set(step.depends_on)) != len(step.depends_on):
+            return f"step {step.name!r} names a dependency twice"
+    cycles = find_cycles({step.name: step.depends_on for step in steps})
+    return write_cycle(cycles[0]) if cycles else None
+
+
+def find_cycles(depends_on: dict[str, list[str]]) -> list[list[str]]:
+    """Return cycles that share no step, at least one of each knot, as paths that end where they began."""
+    cycles: list[list[str]] = []
+    done: set[str] = set()
+    for start, first in depends_on.items():
+        if start in done:
+            continue
+        path = [start]
+        place = {start: 0}
+        told_up_to = [-1]
+        """For each place on the path, the last one up to it that is in a cycle already told."""
+        stack = [iter(first)]
+        while stack:
+            parent = next(stack[-1], None)
+            if parent is None:
+                stack.pop()
+                told_up_to.pop()
+                left = path.pop()
+                del place[left]
+                done.add(left)
+            elif parent in place:
+                begin = place[parent]
+                if told_up_to[-1] < begin:
+                    cycles.append([*path[begin:], parent])
+                    told_up_to[begin:] = range(begin, len(path))
+            elif parent not in done and parent in depends_on:
+                place[parent] = len(path)
+                path.append(parent)
+                told_up_to.append(told_up_to[-1])
+                stack.append(iter(depends_on[parent]))
+    return cycles
+
+
+def write_cycle(cycle: list[str]) -> str:
+    """Write a cycle as a path; of a long one its two ends."""
+    if len(cycle) > _MOST_SHOWN:
+        half = _MOST_SHOWN // 2
+        more = f"... {len(cycle) - 2 * half:,} more ..."
+        cycle = [*cycle[:half], more, *cycle[-half:]]
+    return "the steps depend on each other in a circle: " + " -> ".join(cycle)

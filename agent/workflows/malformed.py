@@ -1,0 +1,42 @@
+"""Text that is no YAML: what ruamel.yaml found, in the words of the person who wrote it."""
+
+import re
+from typing import Any, Final
+
+from ruamel.yaml.error import MarkedYAMLError
+
+_UNENDED: Final = {
+    "while parsing a flow mapping": "this { is never closed",
+    "while parsing a flow sequence": "this [ is never closed",
+    "while scanning a quoted scalar": "this quote is never closed",
+}
+_STRANGE = re.compile(r"found character '(.+)' that cannot start any token")
+
+
+def explain(error: MarkedYAMLError) -> tuple[Any, str, str | None]:
+    """Return where a text stops being YAML, why, and what would be right."""
+    problem, context = str(error.problem or ""), str(error.context or "")
+    strange = _STRANGE.fullmatch(problem)
+    mark = error.problem_mark or error.context_mark
+    hint: str | None = None
+    if context in _UNENDED and ("<stream end>" in problem or "end of stream" in problem):
+        # Where it begins is where a person must look; where it ends is only the end of the file.
+        mark, message = error.context_mark, _UNENDED[context]
+    elif "expected the node content" in problem and "<stream end>" in problem:
+        message, hint = "the file ends where a value belongs", "close what is open"
+    elif problem.startswith("expected ',' or"):
+        message = f"a comma or {problem.split()[3].strip(',')} is missing before this"
+        hint = f"what it would close begins in line {error.context_mark.line + 1}"
+    elif strange is not None and strange[1] == "\\t":
+        message, hint = "a tab cannot indent", "use spaces"
+    elif strange is not None:
+        message, hint = f"a text cannot begin with {strange[1]}", "put it in quotes"
+    elif problem == "mapping values are not allowed here":
+        message = "there cannot be a ':' here"
+        hint = "put a text that holds ': ' in quotes, or check the indentation"
+    elif problem.startswith("expected <block end>"):
+        message = "this does not fit what stands above it"
+        hint = "check the indentation, the dashes and the quotes"
+    else:
+        message = problem or context or "it cannot be read"
+    return mark, f"not YAML: {message}", hint

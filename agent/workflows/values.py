@@ -1,0 +1,25 @@
+"""The types that keys of the language share."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from agent.workflows.durations import PATTERN, parse_duration
+
+
+def _positive(value: Any) -> float:
+    seconds = parse_duration(value)
+    if seconds <= 0:
+        raise ValueError("the duration must be longer than zero")
+    return seconds
+
+
+_for_editors = WithJsonSchema({"type": "string", "pattern": PATTERN, "examples": ["30s", "1h30m"]})
+
+Duration = Annotated[float, BeforeValidator(parse_duration), _for_editors]
+PositiveDuration = Annotated[float, BeforeValidator(_positive), _for_editors]
+
+one_or_more = BeforeValidator(
+    lambda value: value if isinstance(value, list) else [value], json_schema_input_type=Any
+)
+"""Lets one thing stand where a list of them may."""

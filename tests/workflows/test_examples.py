@@ -1,0 +1,105 @@
+"""The examples and the reference: everything shown compiles with the real kinds of steps."""
+
+import re
+from importlib import util
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import agent.steps.kinds  # noqa: F401  (the real kinds)
+from agent.workflows.compiling import check_text
+from agent.workflows.directory import Directory
+from agent.workflows.graph import Graph
+from agent.workflows.kinds import PLANNED, registered
+from agent.workflows.language import (
+    BudgetKeys,
+    DefaultsKeys,
+    RetryKeys,
+    StepKeys,
+    WorkflowKeys,
+)
+from agent.workflows.problems import show
+from agent.workflows.triggers import ChatKeys, ScheduleKeys, WatchKeys, WebhookKeys
+from tests.workflows.documented import ROOT, Documented, documented_workflows
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_the_examples_are_a_directory_without_problems() -> None:
+    """A handful of workflows, each with a description, and the tour among them."""
+    directory = Directory(EXAMPLES)
+    directory.scan()
+    assert directory.problems == []
+    assert 6 <= len(directory.workflows) <= 16
+    assert "hello" in directory.workflows
+    assert all(each.graph.description for each in directory.workflows.values())
+    for name, each in directory.workflows.items():
+        assert each.path.stem == name
+
+
+def test_every_function_that_an_example_calls_exists() -> None:
+    """`module:function` is found beside the file, and takes what `with` gives."""
+    directory = Directory(EXAMPLES)
+    directory.scan()
+    calls = [
+        (step.config["call"], step.config.get("with", {}))
+        for each in directory.workflows.values()
+        for step in each.graph.steps
+        if step.kind == "python"
+    ]
+    assert calls
+    for call, arguments in calls:
+        module_name, function_name = call.split(":")
+        spec = util.spec_from_file_location(
+            f"example_{module_name}", EXAMPLES / f"{module_name}.py"
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        code = getattr(module, function_name).__code__
+        assert set(arguments) <= set(code.co_varnames[: code.co_argcount]), call
+
+
+def test_children_of_examples_are_examples() -> None:
+    """A parent names workflows that are there."""
+    directory = Directory(EXAMPLES)
+    directory.scan()
+    graphs: list[Graph] = [each.graph for each in directory.workflows.values()]
+    children = {
+        step.config["name"] for graph in graphs for step in graph.steps if step.kind == "workflow"
+    }
+    assert children
+    assert children <= set(directory.workflows)
+
+
+@pytest.mark.parametrize("documented", documented_workflows(), ids=lambda each: f"line {each.line}")
+def test_everything_documented_compiles(documented: Documented) -> None:
+    """Every YAML block of the reference is a whole workflow without problems."""
+    problems = check_text(documented.text, f"line {documented.line}")
+    assert problems == [], show(problems, {f"line {documented.line}": documented.text})
+
+
+def test_every_key_is_documented_with_an_example() -> None:
+    """Each key of the language and of each kind stands in some YAML block of the reference."""
+    blocks = "\n".join(documented.text for documented in documented_workflows())
+    models: list[type[BaseModel]] = [WorkflowKeys, StepKeys, RetryKeys, DefaultsKeys]
+    models += [ScheduleKeys, WebhookKeys, ChatKeys]
+    models += [spec.model for name, spec in registered().items() if name not in ("do", "nap")]
+    keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    # One is short for another, or stands in the table beside its siblings.
+    keys -= {"on_failure", "effect", "head", "put", "patch", "delete", "data"}
+    missing = sorted(key for key in keys if not re.search(rf"\b{key}:", blocks))
+    assert missing == []
+    text = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
+    every = keys | set(BudgetKeys.model_fields) | set(WatchKeys.model_fields) | set(PLANNED)
+    every |= {"on_failure", "effect", "head", "put", "patch", "delete", "data"}
+    assert sorted(key for key in every if key not in text) == []
+
+
+def test_examples_hold_nothing_of_a_machine() -> None:
+    """No absolute paths of somebody's home in what people copy."""
+    for path in sorted(Path(EXAMPLES).glob("*")):
+        if path.is_file():
+            assert not re.search(r"/(home|root|Users)/", path.read_text(encoding="utf-8")), path

@@ -1,0 +1,76 @@
+"""The JSON Schema for editors, and the schemas of outputs."""
+
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import agent.steps.kinds  # noqa: F401  (the real kinds, as the examples use them)
+from agent.workflows.output_schema import (
+    UnusableSchemaError,
+    find_output_problems,
+    find_schema_problem,
+)
+from agent.workflows.schema import workflow_schema
+from agent.workflows.source import read_source
+from tests.workflows.documented import ROOT, documented_workflows
+from tests.workflows.sample_kinds import KINDS
+
+
+def test_the_schema_is_one() -> None:
+    """With the real kinds, with others, and with none."""
+    for schema in (workflow_schema(), workflow_schema(KINDS), workflow_schema({})):
+        Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_every_example_meets_the_schema(path: Path) -> None:
+    """What the agent accepts an editor must not underline."""
+    value = read_source(str(path), path.read_bytes()).value
+    assert list(Draft202012Validator(workflow_schema()).iter_errors(value)) == []
+
+
+def test_everything_documented_meets_the_schema() -> None:
+    """The reference shows every key and shorthand."""
+    validator = Draft202012Validator(workflow_schema())
+    for documented in documented_workflows():
+        value = read_source(f"line {documented.line}", documented.text).value
+        assert list(validator.iter_errors(value)) == [], documented.line
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name: x", "name: x\nsteps: {}", "name: x\nsteps: {a: {}}", "name: x\nsteps: {a: {nap: {}, do: x}}",
+     "name: x\nstep: {}\nsteps: {a: {nap: {}}}", "name: x\nsteps: {A: {nap: {}}}",
+     "name: x\nsteps: {a: {nap: {}, timeout: 5}}", "name: x\nsteps: {a: {do: {what: x, count: zz}}}"],
+)  # fmt: skip
+def test_an_editor_underlines_mistakes(text: str) -> None:
+    """The commonest mistakes do not meet the schema either."""
+    value = read_source("f", text).value
+    assert list(Draft202012Validator(workflow_schema(KINDS)).iter_errors(value))
+
+
+def test_outputs_are_checked_against_their_schema() -> None:
+    """Each problem with its path; a recursive schema ends; the list of problems is bounded."""
+    schema = {"type": "object", "required": ["a"], "properties": {"b": {"type": "array", "items": {"type": "integer"}}}}  # fmt: skip
+    assert find_output_problems({"a": 1, "b": [1]}, schema) == []
+    assert sorted(find_output_problems({"b": ["x"]}, schema)) == [
+        "output.b[0]: 'x' is not of type 'integer'",
+        "output: 'a' is a required property",
+    ]
+    assert len(find_output_problems({"a": 1, "b": ["x"] * 100}, schema)) == 21
+    with pytest.raises(UnusableSchemaError):
+        find_output_problems(1, {"$ref": "#"})
+
+
+def test_a_schema_never_reaches_outside() -> None:
+    """References point into the schema, and nothing is fetched."""
+    assert find_schema_problem({"$ref": "https://example.com/x"}) is not None
+    assert find_schema_problem({"properties": {"a": {"$ref": "file:///etc/passwd"}}}) == (
+        ("properties", "a", "$ref"),
+        "a $ref must point into this schema, as in '#/$defs/line'",
+    )
+    assert find_schema_problem({"$defs": {"a": {"type": "string"}}, "$ref": "#/$defs/a"}) is None
+    assert find_schema_problem({"$ref": "#/$defs/none"}) is not None
+    with pytest.raises(UnusableSchemaError, match="none"):
+        find_output_problems(1, {"$ref": "#/$defs/none"})
