@@ -1,0 +1,305 @@
+"""Both SDKs against a server that speaks their protocols: what is sent, and what each failure means."""
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from agent.config_models import ModelSettings
+from agent.models.catalog import connect, model_of
+from agent.models.connector import Message, ModelRequest, Reply, Tool, ToolUse
+from agent.models.errors import ModelError
+from tests.models.servers import KEY, HangUp, Raw, Say, Stall, error, providing
+
+PATIENCE_SECONDS = 60
+PROVIDERS = ["anthropic", "openai"]
+HELLO = ModelRequest(messages=(Message("user", "hello"),), max_tokens=50)
+
+both = pytest.mark.parametrize("provider", PROVIDERS)
+
+
+def ask(
+    provider: str,
+    url: str,
+    request: ModelRequest = HELLO,
+    seconds: float = PATIENCE_SECONDS,
+    **settings: Any,
+) -> Reply:
+    """Ask a model once, and close the connector."""
+    given = {"provider": provider, "base_url": url, "model": "some-model", **settings}
+    model = model_of("it", ModelSettings(**given))
+
+    async def main() -> Reply:
+        connector = connect(model, KEY)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await connector.complete(request, seconds)
+        finally:
+            await connector.aclose()
+
+    return asyncio.run(main())
+
+
+def failed(provider: str, *replies: Any, seconds: float = PATIENCE_SECONDS) -> ModelError:
+    """Ask a server that answers badly, and return what that was taken for."""
+    with providing(*replies) as server, pytest.raises(ModelError) as caught:
+        ask(provider, server.url(provider), seconds=seconds)
+    assert len(server.requests) == 1, "the SDK tried again by itself"
+    return caught.value
+
+
+@both
+def test_an_answer(provider: str) -> None:
+    """Text, tokens, request id and the reason for stopping come back; the key goes as a bearer."""
+    with providing(Say("good day", tokens_in=7, tokens_out=3)) as server:
+        reply = ask(provider, server.url(provider))
+    assert (reply.text, reply.stop_reason) == ("good day", "end")
+    assert (reply.tokens_in, reply.tokens_out) == (7, 3)
+    assert reply.request_id == f"req_{provider}"
+    assert server.keys == [f"Bearer {KEY}"]
+    (sent,) = server.requests
+    assert sent["model"] == "some-model"
+    assert sent["messages"] == [{"role": "user", "content": "hello"}]
+    assert sent["max_tokens"] == 50
+
+
+def test_what_anthropic_is_sent() -> None:
+    """System, effort, stop texts, tools and a schema have their own places."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+    request = ModelRequest(
+        messages=(Message("user", "hello"),),
+        max_tokens=64_000,
+        system="be brief",
+        effort="low",
+        stop=("END",),
+        wants_json=True,
+        schema=schema,
+        tools=(Tool("look", "looks", {"type": "object", "properties": {}}),),
+    )
+    with providing() as server:
+        ask("anthropic", server.anthropic_url, request)
+    (sent,) = server.requests
+    assert sent["system"] == "be brief"
+    assert sent["stop_sequences"] == ["END"]
+    assert sent["output_config"]["effort"] == "low"
+    shaped = sent["output_config"]["format"]["schema"]
+    assert shaped["additionalProperties"] is False
+    assert shaped["properties"] == {"n": {"type": "integer"}}
+    assert sent["tools"][0]["input_schema"] == {"type": "object", "properties": {}}
+    assert "temperature" not in sent
+
+
+def test_anthropic_has_no_temperature() -> None:
+    """A setting that the provider does not have is refused before anything is sent."""
+    request = ModelRequest(HELLO.messages, 50, temperature=0.5)
+    with providing() as server, pytest.raises(ModelError, match="effort") as caught:
+        ask("anthropic", server.anthropic_url, request)
+    assert not caught.value.may_retry
+    assert server.requests == []
+
+
+def test_what_openai_is_sent() -> None:
+    """System, temperature, effort, stop texts and a schema have their own places."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    request = ModelRequest(
+        messages=(Message("user", "hello"),),
+        max_tokens=50,
+        system="be brief",
+        effort="high",
+        temperature=0.5,
+        stop=("END",),
+        wants_json=True,
+        schema=schema,
+    )
+    with providing() as server:
+        ask("openai", server.openai_url, request)
+        ask("openai", server.openai_url, request, structured_output=False)
+    sent, plain = server.requests
+    assert sent["messages"][0] == {"role": "system", "content": "be brief"}
+    assert (sent["temperature"], sent["reasoning_effort"], sent["stop"]) == (0.5, "high", ["END"])
+    assert sent["response_format"]["json_schema"]["schema"]["required"] == ["n"]
+    assert "response_format" not in plain
+
+
+@both
+def test_tools_and_their_answers(provider: str) -> None:
+    """A tool use comes back whole, and the conversation with its answer is sent as the API wants."""
+    with providing(Say("", tools=[("use_1", "look", {"at": "it"})]), Say("seen")) as server:
+        tools = (Tool("look", "looks", {"type": "object", "properties": {}}),)
+        first = ask(provider, server.url(provider), ModelRequest(HELLO.messages, 50, tools=tools))
+        assert first.stop_reason == "tool_use"
+        assert first.tool_uses == (ToolUse("use_1", "look", {"at": "it"}),)
+        conversation = (
+            *HELLO.messages,
+            Message("assistant", first.text, first.tool_uses, native=first.native),
+            Message("tool", "a cat", tool_use_id="use_1", is_error=True),
+        )
+        ask(provider, server.url(provider), ModelRequest(conversation, 50, tools=tools))
+    _, said, answered = server.requests[1]["messages"]
+    if provider == "anthropic":
+        assert said["content"][0]["input"] == {"at": "it"}
+        assert answered["content"][0] == {
+            "type": "tool_result",
+            "tool_use_id": "use_1",
+            "content": "a cat",
+            "is_error": True,
+        }
+    else:
+        assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == {"at": "it"}
+        assert answered == {"role": "tool", "tool_call_id": "use_1", "content": "a cat"}
+
+
+def test_arguments_that_are_no_object() -> None:
+    """What a model wrote as arguments and is no JSON object is handed on as the text that it is."""
+    with providing(Say("", tools=[("use_1", "look", "{broken")])) as server:
+        reply = ask("openai", server.openai_url)
+    assert reply.tool_uses[0].arguments == "{broken"
+
+
+@pytest.mark.parametrize(
+    ("provider", "word", "reason"),
+    [
+        ("anthropic", "stop_sequence", "stop"),
+        ("anthropic", "max_tokens", "max_tokens"),
+        ("anthropic", "refusal", "refusal"),
+        ("anthropic", "model_context_window_exceeded", "context_exceeded"),
+        ("openai", "length", "max_tokens"),
+        ("openai", "content_filter", "refusal"),
+    ],
+)
+def test_reasons_for_stopping(provider: str, word: str, reason: str) -> None:
+    """Each provider's words are ours."""
+    with providing(Say(stop=word)) as server:
+        assert ask(provider, server.url(provider)).stop_reason == reason
+
+
+@both
+def test_usage_that_is_not_told(provider: str) -> None:
+    """A server that counts no tokens says nothing, and nothing is made up."""
+    with providing(Say(tokens_in=None)) as server:
+        reply = ask(provider, server.url(provider))
+    assert (reply.tokens_in, reply.tokens_out) == (None, None)
+
+
+@both
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
+def test_what_may_be_tried_again(provider: str, status: int) -> None:
+    """Overload and outages are tried again, after the time that the provider asks for."""
+    problem = failed(provider, error(status, "busy", {"Retry-After": "7"}))
+    assert problem.may_retry
+    assert problem.delay_seconds == 7
+    assert problem.code == ("rate_limited" if status == 429 else f"status_{status}")
+    assert problem.may_have_cost == (status in (408, 502, 504))
+    assert "busy" in problem.message
+
+
+@both
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "check the step's keys"),
+        (401, "check `key` of the model"),
+        (403, "permissions"),
+        (404, "check `model` and `base_url`"),
+        (413, "shorten the prompt"),
+    ],
+)
+def test_what_fails_at_once(provider: str, status: int, advice: str) -> None:
+    """What will not get better fails with what the provider said and what a person can do."""
+    problem = failed(provider, error(status, "it said so"))
+    assert not problem.may_retry
+    assert not problem.may_have_cost
+    assert problem.code == f"status_{status}"
+    assert "it said so" in problem.message
+    assert advice in problem.message
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        ("anthropic", "prompt is too long: 210000 tokens > 200000 maximum"),
+        ("openai", "This model's maximum context length is 8192 tokens"),
+    ],
+)
+def test_a_prompt_beyond_the_context(provider: str, said: str) -> None:
+    """It has a code of its own, whatever the words."""
+    problem = failed(provider, error(400, said))
+    assert (problem.code, problem.kind, problem.may_retry) == ("context_exceeded", "limit", False)
+
+
+@both
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Raw(200, b'{"content": '),
+        Raw(200, b"<html>a proxy's page</html>", {"Content-Type": "text/html"}),
+        Raw(200, b"[]"),
+        Raw(200, b'{"content": null, "choices": []}'),
+        Raw(200, b'{"choices": [{"message": 5}], "content": [{}]}'),
+        Raw(200, b"\xff\xfe not text"),
+        Raw(200, b""),
+        Say(stop="something_new"),
+        Raw(200, b'{"id": "cut off', promised=5000),
+        HangUp(),
+    ],
+    ids=["cut", "html", "list", "nothing", "unlike", "bytes", "empty", "stop", "short", "hang-up"],
+)
+def test_answers_that_are_none(provider: str, reply: Any) -> None:
+    """What cannot be read may be tried again, and may have been charged."""
+    problem = failed(provider, reply)
+    assert problem.may_retry
+    assert problem.may_have_cost
+    assert problem.code in ("malformed_answer", "transport")
+
+
+@both
+def test_no_answer_in_time(provider: str) -> None:
+    """A timeout is told as one; the model may be working on it."""
+    problem = failed(provider, Stall(), seconds=0.3)
+    assert (problem.code, problem.kind, problem.may_retry) == ("timeout", "timeout", True)
+    assert problem.may_have_cost
+
+
+@both
+def test_nobody_listens(provider: str) -> None:
+    """A refused connection costs nothing and is tried again."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"
+        with pytest.raises(ModelError) as caught:
+            ask(provider, url)
+    assert (caught.value.code, caught.value.kind) == ("refused", "transport")
+    assert caught.value.may_retry
+    assert not caught.value.may_have_cost
+
+
+@both
+def test_no_secure_connection(provider: str) -> None:
+    """A server that speaks no TLS is told as that."""
+    with providing() as server, pytest.raises(ModelError) as caught:
+        ask(provider, server.url(provider).replace("http:", "https:"))
+    assert (caught.value.code, caught.value.may_retry) == ("tls", True)
+    assert not caught.value.may_have_cost
+
+
+@both
+def test_a_name_that_cannot_be_resolved(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing name lookup is told as that."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(ModelError) as caught:
+        ask(provider, "http://models.invalid/v1")
+    assert (caught.value.code, caught.value.may_retry) == ("dns", True)
+    assert not caught.value.may_have_cost
+
+
+@both
+def test_text_that_no_database_keeps(provider: str) -> None:
+    """NUL and lone surrogates in an answer are replaced."""
+    with providing(Say("a\0b\ud800c")) as server:
+        assert ask(provider, server.url(provider)).text in ("a\ufffdb?c", "a\ufffdb\ufffdc")
