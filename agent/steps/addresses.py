@@ -1,0 +1,128 @@
+"""Which addresses a step may reach: public ones, and those that the configuration allows.
+
+The check is made on the address that is connected to, after resolution and for every connection,
+so that neither a redirect nor a name that resolves anew leads around it.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+import httpcore
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+SocketOption = (
+    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+)
+
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST: Final = ipaddress.ip_network("2000::/3")
+"""All that is public in IPv6; what lies outside is special, or was once."""
+
+
+class AddressRefusedError(Exception):
+    """A private, loopback, link-local or otherwise special address that nobody allowed."""
+
+
+class AddressPolicy:
+    """Public addresses, and the allowed exceptions: addresses, networks and host names."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self._networks: list[Network] = []
+        self._hosts: set[str] = set()
+        for entry in allowed:
+            try:
+                self._networks.append(ipaddress.ip_network(entry, strict=False))
+            except ValueError:
+                self._hosts.add(entry.lower().rstrip("."))
+
+    def allows(self, host: str, address: Address) -> bool:
+        """Whether a connection to this address, asked for by this name, may be made."""
+        if host.lower().rstrip(".") in self._hosts:
+            return True
+        faces = _faces(address)
+        if any(face in network for network in self._networks for face in faces):
+            return True
+        return all(map(_is_public, faces))
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return False
+    return address.is_global and not address.is_multicast
+
+
+def _faces(address: Address) -> list[Address]:
+    """Return an address and the IPv4 addresses that it leads to by notation, translation or tunnel."""
+    if not isinstance(address, ipaddress.IPv6Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address in _NAT64:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    found: list[Address] = [address]
+    if address.sixtofour is not None:
+        found.append(address.sixtofour)
+    if address.teredo is not None:
+        found.extend(address.teredo)
+    return found
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Resolves names, checks what they resolve to, and connects to exactly what was checked.
+
+    The name stays in the request and in the TLS handshake: only the connection is by address.
+    """
+
+    def __init__(self, policy: AddressPolicy) -> None:
+        self._policy = policy
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        problem: Exception | None = None
+        for address in await self._addresses(host, port):
+            try:
+                return await self._inner.connect_tcp(
+                    str(address), port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                problem = error
+        assert problem is not None
+        raise problem
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        raise AddressRefusedError("unix sockets are not reached by http steps")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as problem:
+            raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
+        addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in found]
+        allowed = [address for address in addresses if self._policy.allows(host, address)]
+        if not allowed:
+            shown = ", ".join(sorted({str(address) for address in addresses}))
+            raise AddressRefusedError(
+                f"{host} ({shown}) is not a public address; allow_private in the configuration"
+                " names those that may be reached"
+            )
+        return list(dict.fromkeys(allowed))

@@ -1,0 +1,359 @@
+"""The journaled calls of one attempt: intent before effect, replay of what is known.
+
+Calls are numbered by their order. One that is on record as succeeded is answered from the record.
+One that may have happened is never repeated by itself: what to do is the step's `on_unknown`, and
+nobody acts before the earlier send must be over.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from agent import keys
+from agent.clock import SECOND
+from agent.states import CallStatus
+from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
+from agent.steps.effects import Answer, Call, Process, Request
+from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
+from agent.steps.gate import own_checkpoint
+from agent.steps.outcome import (
+    CallResult,
+    Failed,
+    Intent,
+    Json,
+    Outcome,
+    Paused,
+    RecordedCall,
+    Retry,
+    Spend,
+    StepError,
+    Waiting,
+)
+from agent.steps.outputs import large
+from agent.steps.secrets import Secrets
+from agent.steps.services import Services
+from agent.store.values import NotPlainJsonError, encode
+
+
+class Calls:
+    """The calls of one attempt; all methods but `begin` belong to the event loop's thread."""
+
+    def __init__(self, claimed: Claimed, services: Services, secrets: Secrets) -> None:
+        self._claimed = claimed
+        self._services = services
+        self._secrets = secrets
+        self._count = 0
+        self.in_flight = 0
+        self.is_revoked = False
+        self.is_cut_off = False
+        """Whether a call was cancelled after it had begun."""
+        self.checkpoint: Json = own_checkpoint(claimed)
+        self.ended: Outcome | None = None
+        """The outcome that a call has decided; nothing the step does afterwards changes it."""
+        self.on_idle: Callable[[], None] | None = None
+        """Called when no call is in flight any more."""
+
+    @property
+    def number(self) -> int:
+        """The number of the call that was opened last."""
+        return self._count
+
+    def end(self, outcome: Outcome) -> NoReturn:
+        """Decide the attempt's outcome and leave the step's code."""
+        self.ended = outcome
+        raise EndAttempt(outcome)
+
+    async def open(
+        self, request: Request, prepare: Callable[[], Awaitable[Process | None]] | None = None
+    ) -> Answer | Call:
+        """Return the recorded answer, or a call whose intent is durable and that may begin."""
+        if self.ended is not None:
+            raise EndAttempt(self.ended)
+        if self.is_revoked:
+            raise RevokedError("this attempt is over")
+        self._count += 1
+        number = self._count
+        action = f"{request.action}#{number}"
+        try:
+            body = encode(request.body, f"the request of {action}")
+        except NotPlainJsonError as problem:
+            self.end(Failed(StepError("bad_request", "input", str(problem))))
+        body_hash = keys.request_hash(request.body)
+        key = keys.idempotency_key(
+            self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
+        )
+        past = [call for call in self._claimed.calls if call.number == number]
+        if past:
+            past.sort(key=lambda call: call.attempt)
+            self._check_same(past, action, body_hash)
+            answer = await self._from_record(past, request, key)
+            if answer is not None:
+                return answer
+        if not self._claimed.may_act:
+            self.end(Failed(exhausted(self._claimed)))
+        self.in_flight += 1
+        try:
+            apart = large(body, self._services.limits.inline_bytes)
+            return await self._intend(request, number, action, body_hash, key, past, prepare, apart)
+        except BaseException:
+            self._leave()
+            raise
+
+    def begin(self, call: Call) -> None:
+        """Check, last before the first byte, that the call may still begin; any thread may ask."""
+        if self.is_revoked:
+            raise RevokedError("this attempt is over")
+        if call.is_effect and self._services.clock.now() > call.send_by:
+            raise DefiniteFailure(
+                f"{call.action} was not sent: its intent took too long to record",
+                code="not_sent",
+                kind="limit",
+            )
+
+    def succeed(self, call: Call, response: Json, spend: Spend | None = None) -> Json:
+        """Record a call's answer and return it as it is kept."""
+        response = self._secrets.redact_value(response)
+        try:
+            text = encode(response, f"the response of {call.action}")
+        except NotPlainJsonError as problem:
+            # It happened, whatever its answer looks like: the ledger says so, the step fails.
+            error = StepError("bad_response", "code", str(problem))
+            self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
+            self.end(Failed(error, call.idempotency_key))
+        apart = large(text, self._services.limits.inline_bytes)
+        self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend, apart=apart)
+        return response
+
+    def fail(self, call: Call, problem: BaseException, *, has_begun: bool) -> None:
+        """Record what an exception says of a call, or leave it unknown and end the attempt."""
+        if has_begun and isinstance(problem, CancelledError):
+            self.is_cut_off = True
+        if isinstance(problem, DefiniteFailure):
+            spend = problem.spend if has_begun else Spend()
+            self._resolve(call, CallStatus.FAILED, error=self._clean(problem.error), spend=spend)
+        elif not has_begun:
+            error = StepError("not_sent", "limit", f"{call.action} was not sent")
+            self._resolve(call, CallStatus.FAILED, error=error, spend=Spend())
+        elif not call.is_effect:
+            error = StepError("failed", "code", f"{type(problem).__name__}: {problem}")
+            self._resolve(call, CallStatus.FAILED, error=self._clean(error))
+        else:
+            self._leave_unknown(call, problem)
+
+    def _check_same(self, past: list[RecordedCall], action: str, body_hash: str) -> None:
+        for call in past:
+            if call.action != action or call.request_hash != body_hash:
+                self.end(
+                    Failed(
+                        StepError(
+                            "calls_changed",
+                            "input",
+                            f"the step's calls are no longer the same: call {call.number} was"
+                            f" {call.action}, and is now {action}"
+                            + ("" if call.action != action else " with another request"),
+                        )
+                    )
+                )
+
+    async def _from_record(
+        self, past: list[RecordedCall], request: Request, key: str
+    ) -> Answer | None:
+        """Answer from what is on record; None when the call is to be made."""
+        for call in past:
+            if call.status == CallStatus.SUCCEEDED:
+                is_inherited = call.attempt == 0
+                return Answer(call.response, call.idempotency_key, True, is_inherited)
+        unknown = _last_unknown(past)
+        if unknown is not None:
+            return await self._settle_unknown(unknown, request)
+        for call in past:
+            if call.idempotency_key == key:
+                # This very attempt has seen it fail before it waited or was paused.
+                error = call.error or {}
+                raise DefiniteFailure(
+                    str(error.get("message", "failed")),
+                    code=str(error.get("code", "failed")),
+                    kind=str(error.get("class", "remote")),
+                )
+        return None
+
+    async def _settle_unknown(self, call: RecordedCall, request: Request) -> Answer | None:
+        if self._services.clock.now() < call.expires_at and request.is_effect:
+            self.end(Waiting({"timer": call.expires_at}, call.expires_at, self.checkpoint))
+        if request.on_unknown == "fail":
+            text = f"whether {call.action} happened is unknown, and the step is to fail then"
+            self.end(Failed(StepError("unknown_outcome", "unknown", text)))
+        if request.on_unknown == "reconcile" and request.reconcile is not None:
+            found = await request.reconcile(call)
+            if isinstance(found, Applied) or found is True:
+                response = found.response if isinstance(found, Applied) else None
+                response = self._secrets.redact_value(response)
+                self._resolve_checked(call, CallStatus.SUCCEEDED, response)
+                return Answer(response, call.idempotency_key)
+            if found is False:
+                self._resolve_checked(call, CallStatus.FAILED, None)
+                if not self._claimed.may_act:
+                    text = f"attempts exhausted; {call.action} did not happen"
+                    self.end(Failed(StepError("attempts_exhausted", "remote", text)))
+                return None
+        if request.on_unknown in ("ask", "reconcile"):
+            self.end(Waiting({"unknown": call.call_id}, None, self.checkpoint))
+        return None
+
+    async def _intend(
+        self,
+        request: Request,
+        number: int,
+        action: str,
+        body_hash: str,
+        key: str,
+        past: list[RecordedCall],
+        prepare: Callable[[], Awaitable[Process | None]] | None,
+        apart: str | None,
+    ) -> Call:
+        claimed, clock = self._claimed, self._services.clock
+        process = await prepare() if prepare is not None else None
+        unknown = _last_unknown(past)
+        send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
+        intent = Intent(
+            call_id=keys.new_id(),
+            number=number,
+            action=action,
+            request=request.body,
+            request_hash=body_hash,
+            idempotency_key=key,
+            # To the remote, the call after an unknown one is the same request again.
+            remote_key=unknown.remote_key
+            if unknown is not None
+            else keys.remote_key(
+                claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures
+            ),
+            on_unknown=request.on_unknown,
+            send_by=send_by,
+            expires_at=send_by + int(request.timeout_seconds * SECOND),
+            process_id=process.id if process is not None else None,
+            process_started=process.started if process is not None else None,
+            settles_step=request.settles_step,
+            reservation=request.reservation,
+            large=apart,
+        )
+        call = Call(
+            number,
+            action,
+            intent.call_id,
+            key,
+            intent.remote_key,
+            send_by,
+            request.is_effect,
+            clock.monotonic(),
+            request.reservation,
+        )
+        try:
+            await self._services.journal.intend(claimed, intent)
+        except RevokedError:
+            raise
+        except BudgetRefusedError as refusal:
+            if refusal.must_fail:
+                self.end(Failed(StepError(refusal.code, "limit", refusal.message)))
+            self.end(Paused(self.checkpoint))
+        except BaseException:
+            # The intent may be durable or not; what is sure is that nothing was sent.
+            error = StepError("not_sent", "limit", f"{action} was not sent")
+            self._record(call, CallStatus.FAILED, None, error, Spend())
+            raise
+        return call
+
+    def _leave_unknown(self, call: Call, problem: BaseException) -> None:
+        self._leave()
+        if isinstance(problem, UnknownOutcomeError):
+            error, delay = self._clean(problem.error), problem.delay_seconds
+        else:
+            delay = None
+            reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
+            error = self._clean(
+                StepError(
+                    "unknown_outcome",
+                    "unknown",
+                    f"{call.action} was interrupted ({reason}): whether it happened is unknown",
+                )
+            )
+        self.ended = Retry(error, delay, is_unknown=True)
+        if isinstance(problem, Exception):
+            raise EndAttempt(self.ended) from problem
+
+    def _resolve(
+        self,
+        call: Call,
+        status: CallStatus,
+        response: Json = None,
+        error: StepError | None = None,
+        spend: Spend | None = None,
+        apart: str | None = None,
+    ) -> None:
+        self._record(call, status, response, error, spend, apart)
+        self._leave()
+
+    def _record(
+        self,
+        call: Call,
+        status: CallStatus,
+        response: Json,
+        error: StepError | None,
+        spend: Spend | None = None,
+        apart: str | None = None,
+    ) -> None:
+        result = CallResult(
+            call.call_id,
+            call.idempotency_key,
+            status,
+            response,
+            error,
+            latency_ms=int((self._services.clock.monotonic() - call.opened_at) * 1000),
+            reservation=call.reservation,
+            spend=spend if call.reservation is not None else None,
+            large=apart,
+        )
+        self._services.journal.resolve(self._claimed, result)
+
+    def _resolve_checked(self, call: RecordedCall, status: CallStatus, response: Json) -> None:
+        error = None
+        if status == CallStatus.FAILED:
+            error = StepError("not_applied", "remote", f"{call.action} did not happen")
+        self._services.journal.resolve(
+            self._claimed,
+            CallResult(
+                call.call_id,
+                call.idempotency_key,
+                status,
+                response,
+                error,
+                is_resolved_by_check=True,
+            ),
+        )
+
+    def _leave(self) -> None:
+        self.in_flight -= 1
+        if self.in_flight == 0 and self.on_idle is not None:
+            self.on_idle()
+
+    def _clean(self, error: StepError) -> StepError:
+        return StepError(error.code, error.kind, self._secrets.redact(error.message))
+
+
+def exhausted(claimed: Claimed) -> StepError:
+    """Say that an attempt beyond the last may not act."""
+    if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
+        return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
+    text = f"attempts exhausted: all {claimed.max_attempts} were used"
+    return StepError("attempts_exhausted", "crash", text)
+
+
+def _last_unknown(past: list[RecordedCall]) -> RecordedCall | None:
+    return next((call for call in reversed(past) if call.status == CallStatus.UNKNOWN), None)
+
+
+def _place(claimed: Claimed) -> str:
+    """Name a step so that the items of a group have different keys."""
+    if claimed.parallel_index is None:
+        return claimed.step.name
+    return f"{claimed.step.name}[{claimed.parallel_index}]"

@@ -1,0 +1,19 @@
+"""The `workflow` kind: asks for a child task, and ends as the child does."""
+
+from agent.steps.configs import WorkflowConfig
+from agent.steps.context import StepContext
+from agent.steps.outcome import Failed, Outcome, StepError, Succeeded, Waiting
+
+
+async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
+    """Ask for the child, or take what became of it."""
+    waited = context.claimed.waited
+    if waited is None or "child" not in waited:
+        return Waiting({"child": {"workflow": config.name, "input": config.with_}})
+    status = waited.get("status")
+    if status == "succeeded":
+        return Succeeded(waited.get("output"))
+    error = waited.get("error")
+    reason = error.get("message") if isinstance(error, dict) else error
+    text = f"the child task {waited['child']} ({config.name}) is {status or 'gone'}"
+    return Failed(StepError("child_failed", "child", f"{text}: {reason}" if reason else text))

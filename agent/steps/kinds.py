@@ -1,0 +1,163 @@
+"""The kinds of steps: each with the model of its keys and the function that runs it.
+
+Importing this module makes every kind known to the language. What runs a kind is imported at its
+first attempt, so that checking a workflow loads neither HTTP clients nor process handling.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from agent.steps.asking import ApprovalConfig, InputConfig
+from agent.steps.configs import (
+    HttpConfig,
+    LlmConfig,
+    PythonConfig,
+    ShellConfig,
+    WaitConfig,
+    WorkflowConfig,
+)
+from agent.steps.loop.config import AgentConfig
+from agent.workflows.graph import OnUnknown
+from agent.workflows.kinds import KindSpec, register
+
+if TYPE_CHECKING:
+    from agent.steps.context import StepContext
+    from agent.steps.outcome import Outcome
+
+Handler = Callable[[Any, "StepContext"], Awaitable["Outcome"]]
+
+
+@dataclass(slots=True)
+class Kind:
+    """One kind of step."""
+
+    name: str
+    model: type[BaseModel]
+    module: str
+    """Where its `run(config, context)` is found."""
+    description: str
+    on_unknown: OnUnknown = "retry"
+    short_key: str | None = None
+    verbatim: frozenset[tuple[str, ...]] = frozenset()
+    """Keys in which nothing is rendered."""
+    secret_keys: frozenset[str] = frozenset()
+    """Keys under which `env:NAME` and `file:PATH` name secrets."""
+    _handler: Handler | None = field(default=None, repr=False)
+
+    @property
+    def handler(self) -> Handler:
+        """The function that runs it."""
+        if self._handler is None:
+            self._handler = import_module(self.module).run
+        return self._handler
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def add(kind: Kind) -> None:
+    """Make a kind known to the runner and to the language."""
+    KINDS[kind.name] = kind
+    register(
+        KindSpec(
+            name=kind.name,
+            model=kind.model,
+            description=kind.description,
+            default_on_unknown=kind.on_unknown,
+            short_key=kind.short_key,
+            verbatim=kind.verbatim,
+        )
+    )
+
+
+add(
+    Kind(
+        "python",
+        PythonConfig,
+        "agent.steps.python",
+        "calls a Python function",
+        short_key="call",
+    )
+)
+add(
+    Kind(
+        "shell",
+        ShellConfig,
+        "agent.steps.shell",
+        "runs a program or a shell script",
+        on_unknown="ask",
+        verbatim=frozenset({("script",)}),
+        secret_keys=frozenset({"env"}),
+    )
+)
+add(
+    Kind(
+        "http",
+        HttpConfig,
+        "agent.steps.http",
+        "makes an HTTP request",
+        verbatim=frozenset({("reconcile", "applied")}),
+        secret_keys=frozenset({"headers", "params", "json", "data", "reconcile"}),
+    )
+)
+add(
+    Kind(
+        "llm",
+        LlmConfig,
+        "agent.steps.llm",
+        "asks a model",
+        short_key="prompt",
+    )
+)
+add(
+    Kind(
+        "agent",
+        AgentConfig,
+        "agent.steps.agent",
+        "lets a model pursue a goal with tools",
+        # What may be done is the definition's alone: no text from outside can widen it.
+        verbatim=frozenset({("tools",)}),
+        secret_keys=frozenset({"tools"}),
+    )
+)
+add(
+    Kind(
+        "wait",
+        WaitConfig,
+        "agent.steps.wait",
+        "waits for a time or for a signal",
+        short_key="duration",
+    )
+)
+add(
+    Kind(
+        "workflow",
+        WorkflowConfig,
+        "agent.steps.child",
+        "runs another workflow as a child task",
+        short_key="name",
+    )
+)
+add(
+    Kind(
+        "approval",
+        ApprovalConfig,
+        "agent.steps.approval",
+        "asks somebody for a yes; beside another kind it asks before that one acts",
+        short_key="message",
+    )
+)
+add(
+    Kind(
+        "input",
+        InputConfig,
+        "agent.steps.input",
+        "asks somebody for a value",
+        short_key="message",
+        verbatim=frozenset({("schema",)}),
+    )
+)

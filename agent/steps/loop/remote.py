@@ -1,0 +1,120 @@
+"""Tools of MCP servers: those that the step or the configuration lists, as they were shown first."""
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.steps.context import StepContext
+from agent.steps.effects import Call
+from agent.steps.errors import DefiniteFailure
+from agent.steps.loop.config import McpTool
+from agent.steps.loop.offer import Doing, Offer, Work
+from agent.steps.loop.sessions import Sessions, is_lost, tools_of
+from agent.steps.outcome import Json
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+_MOST_DESCRIPTION: Final = 4000
+_MOST_NAME: Final = 64
+"""Of what providers of models take as a tool's name."""
+
+
+async def described(
+    config: McpTool, context: StepContext, sessions: Sessions
+) -> list[dict[str, Json]]:
+    """Return what a model is shown of a server's tools; one that is not there fails the step."""
+    from agent.workflows.output_schema import find_schema_problem
+
+    found = await tools_of(sessions, config.server)
+    allowed = context.services.mcp[config.server].tools
+    wanted = config.tools if config.tools is not None else allowed
+    if not wanted:
+        text = f"list which tools of MCP server {config.server} may be used; there are: "
+        raise _bad(text + (", ".join(sorted(found)) or "none"))
+    forbidden = [name for name in wanted if allowed and name not in allowed]
+    if forbidden:
+        text = f"[mcp.{config.server}] in the configuration does not allow {', '.join(forbidden)}"
+        raise _bad(text)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        known = ", ".join(sorted(found)) or "none"
+        raise _bad(
+            f"MCP server {config.server} has no tool {', '.join(missing)}; there are: {known}"
+        )
+    shown = []
+    for name in wanted:
+        schema = json.loads(json.dumps(found[name].input_schema))
+        problem = find_schema_problem(schema)
+        if problem is not None:
+            raise _bad(f"MCP server {config.server}: the schema of {name}: {problem[1]}")
+        text = (found[name].description or name)[:_MOST_DESCRIPTION]
+        shown.append({"name": name, "description": text, "schema": schema})
+    return shown
+
+
+def offer(
+    owner: str,
+    config: McpTool,
+    name: str,
+    description: str,
+    schema: dict[str, Json],
+    sessions: Sessions,
+    *,
+    is_effect: bool,
+) -> Offer:
+    """Return one tool of a server."""
+
+    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+        async def perform(call: Call) -> Json:
+            return await _use(sessions, config.server, name, arguments)
+
+        return Doing(perform)
+
+    return Offer(
+        _name(owner, name), description, schema, lambda _: is_effect, start, on_unknown="ask"
+    )
+
+
+async def _use(sessions: Sessions, server: str, name: str, arguments: dict[str, Json]) -> Json:
+    async def call(client: "Client") -> Any:
+        return await client.call_tool(name, arguments)
+
+    try:
+        result = await sessions.ask(server, call)
+    except Exception as problem:
+        if isinstance(problem, DefiniteFailure) or is_lost(problem):
+            raise
+        # It answered that it would not: that is for the model.
+        text = f"MCP server {server} answered with an error: {problem}"
+        raise DefiniteFailure(text, may_retry=False) from problem
+    text = _text(result)
+    if result.is_error:
+        raise DefiniteFailure(text, may_retry=False)
+    return text
+
+
+def _text(result: Any) -> str:
+    """Write what a tool gave as text; what is none only by its kind."""
+    parts = [_part(part) for part in result.content]
+    if not parts and result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "\n".join(parts)
+
+
+def _part(part: Any) -> str:
+    if part.type == "text":
+        return str(part.text)
+    if part.type == "resource" and hasattr(part.resource, "text"):
+        return str(part.resource.text)
+    if part.type == "resource_link":
+        return f"[a link to {part.uri}]"
+    return f"[{part.type}: it cannot be shown as text]"
+
+
+def _name(owner: str, name: str) -> str:
+    return f"{owner}_{re.sub('[^A-Za-z0-9_]', '_', name)}"[:_MOST_NAME]
+
+
+def _bad(text: str) -> DefiniteFailure:
+    return DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)

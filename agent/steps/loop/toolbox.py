@@ -1,0 +1,116 @@
+"""The tools of one step, as its definition has them: nothing else is ever used."""
+
+from collections import Counter
+from dataclasses import replace
+
+from agent.models.connector import Tool, ToolUse
+from agent.steps.context import StepContext
+from agent.steps.errors import DefiniteFailure
+from agent.steps.loop import children, files, functions, remote, shell, web
+from agent.steps.loop.config import AgentConfig, ToolConfig
+from agent.steps.loop.offer import Offer, RefusedError
+from agent.steps.loop.sessions import Sessions
+from agent.steps.loop.shown import Shown
+from agent.steps.outputs import find_problem
+from agent.steps.secrets import Place
+
+_MOST_ARGUMENT_BYTES = 1_048_576
+
+
+class Toolbox:
+    """What a model may use; it counts uses, so that limits hold."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        context: StepContext,
+        shown: dict[str, list[Shown]],
+        sessions: Sessions,
+    ) -> None:
+        self._offers: dict[str, Offer] = {}
+        self._used: Counter[str] = Counter()
+        for name, tool in config.tools.items():
+            if not tool.allowed:
+                continue
+            for offer in _offers(name, tool, context, shown.get(name, []), sessions):
+                if offer.name in self._offers:
+                    text = f"two tools are called {offer.name}"
+                    raise DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)
+                self._offers[offer.name] = offer
+
+    @property
+    def described(self) -> tuple[Tool, ...]:
+        """The tools as a model is told of them."""
+        return tuple(
+            Tool(offer.name, offer.description, offer.schema) for offer in self._offers.values()
+        )
+
+    def pick(self, use: ToolUse) -> Offer:
+        """Return the tool that a model asks for; raise `RefusedError` if it may not have it so."""
+        offer = self._offers.get(use.name)
+        if offer is None:
+            known = ", ".join(self._offers) or "none"
+            raise RefusedError(f"there is no tool {use.name!r}; there are: {known}")
+        if not isinstance(use.arguments, dict):
+            raise RefusedError("the arguments are no JSON object")
+        for schema in (offer.schema, offer.limits):
+            problem = find_problem(use.arguments, schema, _MOST_ARGUMENT_BYTES)
+            if problem is not None:
+                raise RefusedError(problem.message.replace("the output", "the arguments"))
+        self._used[offer.owner] += 1
+        if offer.max_calls is not None and self._used[offer.owner] > offer.max_calls:
+            raise RefusedError(f"{offer.owner} may be used {offer.max_calls} times, and was")
+        return offer
+
+
+def places_of(offer: Offer, context: StepContext) -> frozenset[Place]:
+    """Return where the definition of a tool names secrets, seen from the tool's own keys."""
+    return frozenset(
+        place[3:] for place in context.secret_places if place[:2] == ("tools", offer.owner)
+    )
+
+
+def _offers(
+    name: str, tool: ToolConfig, context: StepContext, shown: list[Shown], sessions: Sessions
+) -> list[Offer]:
+    is_effect = tool.effect != "none"
+    if tool.workflow is not None:
+        (one,) = shown
+        made = [children.offer(name, one.name, one.description, one.schema, is_effect=is_effect)]
+    elif tool.mcp is not None:
+        made = [
+            remote.offer(
+                name,
+                tool.mcp,
+                each.name,
+                each.description,
+                each.schema,
+                sessions,
+                is_effect=is_effect,
+            )
+            for each in shown
+        ]
+    elif tool.files is not None:
+        made = files.offers(name, tool.files)
+    elif tool.shell is not None:
+        made = [shell.offer(name, tool.shell, is_effect=is_effect)]
+    elif tool.http is not None:
+        made = [web.offer(name, tool.http, is_effect=is_effect)]
+    else:
+        assert tool.python is not None
+        path = context.claimed.task.source_path
+        made = [functions.offer(name, tool.python, path, is_effect=is_effect)]
+    policy = context.claimed.step.on_unknown
+    return [
+        replace(
+            offer,
+            owner=name,
+            description=tool.description or offer.description,
+            approve=tool.approve,
+            limits=tool.arguments,
+            max_calls=tool.max_calls,
+            seconds=tool.timeout,
+            on_unknown=tool.on_unknown or policy or offer.on_unknown,
+        )
+        for offer in made
+    ]

@@ -1,0 +1,105 @@
+"""HTTP requests as a tool: only to addresses of the allow-list, redirects included."""
+
+from urllib.parse import unquote, urlsplit
+
+from agent.steps.answers import verdict
+from agent.steps.context import StepContext
+from agent.steps.effects import Call
+from agent.steps.errors import UnknownOutcomeError
+from agent.steps.loop.config import HttpTool
+from agent.steps.loop.offer import Doing, Offer, RefusedError, Work
+from agent.steps.outcome import Json, StepError
+
+_READING = frozenset({"get", "head"})
+_PORTS = {"http": 80, "https": 443}
+
+
+def offer(name: str, config: HttpTool, *, is_effect: bool) -> Offer:
+    """Return the tool."""
+    acts = is_effect and not set(config.methods) <= _READING
+
+    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+        method = arguments.get("method", config.methods[0])
+        url = arguments["url"]
+        if not may_visit(url, config.urls):
+            raise RefusedError(f"{url} is not among the addresses that are allowed: {config.urls}")
+        if "json" in arguments and method in _READING:
+            raise RefusedError(f"{method} takes no body")
+
+        async def perform(call: Call) -> Json:
+            return await _send(config, context, method, url, arguments.get("json"), call)
+
+        return Doing(perform)
+
+    def acts_with(arguments: dict[str, Json]) -> bool:
+        return acts and arguments.get("method", config.methods[0]) not in _READING
+
+    text = f"Make an HTTP request to an address that begins with one of {', '.join(config.urls)}"
+    return Offer(name, text, _schema(config), acts_with, start, on_unknown="ask")
+
+
+def may_visit(url: str, allowed: list[str]) -> bool:
+    """Whether an address is one of these, or below one."""
+    return any(_is_below(url, prefix) for prefix in allowed)
+
+
+def _is_below(url: str, prefix: str) -> bool:
+    try:
+        one, other = urlsplit(url), urlsplit(prefix)
+        same = (_port(one.scheme, one.port), one.hostname, one.scheme) == (
+            _port(other.scheme, other.port),
+            other.hostname,
+            other.scheme,
+        )
+    except ValueError:
+        return False
+    if not same or one.hostname is None or one.username or one.password or "\\" in url:
+        return False
+    # What is written in another way, or climbs, would be another place to the server.
+    path = unquote(one.path)
+    if ".." in path.split("/") or "\\" in path or "%" in path:
+        return False
+    base = other.path.rstrip("/")
+    return path == base or path.startswith(f"{base}/")
+
+
+def _port(scheme: str, port: int | None) -> int | None:
+    return port if port is not None else _PORTS.get(scheme)
+
+
+async def _send(
+    config: HttpTool, context: StepContext, method: str, url: str, body: Json, call: Call
+) -> Json:
+    # The HTTP client is slow to import, and most agents have other tools.
+    from agent.steps.exchange import Exchange
+
+    headers = context.secrets.resolve({"headers": config.headers}, context.secret_places)["headers"]
+    exchange = Exchange(
+        context.services,
+        is_effect=call.is_effect,
+        may_visit=lambda address: may_visit(address, config.urls),
+    )
+    values = {"headers": headers, "json": body}
+    answer = await exchange.send(method, url, values, set(config.headers))
+    status = answer["status"]
+    if call.is_effect and verdict(status, [(200, 299)], is_repeatable=False) == "unknown":
+        text = f"{method.upper()} {url} was answered with status {status}"
+        error = StepError(f"status_{status}", "unknown", f"{text}; whether it acted is unknown")
+        raise UnknownOutcomeError(error)
+    shown = {"status": status, "body": answer["body"]}
+    return {**shown, "truncated": True} if answer.get("truncated") else shown
+
+
+def _schema(config: HttpTool) -> dict[str, Json]:
+    properties: dict[str, Json] = {
+        "url": {"type": "string"},
+        "method": {"type": "string", "enum": list(config.methods)},
+    }
+    if not set(config.methods) <= _READING:
+        properties["json"] = {"description": "the body, as a JSON value"}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["url"],
+        "additionalProperties": False,
+    }

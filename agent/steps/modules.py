@@ -1,0 +1,156 @@
+"""Finding the functions of `python` steps: beside the workflow file, then among what is installed.
+
+A file beside the workflow is loaded under a name of its own, so that two workflows may both have a
+`steps.py`, and again whenever it has changed.
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agent.keys import content_hash
+from agent.steps.errors import DefiniteFailure
+
+
+@dataclass(slots=True)
+class Function:
+    """A step's function and what its signature asks for."""
+
+    function: Callable[..., Any]
+    is_async: bool
+    takes_context: bool
+    signature: inspect.Signature | None
+    _fitting: set[frozenset[str]] = field(default_factory=set)
+
+    def check(self, call: str, names: frozenset[str]) -> None:
+        """Refuse arguments that the function does not take, before anything runs."""
+        if self.signature is None or names in self._fitting:
+            return
+        given = dict.fromkeys(names)
+        if self.takes_context:
+            given["ctx"] = None
+        try:
+            self.signature.bind(**given)
+        except TypeError as problem:
+            raise _refused(f"{call} does not fit the keys under with: {problem}") from None
+        self._fitting.add(names)
+
+
+_Stamp = tuple[int, int, int]
+_loaded: dict[Path, tuple[_Stamp, ModuleType]] = {}
+_functions: dict[tuple[str, str | None], tuple[ModuleType, Function]] = {}
+
+
+def find(call: str, source_path: str | None) -> Function:
+    """Return the function that `module:function` names, or say why there is none."""
+    module_name, _, attribute = call.partition(":")
+    module = _beside(module_name, source_path) if source_path is not None else None
+    if module is None:
+        module = _installed(module_name, source_path)
+    known = _functions.get((call, source_path))
+    if known is not None and known[0] is module:
+        return known[1]
+    function = _describe(call, module, attribute)
+    _functions[(call, source_path)] = (module, function)
+    return function
+
+
+def _beside(name: str, source_path: str) -> ModuleType | None:
+    for path in _candidates(name, source_path):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        known = _loaded.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        module = _load(name, path, Path(source_path).parent)
+        _loaded[path] = (stamp, module)
+        return module
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _candidates(name: str, source_path: str) -> tuple[Path, Path]:
+    """Return where a module may be; kept, since this is asked at every attempt."""
+    base = Path(source_path).parent.joinpath(*name.split("."))
+    return base.with_name(base.name + ".py"), base / "__init__.py"
+
+
+def _load(name: str, path: Path, directory: Path) -> ModuleType:
+    # Its neighbours must be importable; at the end, so that they hide nothing that is installed.
+    if str(directory.resolve()) not in sys.path:
+        sys.path.append(str(directory.resolve()))
+    unique = f"_workflow_{content_hash(str(path.resolve()))[:12]}.{name}"
+    module = ModuleType(unique)
+    module.__file__ = str(path)
+    if path.name == "__init__.py":
+        module.__path__ = [str(path.parent)]
+    before = sys.modules.get(unique)
+    sys.modules[unique] = module
+    try:
+        # Compiled here: Python's own cache tells files apart by whole seconds only.
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102
+    except BaseException as problem:
+        if before is not None:
+            sys.modules[unique] = before
+        else:
+            del sys.modules[unique]
+        if not isinstance(problem, Exception | SystemExit):
+            raise
+        text = f"{path.name} cannot be loaded: {type(problem).__name__}: {problem}"
+        raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from problem
+    return module
+
+
+def _installed(name: str, source_path: str | None) -> ModuleType:
+    known = sys.modules.get(name)
+    if known is not None:
+        return known
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not (
+            name == problem.name or name.startswith(problem.name + ".")
+        ):
+            raise _unloadable(name, problem) from problem
+        where = "among what is installed"
+        if source_path is not None:
+            where = f"neither beside {Path(source_path).name} nor {where}"
+        else:
+            where = f"not {where}"
+        raise _refused(f"the module {name!r} is {where}") from None
+    except (Exception, SystemExit) as problem:
+        raise _unloadable(name, problem) from problem
+
+
+def _describe(call: str, module: ModuleType, attribute: str) -> Function:
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise _refused(f"{call}: there is no function {attribute!r} in that module")
+    is_async = inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(
+        getattr(found, "__call__", None)  # noqa: B004 - an object with an async __call__
+    )
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return Function(found, is_async, False, None)
+    return Function(found, is_async, "ctx" in signature.parameters, signature)
+
+
+def _unloadable(name: str, problem: BaseException) -> DefiniteFailure:
+    text = f"the module {name!r} cannot be loaded: {type(problem).__name__}: {problem}"
+    return DefiniteFailure(text, code="import_failed", kind="code", may_retry=False)
+
+
+def _refused(message: str) -> DefiniteFailure:
+    return DefiniteFailure(message, code="bad_function", kind="input", may_retry=False)

@@ -1,0 +1,63 @@
+"""The `python` kind: coroutine functions run on the event loop, others in threads of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agent.steps.blocking import BlockingContext
+from agent.steps.configs import PythonConfig
+from agent.steps.context import StepContext
+from agent.steps.modules import Function, find
+from agent.steps.outcome import Json, Outcome, Succeeded
+
+
+async def run(config: PythonConfig, context: StepContext) -> Outcome:
+    """Call the function; as one journaled call if it is declared an effect."""
+    function = find(config.call, context.claimed.task.source_path)
+    function.check(config.call, frozenset(config.with_))
+    if config.effect is None:
+        return Succeeded(await start(function, config.with_, context))
+    request = context.request(
+        "python", {"call": config.call, "with": config.with_}, on_unknown="ask"
+    )
+    answer = await context.perform(request, lambda _: start(function, config.with_, context))
+    return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
+
+
+def start(function: Function, arguments: dict[str, Json], context: StepContext) -> Awaitable[Json]:
+    """Begin a function, on the event loop or in a thread of its own."""
+    # The function's own copy: a rendered configuration without templates serves many attempts.
+    given: dict[str, Any] = _copied(arguments) if arguments else {}
+    if function.is_async:
+        if function.takes_context:
+            given["ctx"] = context
+        result: Awaitable[Json] = function.function(**given)
+        return result
+    if function.takes_context:
+        given["ctx"] = BlockingContext(context)
+    return _in_thread(lambda: function.function(**given), context)
+
+
+async def _in_thread(function: Callable[[], Json], context: StepContext) -> Json:
+    """Wait for a thread; one that is over its time loses its context and keeps its slot."""
+    future = context.services.threads.start(function)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        context.calls.is_revoked = True
+        if future.done():
+            raise
+        context.signals.is_out_of_hand = True
+        if not context.is_interrupted():
+            raise
+    result: Json = await asyncio.shield(future)
+    context.signals.is_out_of_hand = False
+    return result
+
+
+def _copied(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _copied(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_copied(member) for member in value]
+    return value

@@ -1,0 +1,200 @@
+"""One attempt, from what was claimed to its outcome: `if`, items, configuration, kind, checks.
+
+`run` never raises. Whatever happens becomes an outcome, and an effect that may have happened is
+never told as anything but unknown.
+"""
+
+import asyncio
+import traceback
+from typing import Final
+
+from agent.clock import SECOND
+from agent.states import CallStatus
+from agent.steps import preparation
+from agent.steps.calls import Calls, exhausted
+from agent.steps.claimed import Claimed, RevokedError, Signals
+from agent.steps.context import StepContext
+from agent.steps.errors import DefiniteFailure, EndAttempt
+from agent.steps.kinds import Handler
+from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
+from agent.steps.outputs import check, large
+from agent.steps.secrets import Secrets
+from agent.steps.services import Services
+from agent.store.values import NotPlainJsonError
+
+SHUTDOWN: Final = "shutdown"
+"""The stop reason that lets calls in flight finish."""
+
+FIND_OUT_ATTEMPTS: Final = 3
+"""How often a step may look for what became of its calls after its last attempt to act.
+
+Bounded, because even that runs the step's code, which may take its worker down each time.
+"""
+
+
+_TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
+_STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
+
+
+async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome:
+    """Run one attempt of one step and return what it ended in."""
+    try:
+        if not claimed.may_act and not _may_find_out(claimed):
+            return Failed(exhausted(claimed))
+        if not preparation.is_wanted(claimed):
+            return Succeeded(skipped="if")
+        if claimed.is_group:
+            return preparation.items_of(claimed, services.limits.items_per_group)
+        plan = preparation.plan_of(claimed.step)
+        if claimed.step.approval is None:
+            config = preparation.config_of(claimed, plan)
+        else:
+            passed = preparation.gated(claimed, plan)
+            if isinstance(passed, Waiting):
+                return passed
+            config = passed
+        handler = plan.kind.handler
+    except DefiniteFailure as problem:
+        return Failed(problem.error)
+    except Exception as problem:
+        return Failed(_internal(problem))
+    secrets = Secrets()
+    calls = Calls(claimed, services, secrets)
+    context = StepContext(claimed, signals, services, secrets, calls)
+    context.secret_places = plan.secret_places
+    try:
+        return await _attempt(handler, config, context)
+    except Exception as problem:
+        return Failed(_internal(problem))
+    finally:
+        signals.on_stop = None
+        calls.on_idle = None
+        calls.is_revoked = True
+
+
+async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
+    """Run the kind under the attempt's time, and decide what its end means."""
+    seconds, over = _time_left(context)
+    if seconds is not None and seconds <= 0:
+        return Failed(over or _timed_out(context))
+    outcome: Outcome | None = None
+    problem: BaseException | None = None
+    try:
+        async with asyncio.timeout(seconds) as scope:
+            _listen(context, scope)
+            try:
+                outcome = await handler(config, context)
+            except (Exception, EndAttempt) as raised:
+                problem = raised
+    except TimeoutError:
+        problem = None
+    except asyncio.CancelledError:
+        # Only the end of the worker cancels, once the attempt was not over in time.
+        if context.calls.is_cut_off or context.signals.is_out_of_hand:
+            raise
+        return Returned(SHUTDOWN)
+    if context.calls.ended is not None:
+        return context.calls.ended
+    if scope.expired():
+        is_stopped = context.signals.stop.is_set()
+        is_known = isinstance(outcome, Succeeded) and (
+            is_stopped or outcome.idempotency_key is not None
+        )
+        if not is_known:
+            if is_stopped:
+                return Returned(context.signals.stop_reason or "stopped")
+            return Failed(over) if over is not None else Retry(_timed_out(context))
+    if problem is not None:
+        return _classified(problem, context)
+    assert outcome is not None
+    return _checked(outcome, context)
+
+
+def _listen(context: StepContext, scope: asyncio.Timeout) -> None:
+    """Let the engine interrupt the attempt; on shutdown only once no call is in flight."""
+    loop = asyncio.get_running_loop()
+    calls, signals = context.calls, context.signals
+
+    def interrupt() -> None:
+        if signals.stop_reason == SHUTDOWN and calls.in_flight > 0:
+            calls.on_idle = interrupt
+            return
+        calls.on_idle = None
+        calls.is_revoked = True
+        if not scope.expired():
+            scope.reschedule(loop.time())
+
+    context.is_interrupted = scope.expired
+    signals.on_stop = interrupt
+    if signals.stop.is_set():
+        interrupt()
+
+
+def _time_left(context: StepContext) -> tuple[float | None, StepError | None]:
+    """Return the seconds that the attempt has, and the error that ends the step with them.
+
+    None when only the attempt ends then, and another one may follow.
+    """
+    claimed = context.claimed
+    seconds, error = claimed.step.timeout_seconds, None
+    for deadline, over in ((claimed.task.deadline, _TASK_OVER), (claimed.deadline, _STEP_OVER)):
+        if deadline is None:
+            continue
+        left = (deadline - context.services.clock.now()) / SECOND
+        if seconds is None or left < seconds:
+            seconds, error = left, over
+    return seconds, error
+
+
+def _timed_out(context: StepContext) -> StepError:
+    seconds = context.claimed.step.timeout_seconds
+    return StepError("timeout", "timeout", f"the attempt took longer than {seconds:g} s")
+
+
+def _classified(problem: BaseException, context: StepContext) -> Outcome:
+    """Turn what the kind raised into an outcome."""
+    if isinstance(problem, EndAttempt):
+        return problem.outcome
+    if isinstance(problem, RevokedError):
+        return Returned("revoked")
+    if isinstance(problem, DefiniteFailure):
+        error = problem.error
+        error = StepError(error.code, error.kind, context.secrets.redact(error.message))
+        return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
+    if isinstance(problem, NotPlainJsonError):
+        return Failed(StepError("not_plain_json", "code", str(problem)))
+    context.log_text("error", "".join(traceback.format_exception(problem)))
+    text = context.secrets.redact(f"{type(problem).__name__}: {problem}".rstrip(": "))
+    return Retry(StepError("exception", "code", text[:4000]))
+
+
+def _checked(outcome: Outcome, context: StepContext) -> Outcome:
+    """Hold an output against its bounds and its schema."""
+    if not isinstance(outcome, Succeeded):
+        return outcome
+    output = context.secrets.redact_value(outcome.output)
+    schema = context.claimed.step.output_schema
+    limits = context.services.limits
+    error, text = check(output, schema, limits.output_bytes)
+    if error is not None:
+        return Failed(error, outcome.idempotency_key)
+    return Succeeded(
+        output,
+        outcome.skipped,
+        outcome.items,
+        outcome.idempotency_key,
+        large=large(text, limits.inline_bytes),
+        text=text,
+    )
+
+
+def _may_find_out(claimed: Claimed) -> bool:
+    """Whether an attempt beyond the last has anything to learn: calls that are on record."""
+    if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
+        return False
+    return any(call.status in (CallStatus.UNKNOWN, CallStatus.SUCCEEDED) for call in claimed.calls)
+
+
+def _internal(problem: Exception) -> StepError:
+    text = "".join(traceback.format_exception(problem))
+    return StepError("internal", "internal", f"a defect of the engine: {text[-4000:]}")

@@ -1,0 +1,51 @@
+"""An MCP server of the older protocol, by hand: it starts at once, and can die or hang in a call.
+
+What its tools did is appended to the file that the environment names, so that a test can count.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TOOLS = ["double", "die", "hang", *(["more"] if os.environ.get("MORE") else [])]
+
+
+def call(name: str, arguments: dict[str, Any]) -> str:
+    """Use a tool."""
+    with Path(os.environ["DID"]).open("a", encoding="utf-8") as file:
+        file.write(f"{name}\n")
+    if name == "die":
+        os._exit(3)
+    if name == "hang":
+        time.sleep(600)
+    return str(arguments["n"] * 2)
+
+
+def answer(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the result of a request; None for one that is not known."""
+    match method:
+        case "initialize":
+            info = {"name": "plain", "version": "1"}
+            version = given["protocolVersion"]
+            return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+        case "tools/list":
+            return {"tools": [{"name": name, "inputSchema": NUMBERS} for name in TOOLS]}
+        case "tools/call":
+            text = call(given["name"], given["arguments"])
+            return {"content": [{"type": "text", "text": text}]}
+        case _:
+            return None
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = answer(message["method"], message.get("params", {}))
+    verdict = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **verdict}) + "\n")
+    sys.stdout.flush()
