@@ -1,0 +1,245 @@
+"""Answers to questions, from any process: the first one counts, once, for exactly what was shown.
+
+What does not depend on the lock (who, whether the value fits, what an edit leads to) is checked
+before it is taken: these parts of a row never change. Then the task is locked, and the row is decided
+together with what follows for its step.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from agent.approvals import permission
+from agent.clock import SECOND, Clock, to_iso
+from agent.keys import request_hash
+from agent.states import ApprovalStatus
+from agent.steps import gate, preparation
+from agent.steps.asking import VERDICTS, misfit
+from agent.steps.errors import DefiniteFailure
+from agent.steps.kinds import KINDS
+from agent.steps.outcome import Json
+from agent.store import approvals as store
+from agent.store import queries, values
+from agent.store.approvals import ApprovalRow
+from agent.store.database import Connection, Database
+from agent.tasks import approvals
+from agent.tasks.approvals import Decision
+from agent.tasks.graphs import Graphs
+from agent.tasks.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.rows import STEP_COLUMNS, StepRow
+from agent.tasks.unit import Unit
+from agent.workflows.graph import Step
+
+Said = Literal["approve", "deny", "answer"]
+
+STATUSES: Final[dict[str, ApprovalStatus]] = {
+    "approve": ApprovalStatus.APPROVED,
+    "deny": ApprovalStatus.DENIED,
+    "answer": ApprovalStatus.ANSWERED,
+}
+MAX_COMMENT: Final = 10_000
+
+
+class InvalidAnswerError(ValueError):
+    """The answer does not fit its question; nothing was decided."""
+
+
+class DecidedError(RefusedError):
+    """It was decided before, or nobody waits for it any more."""
+
+    def __init__(self, row: ApprovalRow, renewed_as: str | None = None) -> None:
+        who = f" by {row.decided_by} ({row.decided_channel})" if row.decided_by else ""
+        text = f"it was {row.status} already{who}, at {to_iso(row.decided_at)}"
+        if renewed_as is not None:
+            text += f"; it is asked again as {renewed_as}"
+        super().__init__(text)
+        self.row = row
+        self.renewed_as = renewed_as
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What an answer did, for a person and for a program."""
+
+    approval_id: str
+    task_id: str
+    step: str
+    status: str
+    message: str
+
+
+def answer(
+    database: Database,
+    approval_id: str,
+    decision: Said,
+    *,
+    by: str,
+    channel: str,
+    comment: str | None = None,
+    value: Json = None,
+    edits: dict[str, Json] | None = None,
+    is_paired: bool = False,
+    clock: Clock | None = None,
+) -> Answered:
+    """Decide an approval, and let its step go on.
+
+    Raises `NotFoundError`, `NotAllowedError`, `InvalidAnswerError`, or `DecidedError` for an answer
+    that is not the first. `value` answers an `input`; for an `unknown` it is `done`, `retry` or
+    `fail`, or ``{"verdict": "done", "output": …}``. `edits` go with `approve`.
+    """
+    with database.connect("reader") as connection:
+        row = store.find(connection, approval_id)
+        if row is None:
+            raise NotFoundError(f"there is no approval {approval_id}")
+        permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)
+        if row.status != ApprovalStatus.PENDING:
+            raise DecidedError(row, _renewed_as(connection, row))
+        definition = _definition(connection, row)
+    decided = _checked(row, definition, decision, by, channel, comment, value, edits)
+    late: str | None = None
+    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, unit):
+        row = _pending(tx, approval_id)
+        step = _step(tx, unit, row)
+        if row.expires_at is not None and row.expires_at <= unit.now:
+            # Its time was over before anybody had come to say so.
+            late = approvals.expire(tx, unit, step, row)
+        else:
+            row = approvals.decide(tx, unit, step, row, decided)
+    if late is not None:
+        with database.connect("reader") as connection:
+            found = store.find(connection, approval_id)
+            raise DecidedError(found or row, _renewed_as(connection, row))
+    words = {"approved": "approved", "denied": "denied", "answered": "answered"}
+    message = f"{words[row.status]}: step {definition.name} of task {row.task_id}"
+    return Answered(row.id, row.task_id, definition.name, row.status, message)
+
+
+def defer(
+    database: Database,
+    approval_id: str,
+    seconds: float,
+    *,
+    by: str,
+    channel: str,
+    is_paired: bool = False,
+    clock: Clock | None = None,
+) -> None:
+    """Leave a question open and be reminded of it later; it expires when it would have."""
+    with database.connect("reader") as connection:
+        row = _pending(connection, approval_id)
+    permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)
+    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, unit):
+        row = _pending(tx, approval_id)
+        approvals.defer(tx, unit, _step(tx, unit, row), row, int(seconds * SECOND), by)
+
+
+def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
+    """Return a row that is still to be decided, or raise what is to be said instead."""
+    row = store.find(connection, approval_id)
+    if row is None:
+        raise NotFoundError(f"there is no approval {approval_id}")
+    if row.status != ApprovalStatus.PENDING:
+        raise DecidedError(row, _renewed_as(connection, row))
+    return row
+
+
+def _checked(
+    row: ApprovalRow,
+    definition: Step,
+    decision: Said,
+    by: str,
+    channel: str,
+    comment: str | None,
+    value: Json,
+    edits: dict[str, Json] | None,
+) -> Decision:
+    """Hold an answer against its question."""
+    try:
+        values.encode([by, comment, value, edits], "the answer")
+    except values.NotPlainJsonError as problem:
+        raise InvalidAnswerError(str(problem)) from None
+    if comment is not None and len(comment) > MAX_COMMENT:
+        raise InvalidAnswerError(f"the comment is longer than {MAX_COMMENT:,} characters")
+    wanted = {"unknown": ("answer",), "input": ("answer", "deny")}.get(
+        row.kind, ("approve", "deny")
+    )
+    if decision not in wanted:
+        hint = " with done, retry or fail" if row.kind == "unknown" else ""
+        raise InvalidAnswerError(
+            f"this is a question of the kind {row.kind!r}: {' or '.join(wanted)} it{hint}"
+        )
+    if edits and decision != "approve":
+        raise InvalidAnswerError("edits go with an approval")
+    approved_hash = None
+    if decision == "approve":
+        approved_hash = _approved_hash(row, definition, edits) if edits else row.request_hash
+    if decision == "answer":
+        value = _verdict(value) if row.kind == "unknown" else _value(row, value)
+    elif value is not None:
+        raise InvalidAnswerError(f"a value does not go with {decision!r}")
+    return Decision(STATUSES[decision], by, channel, comment, value, edits or None, approved_hash)
+
+
+def _value(row: ApprovalRow, value: Json) -> Json:
+    choices = json.loads(row.choices) if row.choices is not None else None
+    schema = json.loads(row.value_schema) if row.value_schema is not None else None
+    problem = misfit(value, choices, schema)
+    if problem is not None:
+        raise InvalidAnswerError(problem)
+    return value
+
+
+def _verdict(value: Json) -> dict[str, Json]:
+    said = {"verdict": value} if isinstance(value, str) else value
+    if (
+        not isinstance(said, dict)
+        or said.get("verdict") not in VERDICTS
+        or not said.keys() <= {"verdict", "output"}
+        or ("output" in said and said["verdict"] != "done")
+    ):
+        raise InvalidAnswerError(
+            'say done, retry or fail, or {"verdict": "done", "output": …} with its output'
+        )
+    return {"verdict": said["verdict"], "output": said.get("output")}
+
+
+def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -> str:
+    """Check edits by the kind's own model, and return the hash of what is approved with them."""
+    editable = json.loads(row.editable or "[]")
+    for path in edits:
+        if not any(path == key or path.startswith(f"{key}.") for key in editable):
+            allowed = ", ".join(editable) or "nothing"
+            raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
+    request = json.loads(row.request)
+    # A reference to a secret must not become one to another.
+    for place in preparation.plan_of(definition).secret_places:
+        for path in edits:
+            parts = path.split(".")
+            common = min(len(parts), len(place))
+            if [str(part) for part in place[:common]] == parts[:common]:
+                raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
+    try:
+        config = gate.edited(request["config"], edits)
+        preparation.checked(KINDS[request["kind"]], config)
+    except ValueError as problem:
+        raise InvalidAnswerError(str(problem)) from None
+    except DefiniteFailure as problem:
+        raise InvalidAnswerError(problem.error.message) from None
+    return request_hash(gate.gated_request(request["kind"], config))
+
+
+def _definition(connection: Connection, row: ApprovalRow) -> Step:
+    name, version, index = store.definition_of(connection, row.step_id)
+    return Graphs().get(connection, name, version).steps[index]
+
+
+def _step(tx: Connection, unit: Unit, row: ApprovalRow) -> StepRow:
+    (found,) = queries.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    return unit.add(StepRow.read(found))
+
+
+def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:
+    for other in store.of_steps(connection, [row.step_id]):
+        if other.renews == row.id:
+            return other.id
+    return None

@@ -1,0 +1,64 @@
+"""The approval-wait loop: expiry, reminders, and answers whose word was lost.
+
+A running task's own wake time does all this on time. The loop is the safety net, and the only one to
+look at tasks that are paused: their questions go on expiring, and take effect when they resume.
+"""
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from agent.clock import SECOND, Clock
+from agent.store import approvals as store
+from agent.store import queries
+from agent.store.database import Database
+from agent.tasks import approvals
+from agent.tasks.operator import NotFoundError, Operator
+from agent.tasks.rows import STEP_COLUMNS, StepRow
+
+log = structlog.get_logger(__name__)
+
+MOST_AT_ONCE = 1000
+OVERLAP_US = 60 * SECOND
+"""What was decided in the last minute before the last look is looked at again: clocks differ."""
+
+
+def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
+    """Do what is due about every open question; count what was done.
+
+    `since` bounds the search for steps that still wait on what was decided: the beginning of time
+    at a start, the last look afterwards.
+    """
+    with database.connect("reader") as connection:
+        found = store.due(connection, clock.now(), MOST_AT_ONCE)
+        found += store.decided_and_waiting(connection, since)
+    done: Counter[str] = Counter()
+    operator = Operator(database, clock)
+    for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in found):
+        try:
+            with operator.changing(task_id) as (tx, unit):
+                for values in queries.steps_by_id(tx, STEP_COLUMNS, [step_id]):
+                    step = unit.add(StepRow.read(values))
+                    if (what := approvals.look(tx, unit, step)) is not None:
+                        done[what] += 1
+        except NotFoundError:
+            continue
+    return done
+
+
+async def watch(database: Database, clock: Clock, loop_seconds: float) -> None:
+    """Look again and again, until cancelled."""
+    since = 0
+    while True:
+        started = clock.now()
+        try:
+            done = await asyncio.to_thread(look, database, clock, since)
+        except Exception as error:
+            # Databases come back; the tasks' own wake times do the work meanwhile.
+            log.warning("approvals could not be looked at", error=str(error))
+        else:
+            since = max(0, started - OVERLAP_US)
+            if done:
+                log.info("approvals", **done)
+        await asyncio.sleep(loop_seconds)

@@ -1,0 +1,86 @@
+"""What people and programs see of approvals: one document for every surface."""
+
+import json
+
+from agent.clock import to_iso
+from agent.steps.outcome import Json
+from agent.store import approvals as store
+from agent.store.approvals import ApprovalRow
+from agent.store.database import Connection
+from agent.tasks.documents import find_one
+from agent.tasks.operator import NotFoundError
+
+
+def list_approvals(
+    connection: Connection,
+    *,
+    is_all: bool = False,
+    task_id: str | None = None,
+    limit: int = 100,
+    after: str | None = None,
+    like: str | None = None,
+) -> list[dict[str, Json]]:
+    """Return what waits for an answer, the oldest first; or everything, the newest first.
+
+    `after` is the id of the last one of the page before; with `like` only those whose ids begin or
+    end with it.
+    """
+    found = store.listed(
+        connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
+    )
+    return [_document(*entry) for entry in found]
+
+
+def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
+    """Return one approval with everything about it."""
+    found = store.placed(connection, approval_id)
+    if found is None:
+        raise NotFoundError(f"there is no approval {approval_id}")
+    return _document(*found)
+
+
+def find_approval(connection: Connection, text: str) -> str:
+    """Return the one approval whose id is, begins with, or ends with a text."""
+    return find_one(text, "approval", lambda part: store.like(connection, part))
+
+
+def _document(
+    row: ApprovalRow, workflow: str, task_status: str, step: str, parallel_index: int
+) -> dict[str, Json]:
+    decision = None
+    if row.decided_at is not None:
+        decision = {
+            "by": row.decided_by,
+            "channel": row.decided_channel,
+            "at": to_iso(row.decided_at),
+            "comment": row.comment,
+            "value": _loaded(row.value),
+            "edits": _loaded(row.edits),
+        }
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "status": row.status,
+        "task": row.task_id,
+        "task_status": task_status,
+        "workflow": workflow,
+        "step": f"{step}[{parallel_index}]" if parallel_index >= 0 else step,
+        "attempt": row.attempt,
+        "message": row.message,
+        "request": _loaded(row.request),
+        "request_hash": row.request_hash,
+        "choices": _loaded(row.choices),
+        "schema": _loaded(row.value_schema),
+        "editable": _loaded(row.editable) or [],
+        "who": _loaded(row.who) or [],
+        "created_at": to_iso(row.created_at),
+        "expires_at": to_iso(row.expires_at),
+        "on_expiry": row.on_expiry,
+        "remind_at": to_iso(row.remind_at),
+        "renews": row.renews,
+        "decision": decision,
+    }
+
+
+def _loaded(text: str | None) -> Json:
+    return json.loads(text) if text is not None else None

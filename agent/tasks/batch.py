@@ -1,0 +1,88 @@
+"""What a turn carries, and what it leaves to be done once it is committed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.steps.outcome import CallResult, Intent, Outcome
+from agent.tasks import budgets, family
+from agent.tasks.creation import Submission
+from agent.tasks.rows import StepRow
+from agent.tasks.settlement import Claim
+from agent.tasks.unit import FamilyPause, Unit
+from agent.workflows.graph import Graph
+
+
+@dataclass(slots=True, eq=False)
+class Settle:
+    """A finished attempt."""
+
+    claim: Claim
+    graph: Graph
+    outcome: Outcome
+    tries: int = 0
+    """How often its task was held by another transaction."""
+
+
+@dataclass(slots=True, eq=False)
+class Note:
+    """What a running attempt wants recorded: an intent, a checkpoint, or a call's result."""
+
+    claim: Claim
+    graph: Graph
+    intent: Intent | None = None
+    checkpoint: str | None = None
+    result: CallResult | None = None
+    refusal: budgets.Refusal | None = None
+    """Why a budget does not allow the intent."""
+    tries: int = 0
+    """How often its task was held by another transaction."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one turn carries."""
+
+    settles: list[Settle] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    logs: list[Sequence[Any]] = field(default_factory=list)
+    submissions: list[Submission] = field(default_factory=list)
+    child_ends: list[family.ChildEnd] = field(default_factory=list)
+    must_wait: bool = False
+    """Whether to wait for the lock of the one task that this is about: it was carried for long."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.settles or self.notes or self.logs or self.submissions or self.child_ends)
+
+
+@dataclass(slots=True)
+class Turned:
+    """What a turn did, to be acted on once it is committed."""
+
+    claimed: list[tuple[Unit, StepRow]] = field(default_factory=list)
+    created: dict[str, str] = field(default_factory=dict)
+    """The task of each submission, by the id that the submission proposed."""
+    settled: list[tuple[Settle, bool]] = field(default_factory=list)
+    """Each applied outcome, and whether its claim still held."""
+    noted: list[tuple[Note, bool]] = field(default_factory=list)
+    carried_settles: list[Settle] = field(default_factory=list)
+    carried_notes: list[Note] = field(default_factory=list)
+    carried_ends: list[family.ChildEnd] = field(default_factory=list)
+    stops: list[tuple[str, int]] = field(default_factory=list)
+    """(step id, token) of attempts to stop."""
+    ended: list[family.ChildEnd] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    """Children that nobody waits for any more."""
+    pauses: list[FamilyPause] = field(default_factory=list)
+    is_draining: bool = False
+    is_alone: bool = False
+    has_more: bool = False
+    """Whether due work was left over that this worker may look at again at once."""
+    has_locked: bool = False
+    """Whether something was due but held by another transaction."""
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    """Tasks of the batch that were removed in the meantime: there is nothing to tell them."""

@@ -1,0 +1,116 @@
+"""The checker: does a database keep what the engine promises?
+
+It reads and changes nothing, some tasks at a time, each as it was at one moment. Every violation is
+a sentence that names its task and its step. Tests run it after every crash they inject, the
+simulator after every run; `agent doctor --deep` runs it for people.
+
+The fifteen promises, and where each is checked: on *rows* held against each other (`upright`), by
+*replay* of a task's events (`replay`) or of its calls (`ledger`), on what people were asked
+(`questions`), on budgets (`spending`), against a witness *outside* (`outside`), or by named tests.
+
+1.  An acknowledged task exists after restart: outside.
+2.  Each task is terminal or waits on something named: rows (`upright.rows`).
+3.  Nothing leaves a terminal state, no attempt starts after it: replay; rows for what it leaves.
+4.  A step starts only after its dependencies' ends are recorded: replay; rows (`dependencies`).
+5.  A succeeded step has exactly one outcome and never executes again: replay; outside for effects.
+6.  Events are gapless, commit with their change and lead to the rows: replay, on one snapshot.
+7.  A write under an old claim changes nothing: replay, where it would be a move from a state that
+    the step had left, or a token that no claim accounts for; tests/engine/test_workers.py.
+8.  Attempts that act never exceed the maximum: replay and ledger.
+9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
+10. Intent before effect, unknown until somebody's word: ledger; outside for what really happened.
+11. An approval is decided at most once, by someone allowed to, for what was shown: questions.
+12. One task per delivery: the keys of the whole database (`_whole`).
+13. No secret by reference is written down: `secrets`; tests/steps and tests/test_log.py for logs.
+14. No process outlives its step: rows, on this machine; tests/crash/test_processes.py for signals.
+15. Owner and claim turn are set on a running step and clear on every other: rows.
+"""
+
+from collections.abc import Callable, Iterator
+
+from pydantic import ValidationError
+
+from agent.store import evidence
+from agent.store.database import Connection
+from agent.store.evidence import Evidence
+from agent.tasks.checker import ledger, questions, replay, spending, upright
+from agent.tasks.checker.outside import Outside
+from agent.tasks.checker.secrets import secrets
+from agent.tasks.checker.violation import Said, Violation
+from agent.workflows.graph import Graph
+
+__all__ = ["Outside", "Progress", "Violation", "check", "violations"]
+
+Progress = Callable[[int], None]
+"""Told how many tasks have been read."""
+
+
+def check(
+    connection: Connection, now: int | None = None, outside: Outside | None = None
+) -> list[str]:
+    """Return every violation as a sentence; none is how it should be."""
+    return [str(violation) for violation in violations(connection, now, outside)]
+
+
+def violations(
+    connection: Connection,
+    now: int | None = None,
+    outside: Outside | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Violation]:
+    """Yield every violation that the database shows, in the order in which it is read.
+
+    `now` is the instant that tells a wake time in the past from one to come, for tests whose clock
+    is not the database's.
+    """
+    graphs: dict[tuple[str, int], Graph | None] = {}
+    for count, task in enumerate(evidence.collect(connection), 1):
+        key = (task.task.workflow_name, task.task.workflow_version)
+        if key not in graphs:
+            graphs[key] = _graph(task)
+        instant = task.read_at if now is None else now
+        for said in _task(task, graphs[key], instant, outside):
+            yield Violation(said.sentence, task.task.id, said.step)
+        if progress is not None:
+            progress(count)
+    yield from _whole(connection)
+    if outside is not None:
+        yield from outside.rest(connection)
+
+
+def _graph(task: Evidence) -> Graph | None:
+    if task.graph is None:
+        return None
+    try:
+        return Graph.model_validate_json(task.graph)
+    except ValidationError:
+        return None
+
+
+def _task(task: Evidence, graph: Graph | None, now: int, outside: Outside | None) -> Iterator[Said]:
+    if graph is None:
+        yield Said("the definition that it started with is missing or cannot be read")
+        return
+    shape = list(upright.shape(task, graph))
+    yield from shape
+    yield from upright.rows(task, now)
+    if not shape:
+        # What follows looks up steps by their places in the graph.
+        yield from upright.dependencies(task, graph)
+        yield from upright.windows(task, graph)
+        yield from replay.events(task, graph)
+        yield from questions.gates(task, graph)
+        yield from spending.budgets(task, graph)
+    yield from ledger.calls(task)
+    yield from questions.questions(task)
+    if outside is not None:
+        yield from outside.calls(task)
+
+
+def _whole(connection: Connection) -> Iterator[Violation]:
+    """Tell what no task alone can show."""
+    for key in evidence.strays(connection):
+        yield Violation(f"the ledger's row {key} belongs to no call")
+    for key, count in evidence.duplicates(connection):
+        yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
+    yield from secrets(connection)

@@ -1,0 +1,260 @@
+"""New tasks that go on from old ones: a retry keeps what succeeded, a fork repeats from a step.
+
+A retry is the same work to the outside world: it keeps the origin, and with it the keys that remotes
+are given, and it inherits the calls of the steps that run again, so that a recorded one is not
+repeated and an unknown one is not forgotten. A fork is new work: it derives new keys.
+"""
+
+import json
+from typing import Any, Final
+
+from agent.clock import SECOND
+from agent.keys import new_id
+from agent.states import StepStatus, TaskStatus
+from agent.steps.outcome import Json
+from agent.store import values
+from agent.store.database import Connection
+from agent.tasks import advance, transitions
+from agent.tasks.creation import blank_step
+from agent.tasks.rows import StepRow, TaskRow
+from agent.tasks.transitions import SKIPPED_BY_FAILURE
+from agent.tasks.unit import Unit
+from agent.workflows.inputs import check_inputs
+
+_COPIED: Final = (
+    "index",
+    "parallel_index",
+    "id",
+    "status",
+    "attempt",
+    "output",
+    "skip_reason",
+    "idempotency_key",
+    "item",
+    "items",
+    "parallel_count",
+    "items_done",
+    "items_placed",
+    "items_ended",
+    "started_at",
+    "ended_at",
+)
+
+
+def retried_as(tx: Connection, task_id: str) -> str | None:
+    """Return the task that retried this one."""
+    found = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
+    return str(found[0][0]) if found else None
+
+
+def effects_alive_until(tx: Connection, task_id: str) -> int | None:
+    """Return until when an effect of unknown outcome may still be under way."""
+    found = tx.query(
+        "SELECT max(c.expires_at) FROM tool_calls AS c JOIN idempotency_outcomes AS o"
+        " ON o.idempotency_key = c.idempotency_key"
+        " WHERE c.task_id = :task_id AND o.status = 'unknown'",
+        task_id=task_id,
+    )
+    until: int | None = found[0][0]
+    return until
+
+
+def retry(tx: Connection, old: Unit) -> Unit:
+    """Make the task that retries an old one."""
+    new = _successor(tx, old, retry_of=old.task.id, origin_id=old.task.origin_id)
+    _carry_over(tx, old, new, rerun=frozenset())
+    return new
+
+
+def fork(
+    tx: Connection, old: Unit, from_step: str, edited: dict[str, Json]
+) -> tuple[Unit, list[str]]:
+    """Make the task that runs a step and its downstream again; name the effects it repeats."""
+    new = _successor(tx, old, forked_from=old.task.id, edited=edited)
+    rerun = _downstream(old, old.graph.index_of[from_step])
+    _carry_over(tx, old, new, rerun=rerun)
+    old.tell("task.forked", None, {"as": new.task.id, "from": from_step})
+    found = tx.query(
+        "SELECT DISTINCT s.name FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " WHERE c.task_id = :task_id AND o.status <> 'failed'",
+        task_id=old.task.id,
+    )
+    acted = {str(name) for (name,) in found}
+    names = [step.name for index, step in enumerate(old.graph.steps) if index in rerun]
+    return new, [name for name in names if name in acted]
+
+
+def _downstream(unit: Unit, index: int) -> frozenset[int]:
+    found = {index}
+    queue = [index]
+    while queue:
+        for dependent in unit.graph.dependents[queue.pop()]:
+            if dependent not in found:
+                found.add(dependent)
+                queue.append(dependent)
+    return frozenset(found)
+
+
+def _successor(
+    tx: Connection,
+    old: Unit,
+    *,
+    retry_of: str | None = None,
+    forked_from: str | None = None,
+    origin_id: str | None = None,
+    edited: dict[str, Json] | None = None,
+) -> Unit:
+    task_id = new_id()
+    graph = old.graph
+    ((given, trigger),) = tx.query(
+        "SELECT input, trigger FROM tasks WHERE id = :id", id=old.task.id
+    )
+    if edited:
+        merged = {**json.loads(given), **edited}
+        given = values.encode(check_inputs(graph, merged), "input")
+    deadline = None
+    if graph.timeout_seconds is not None:
+        deadline = old.now + int(graph.timeout_seconds * SECOND)
+    task = TaskRow.new(
+        task_id,
+        TaskStatus.PENDING,
+        workflow_name=old.task.workflow_name,
+        workflow_version=old.task.workflow_version,
+        priority=old.task.priority,
+        deadline=deadline,
+        origin_id=origin_id or task_id,
+    )
+    task.also(
+        input=given, trigger=trigger, created_at=old.now, retry_of=retry_of, forked_from=forked_from
+    )
+    unit = Unit(task, graph, old.now, is_new=True)
+    source = {"retry_of": retry_of} if retry_of else {"forked_from": forked_from}
+    created = {"workflow": graph.name, "version": task.workflow_version, **source}
+    unit.tell("task.created", None, created)
+    return unit
+
+
+def _carry_over(tx: Connection, old: Unit, new: Unit, rerun: frozenset[int]) -> None:
+    """Give the new task its steps: those kept as they ended, those that run again blank."""
+    rows: dict[int, list[dict[str, Any]]] = {}
+    selected = ", ".join(f'"{name}"' for name in _COPIED)
+    for found in tx.query(
+        f'SELECT {selected} FROM steps WHERE task_id = :id ORDER BY "index", parallel_index',
+        id=old.task.id,
+    ):
+        row = dict(zip(_COPIED, found, strict=True))
+        rows.setdefault(row["index"], []).append(row)
+    graph = new.graph
+    kept: set[int] = set()
+    for index in graph.order:
+        group, *items = rows[index]
+        parents_kept = all(parent in kept for parent in graph.parents[index])
+        if index not in rerun and _ended_well(group) and parents_kept:
+            kept.add(index)
+            for row in (group, *items):
+                _keep(new, row)
+        elif index not in rerun and group["items"] is not None and parents_kept and items:
+            _reopen_group(new, group, items)
+        else:
+            step = new.add(blank_step(graph, new.task.id, index))
+            if not rerun:
+                _mark_past(tx, step, group["id"])
+    for index in range(len(graph.steps)):
+        if index not in kept:
+            step = new.steps[(index, -1)]
+            open_parents = [parent for parent in graph.parents[index] if parent not in kept]
+            step.deps_remaining = len(open_parents)
+    new.task.steps_open = sum(
+        1 for step in new.steps.values() if step.status in ("pending", "waiting")
+    )
+    transitions.move_task(new, "task.started")
+    new.task.also(started_at=new.now)
+    for place in sorted(new.steps):
+        step = new.steps[place]
+        if step.status == StepStatus.WAITING or (
+            step.is_item and step.status == StepStatus.PENDING
+        ):
+            # A group that goes on, and its items: the window lets them go.
+            transitions.hold(new, step)
+        elif step.status == StepStatus.PENDING and step.deps_remaining == 0:
+            advance.make_ready(new, step)
+    advance.advance(tx, new)
+
+
+def _ended_well(row: dict[str, Any]) -> bool:
+    if row["status"] == StepStatus.SUCCEEDED:
+        return True
+    return (
+        bool(row["status"] == StepStatus.SKIPPED and row["skip_reason"] not in SKIPPED_BY_FAILURE)
+        and row["skip_reason"] != "run_on"
+    )
+
+
+def _keep(new: Unit, row: dict[str, Any]) -> None:
+    step = StepRow.new(
+        new_id(),
+        new.task.id,
+        row["index"],
+        parallel_index=row["parallel_index"],
+        status=row["status"],
+        attempt=row["attempt"],
+        max_attempts=max(row["attempt"], 1),
+        parallel_count=row["parallel_count"],
+        items_done=row["items_done"],
+        items_placed=row["items_placed"],
+        items_ended=row["items_ended"],
+        started_at=row["started_at"],
+    )
+    step.also(
+        output=row["output"],
+        skip_reason=row["skip_reason"],
+        item=row["item"],
+        items=row["items"],
+        ended_at=row["ended_at"],
+    )
+    new.add(step)
+    new.tell("step.kept", step, {"status": row["status"], "from": row["id"]})
+
+
+def _reopen_group(new: Unit, group: dict[str, Any], items: list[dict[str, Any]]) -> None:
+    """Let a group go on: items that ended well are kept, the others run again."""
+    done = 0
+    for row in items:
+        if _ended_well(row):
+            _keep(new, row)
+            done += 1
+            continue
+        definition = new.graph.steps[row["index"]]
+        item = StepRow.new(
+            new_id(),
+            new.task.id,
+            row["index"],
+            parallel_index=row["parallel_index"],
+            max_attempts=definition.retry.max_attempts,
+            parallel_count=row["parallel_count"],
+            claim_token=1,
+        )
+        item.also(item=row["item"])
+        new.add(item)
+    step = StepRow.new(
+        new_id(),
+        new.task.id,
+        group["index"],
+        status=StepStatus.WAITING,
+        max_attempts=new.graph.steps[group["index"]].retry.max_attempts,
+        parallel_count=group["parallel_count"],
+        items_placed=len(items),
+        items_ended=done,
+        items_done=done,
+        waiting_on=json.dumps({"items": group["parallel_count"]}),
+    )
+    step.also(items=group["items"])
+    new.add(step)
+    new.tell("step.kept", step, {"status": str(StepStatus.WAITING), "from": group["id"]})
+
+
+def _mark_past(tx: Connection, step: StepRow, old_step_id: str) -> None:
+    """A step with inherited calls starts as one that was claimed before: its calls are read."""
+    if tx.query("SELECT 1 FROM tool_calls WHERE step_id = :id LIMIT 1", id=old_step_id):
+        step.claim_token = 1

@@ -1,0 +1,333 @@
+"""The database side of a worker: its row, its turns, and what to do when one of them fails.
+
+Everything here runs in the database's thread. Only a data error is an outcome's own fault; any other
+error repeats the same turn. After a COMMIT without an answer the worker's own row says whether the
+turn landed.
+"""
+
+import json
+import os
+import socket
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import structlog
+
+from agent.clock import Clock
+from agent.keys import new_id
+from agent.states import StepStatus, TaskStatus
+from agent.steps.claimed import Claimed, TaskView, Upstream
+from agent.steps.outcome import Failed, StepError
+from agent.steps.processes import start_time
+from agent.store import artifacts, queries, workers
+from agent.store.database import CommitUnknownError, Connection, Database, StoreError
+from agent.store.dialect import Fault
+from agent.store.vault import Vault
+from agent.tasks import keeping, turn
+from agent.tasks.batch import Batch, Settle, Turned
+from agent.tasks.claiming import Room
+from agent.tasks.equipment import Memory, equip
+from agent.tasks.gauges import Turns
+from agent.tasks.graphs import Graphs
+from agent.tasks.rows import StepRow
+from agent.tasks.settlement import Claim
+from agent.tasks.turn import FencedError
+from agent.tasks.unit import Unit
+
+log = structlog.get_logger(__name__)
+
+_ASK_SECONDS: Final = 60.0
+_ASK_AGAIN_SECONDS: Final = 0.2
+
+
+@dataclass(slots=True)
+class Delivered:
+    """A committed turn and the attempts to start."""
+
+    turned: Turned
+    attempts: list[Claimed] = field(default_factory=list)
+    is_alone: bool = False
+    """Whether those attempts run with nothing beside them."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Submissions that cannot be created, by their proposed ids, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the database found, without changing anything."""
+
+    next_wake_time: int | None
+    stops: list[str]
+    """Steps whose claims are gone."""
+    pauses: list[str]
+    """Steps of paused tasks."""
+    failing: list[str]
+    """Steps of tasks that another step has failed."""
+
+
+class Delivery:
+    """One worker's connection and identity."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self.database = database
+        self.clock = clock
+        self.worker_id = ""
+        self.turn = 0
+        self.graphs = Graphs()
+        self.memory = Memory()
+        self.vault: Vault | None = None
+        """Where large values are kept, if not in the database."""
+        self.turns = Turns()
+        self._connection: Connection | None = None
+        self._unequipped: list[tuple[Unit, StepRow]] = []
+        self._is_alone = False
+
+    @property
+    def has_unequipped(self) -> bool:
+        """Whether something is claimed whose attempt could not be prepared yet."""
+        return bool(self._unequipped)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection for turns, opened when it is needed."""
+        if self._connection is None:
+            self._connection = self.database.connect("turn")
+        return self._connection
+
+    def disconnect(self) -> None:
+        """Close the connection; the next use opens a new one."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+
+    def enroll(self) -> str:
+        """Take a new identity: a row that is this worker's heartbeat, fence and witness."""
+        worker_id = new_id()
+        host, process_id = socket.gethostname(), os.getpid()
+        started = start_time(process_id) or ""
+        try:
+            connection = self.connection
+            with connection.transaction():
+                now = self.clock.now()
+                workers.enroll(connection, worker_id, host, process_id, started, now)
+        except StoreError as error:
+            self._after_failure(error)
+            raise
+        self.worker_id, self.turn = worker_id, 0
+        self._unequipped = []
+        return worker_id
+
+    def retire(self) -> None:
+        """Say that this worker has stopped; what it still holds is others' to recover."""
+        connection = self.connection
+        with connection.transaction():
+            workers.retire(connection, self.worker_id, self.clock.now(), "worker.stopped")
+
+    def deliver(self, batch: Batch, room: Room) -> Delivered:
+        """Commit a turn and prepare the attempts that it claimed."""
+        began = self.clock.monotonic()
+        try:
+            self._keep_apart(batch)
+            delivered = Delivered(self._commit(batch, room))
+        except FencedError:
+            raise
+        except StoreError as error:
+            if error.fault not in (Fault.DATA, Fault.DEFECT):
+                self._after_failure(error)
+                raise
+            delivered = self._deliver_apart(batch, room, error)
+        except Exception as error:
+            log.exception("turn.defect")
+            delivered = self._deliver_apart(batch, room, error)
+        self.turns.add(self.clock.monotonic() - began, len(batch.settles) + len(batch.submissions))
+        self._remember(delivered.turned)
+        if delivered.turned.claimed:
+            self._unequipped += delivered.turned.claimed
+            self._is_alone = delivered.turned.is_alone
+        if self._unequipped:
+            self._equip(delivered)
+        return delivered
+
+    def _equip(self, delivered: Delivered) -> None:
+        """Prepare the attempts of what is claimed; without the database, with the next turn."""
+        try:
+            attempts = equip(self.connection, self._unequipped, self.memory, self.graphs)
+        except StoreError as error:
+            if error.fault in (Fault.DATA, Fault.DEFECT):
+                raise
+            # The turn is committed: to send it again would leave its claims to nobody.
+            self._after_failure(error)
+            log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
+            return
+        self._unequipped = []
+        delivered.attempts, delivered.is_alone = attempts, self._is_alone
+
+    def _keep_apart(self, batch: Batch) -> None:
+        """Put what is large into artifacts, before the turn that refers to it."""
+        apart = keeping.large_parts(batch)
+        if apart:
+            now = self.clock.now()
+            packed = [artifacts.pack(part.content, self.vault) for part in apart]
+            connection = self.connection
+            with connection.transaction():
+                for each in packed:
+                    artifacts.put(connection, each, now)
+            for part, each in zip(apart, packed, strict=True):
+                part.replace(artifacts.reference(each.name))
+
+    def _commit(self, batch: Batch, room: Room) -> Turned:
+        number = self.turn + 1
+        connection = self.connection
+        room = replace(room, worker_id=self.worker_id, turn=number)
+        turned = None
+        try:
+            with connection.transaction():
+                turned = turn.run(connection, batch, room, self.graphs, self.clock.now())
+        except CommitUnknownError:
+            # The turn was computed under its locks: if its number is in our row, it landed whole.
+            if turned is None or not self._has_landed(number):
+                raise
+        self.turn = number
+        assert turned is not None
+        return turned
+
+    def _has_landed(self, number: int) -> bool:
+        """Ask our own row whether a turn was committed, for as long as nobody answers.
+
+        To go on without knowing would be to send a turn again that may have happened.
+        """
+        give_up = self.clock.monotonic() + _ASK_SECONDS
+        while True:
+            self.disconnect()
+            try:
+                return workers.turn_of(self.connection, self.worker_id) == number
+            except StoreError as error:
+                if error.fault is not Fault.LOST or self.clock.monotonic() > give_up:
+                    raise
+            self.clock.sleep(_ASK_AGAIN_SECONDS)
+
+    def _after_failure(self, error: StoreError) -> None:
+        if error.fault in (Fault.LOST, Fault.CORRUPT):
+            self.disconnect()
+
+    def _deliver_apart(self, batch: Batch, room: Room, error: Exception) -> Delivered:
+        """Deliver a batch that failed for its own sake: each part alone, the bad ones replaced.
+
+        A bad outcome keeps its verdict in the ledger; its output is replaced by the reason.
+        """
+        log.warning("turn.split", error=str(error), outcomes=len(batch.settles))
+        total = Delivered(Turned())
+        nothing = replace(room, slots=0)
+        for note in batch.notes:
+            self._alone(Batch(notes=[note]), nothing, total)
+        for settle in batch.settles:
+            failure = self._alone(Batch(settles=[settle]), nothing, total)
+            if failure is not None:
+                reason = StepError("bad_outcome", "internal", f"it could not be kept: {failure}")
+                replaced = Settle(settle.claim, settle.graph, Failed(reason))
+                self._alone(Batch(settles=[replaced]), nothing, total)
+        for submission in batch.submissions:
+            failure = self._alone(Batch(submissions=[submission]), nothing, total)
+            if failure is not None:
+                total.refused[submission.task_id] = failure
+        for end in batch.child_ends:
+            self._alone(Batch(child_ends=[end]), nothing, total)
+        if batch.logs:
+            self._alone(Batch(logs=batch.logs), nothing, total)
+        if batch.is_empty:
+            # Claiming itself failed: nothing of ours to blame, so say so and go on.
+            self._alone(Batch(), nothing, total)
+        total.turned.has_more = True
+        return total
+
+    def _alone(self, batch: Batch, room: Room, total: Delivered) -> str | None:
+        try:
+            turned = self._commit(batch, room)
+        except FencedError:
+            raise
+        except StoreError as error:
+            if error.fault not in (Fault.DATA, Fault.DEFECT):
+                self._after_failure(error)
+                raise
+            return error.message
+        except Exception as error:
+            log.exception("turn.bad_part")
+            return f"{type(error).__name__}: {error}"
+        _merge(total.turned, turned)
+        return None
+
+    def look(self, claims: list[Claim]) -> Look:
+        """Find out what is due next, and what became of claims in flight; changes nothing."""
+        connection = self.connection
+        try:
+            soonest = queries.next_wake_time(connection)
+            found = {}
+            if claims:
+                rows = queries.claims(connection, [claim.step_id for claim in claims])
+                found = {row[0]: row for row in rows}
+        except StoreError as error:
+            self._after_failure(error)
+            raise
+        look = Look(soonest, [], [], [])
+        for claim in claims:
+            row = found.get(claim.step_id)
+            if row is None or row[1] != claim.token or row[2] != self.worker_id:
+                look.stops.append(claim.step_id)
+            elif row[3] == TaskStatus.PAUSED:
+                look.pauses.append(claim.step_id)
+            elif row[4] == "failing":
+                look.failing.append(claim.step_id)
+        return look
+
+    def _remember(self, turned: Turned) -> None:
+        """Keep what the next attempts will ask for, so that it need not be read."""
+        for unit in turned.units:
+            task = unit.task
+            if unit.is_new:
+                extra = task.extra
+                self.memory.learn_task(
+                    TaskView(
+                        id=task.id,
+                        workflow=task.workflow_name,
+                        version=task.workflow_version,
+                        input=json.loads(extra["input"]),
+                        trigger=json.loads(extra["trigger"]),
+                        origin_id=task.origin_id,
+                        created_at=extra["created_at"],
+                        deadline=task.deadline,
+                        depth=task.depth,
+                        source_path=unit.source_path,
+                    )
+                )
+            elif task.status in ("succeeded", "failed", "canceled"):
+                self.memory.forget(task.id)
+                continue
+            for step in unit.steps.values():
+                output: Any = step.extra.get("output")
+                if output is None or step.status != StepStatus.SUCCEEDED:
+                    continue
+                if artifacts.looks_like_reference(output):
+                    continue
+                if not step.is_item and step.parallel_count is None:
+                    name = unit.definition(step).name
+                    known = Upstream("succeeded", json.loads(output))
+                    self.memory.learn_output(task.id, name, known, len(output))
+        self.memory.trim()
+
+
+def _merge(total: Turned, part: Turned) -> None:
+    total.created.update(part.created)
+    for name in (
+        "settled",
+        "noted",
+        "carried_settles",
+        "carried_notes",
+        "carried_ends",
+        "stops",
+        "ended",
+        "orphans",
+        "pauses",
+        "events",
+        "units",
+    ):
+        getattr(total, name).extend(getattr(part, name))

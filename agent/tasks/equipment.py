@@ -1,0 +1,254 @@
+"""From claimed rows to what the runner gets: input, upstream outputs, item, checkpoint, calls.
+
+It runs after the commit, outside every transaction. What this worker knows already (tasks that it
+created, outputs that it settled) is not read again.
+"""
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+
+from agent.clock import SECOND
+from agent.states import ApprovalStatus, CallStatus
+from agent.steps.claimed import Claimed, TaskView, Upstream
+from agent.steps.loop.config import workflows_of
+from agent.steps.outcome import Json, RecordedApproval, RecordedCall
+from agent.store import approvals, artifacts, versions
+from agent.store import equipment as read
+from agent.store.database import Connection
+from agent.tasks import budgets, outputs
+from agent.tasks.graphs import Graphs
+from agent.tasks.rows import StepRow
+from agent.tasks.unit import Unit
+from agent.workflows.graph import Step
+from agent.workflows.inputs import inputs_schema
+
+_MOST_KEPT = 2000
+_LARGEST_KEPT = 16_384
+_ASKING = frozenset({"approval", "input", "agent"})
+"""Kinds of steps that ask by themselves."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a task."""
+
+    view: TaskView
+    ended: dict[str, Upstream] = field(default_factory=dict)
+
+
+class Memory:
+    """Tasks that this worker has seen lately, bounded by `trim` in number, and in size."""
+
+    def __init__(self) -> None:
+        self._tasks: OrderedDict[str, _Known] = OrderedDict()
+
+    def get(self, task_id: str) -> _Known | None:
+        """Return what is known of a task."""
+        known = self._tasks.get(task_id)
+        if known is not None:
+            self._tasks.move_to_end(task_id)
+        return known
+
+    def learn_task(self, view: TaskView) -> None:
+        """Remember a task, until `trim` at least: what is being equipped must not be forgotten."""
+        self._tasks[view.id] = _Known(view)
+
+    def learn_output(self, task_id: str, name: str, upstream: Upstream, size: int) -> None:
+        """Remember a step's output, unless it is large."""
+        known = self._tasks.get(task_id)
+        if known is not None and size <= _LARGEST_KEPT:
+            known.ended[name] = upstream
+
+    def forget(self, task_id: str) -> None:
+        """Forget a task that has ended."""
+        self._tasks.pop(task_id, None)
+
+    def trim(self) -> None:
+        """Forget what was not asked for the longest, beyond the bound."""
+        while len(self._tasks) > _MOST_KEPT:
+            self._tasks.popitem(last=False)
+
+
+def equip(
+    connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
+) -> list[Claimed]:
+    """Return what each claimed step's attempt starts with."""
+    _learn_tasks(connection, claimed, memory, graphs)
+    _learn_outputs(connection, claimed, memory)
+    # A first claim of a plain step has no past; anything else may have.
+    with_past = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
+    own = {row[0]: row[1:] for row in read.own_values(connection, with_past)} if with_past else {}
+    calls: dict[str, list[RecordedCall]] = {}
+    again = [step.id for _, step in claimed if step.claim_token > 1]
+    if again:
+        for row in read.recorded_calls(connection, again):
+            calls.setdefault(row[0], []).append(_call(connection, row))
+    asked = _approvals(connection, claimed)
+    result = []
+    for unit, step in claimed:
+        definition = unit.definition(step)
+        known = memory.get(step.task_id)
+        assert known is not None
+        checkpoint, item, waiting_on = own.get(step.id, (None, None, None))
+        names = {*definition.depends_on, *definition.refers_to}
+        waited = json.loads(waiting_on) if waiting_on else None
+        if waited is not None and isinstance(waited.get("child"), str):
+            waited.update(outputs.child_result(connection, waited["child"], graphs))
+        result.append(
+            Claimed(
+                task=_as_of_now(known.view, unit),
+                graph=unit.graph,
+                step=definition,
+                step_id=step.id,
+                attempt=step.attempt,
+                max_attempts=step.max_attempts,
+                claim_token=step.claim_token,
+                is_group=definition.fanout is not None and not step.is_item,
+                parallel_index=step.parallel_index if step.is_item else None,
+                parallel_count=step.parallel_count,
+                item=json.loads(item) if item is not None else None,
+                checkpoint=json.loads(checkpoint) if checkpoint is not None else None,
+                waited=waited,
+                deadline=_step_deadline(connection, unit, step),
+                failures=step.failures,
+                upstream={name: known.ended[name] for name in names if name in known.ended},
+                calls=calls.get(step.id, []),
+                approvals=asked.get(step.id, []),
+                workflows=_workflows(connection, definition, graphs),
+            )
+        )
+    memory.trim()
+    return result
+
+
+def _workflows(
+    connection: Connection, definition: Step, graphs: Graphs
+) -> dict[str, dict[str, Json]]:
+    """Describe the workflows that an agent's tools name, as far as they are known."""
+    described: dict[str, dict[str, Json]] = {}
+    for name in workflows_of(definition.config) if definition.kind == "agent" else ():
+        found = versions.latest(connection, name)
+        if found is not None:
+            graph = graphs.get(connection, name, found[0])
+            described[name] = {"description": graph.description, "schema": inputs_schema(graph)}
+    return described
+
+
+def _step_deadline(connection: Connection, unit: Unit, step: StepRow) -> int | None:
+    """Return when the time of a step's own budget is over, counted from its first claim."""
+    seconds = (unit.definition(step).budget or {}).get("time_seconds")
+    if seconds is None:
+        return None
+    began = None
+    if step.claim_token > 1:
+        began = read.first_claimed_at(connection, unit.task.id, step.id)
+    return (began or unit.now) + int(seconds * SECOND)
+
+
+def _as_of_now(view: TaskView, unit: Unit) -> TaskView:
+    """Return a task as remembered, with the deadline that it still has: clean-up has none."""
+    deadline = unit.task.deadline
+    if deadline is not None and budgets.pauses_when_time_is_over(unit.graph):
+        # Then the task is paused, and what is in flight may finish.
+        deadline = None
+    return view if view.deadline == deadline else replace(view, deadline=deadline)
+
+
+def _learn_tasks(
+    connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
+) -> None:
+    units = {unit.task.id: unit for unit, _ in claimed if memory.get(unit.task.id) is None}
+    if not units:
+        return
+    for task_id, given, trigger, created_at in read.tasks(connection, list(units)):
+        task = units[task_id].task
+        memory.learn_task(
+            TaskView(
+                id=task_id,
+                workflow=task.workflow_name,
+                version=task.workflow_version,
+                input=json.loads(given),
+                trigger=json.loads(trigger) if trigger is not None else None,
+                origin_id=task.origin_id,
+                created_at=created_at,
+                deadline=task.deadline,
+                depth=task.depth,
+                source_path=graphs.path(connection, task.workflow_name, task.workflow_version),
+            )
+        )
+
+
+def _learn_outputs(
+    connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory
+) -> None:
+    """Read what steps refer to and this worker does not remember."""
+    wanted: dict[tuple[str, int], str] = {}
+    for unit, step in claimed:
+        known = memory.get(unit.task.id)
+        assert known is not None
+        definition = unit.definition(step)
+        for name in (*definition.depends_on, *definition.refers_to):
+            if name not in known.ended:
+                wanted[(unit.task.id, unit.graph.index_of[name])] = name
+    if not wanted:
+        return
+    for _, task_id, index, status, output, error, count in read.ended_steps(
+        connection, list(wanted)
+    ):
+        known = memory.get(task_id)
+        assert known is not None
+        value: Json = artifacts.load(connection, output)
+        if count is not None and status == "succeeded":
+            value = read.gathered(connection, task_id, index)
+        known.ended[wanted[(task_id, index)]] = Upstream(
+            status, value, json.loads(error) if error is not None else None
+        )
+
+
+def _approvals(
+    connection: Connection, claimed: list[tuple[Unit, StepRow]]
+) -> dict[str, list[RecordedApproval]]:
+    """Read what people were asked about steps that may have asked before."""
+    asking = [
+        step.id
+        for unit, step in claimed
+        if step.claim_token > 1
+        and (unit.definition(step).approval is not None or unit.definition(step).kind in _ASKING)
+    ]
+    found: dict[str, list[RecordedApproval]] = {}
+    for row in approvals.of_steps(connection, asking) if asking else ():
+        found.setdefault(row.step_id, []).append(
+            RecordedApproval(
+                approval_id=row.id,
+                kind=row.kind,
+                status=ApprovalStatus(row.status),
+                request_hash=row.request_hash,
+                approved_hash=row.approved_hash,
+                by=row.decided_by,
+                channel=row.decided_channel,
+                comment=row.comment,
+                value=json.loads(row.value) if row.value is not None else None,
+                edits=json.loads(row.edits) if row.edits is not None else None,
+            )
+        )
+    return found
+
+
+def _call(connection: Connection, row: tuple[Json, ...]) -> RecordedCall:
+    _, call_id, number, attempt, action, key, remote, digest, status, *rest = row
+    response, error, on_unknown, expires_at = rest
+    return RecordedCall(
+        call_id=call_id,
+        number=number,
+        attempt=attempt,
+        action=action,
+        idempotency_key=key,
+        remote_key=remote,
+        request_hash=digest,
+        status=CallStatus(status),
+        response=artifacts.load(connection, response),
+        error=json.loads(error) if error is not None else None,
+        on_unknown=on_unknown,
+        expires_at=expires_at,
+    )

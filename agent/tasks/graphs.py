@@ -1,0 +1,36 @@
+"""Graphs by workflow and version, parsed once a process: a version never changes."""
+
+from collections import OrderedDict
+
+from agent.store import versions
+from agent.store.database import Connection
+from agent.workflows.graph import Graph
+
+_MOST_KEPT = 512
+
+
+class Graphs:
+    """A bounded cache of compiled graphs."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int], tuple[Graph, str | None]] = OrderedDict()
+
+    def get(self, tx: Connection, name: str, version: int) -> Graph:
+        """Return a version's graph."""
+        return self._find(tx, name, version)[0]
+
+    def path(self, tx: Connection, name: str, version: int) -> str | None:
+        """Return the file that a version came from, if it came from one."""
+        return self._find(tx, name, version)[1]
+
+    def _find(self, tx: Connection, name: str, version: int) -> tuple[Graph, str | None]:
+        key = (name, version)
+        found = self._known.get(key)
+        if found is None:
+            text, path = versions.graph_text(tx, name, version)
+            found = self._known[key] = (Graph.model_validate_json(text), path)
+            if len(self._known) > _MOST_KEPT:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return found

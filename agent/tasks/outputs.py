@@ -1,0 +1,70 @@
+"""What a task gave: a view over its steps, made on reading and never inside a transaction."""
+
+import json
+
+from agent.states import StepStatus
+from agent.steps.outcome import Json
+from agent.store import artifacts
+from agent.store import equipment as read
+from agent.store.database import Connection
+from agent.tasks.graphs import Graphs
+from agent.workflows.graph import Graph
+from agent.workflows.templates import TemplateError, render
+
+
+def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
+    """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs."""
+    if graph.output is None:
+        last = [index for index, after in enumerate(graph.dependents) if not after]
+        ended = _ended(connection, task_id, graph, last)
+        return {name: value["output"] for name, value in ended.items() if value["has_run"]}
+    steps = _ended(connection, task_id, graph, range(len(graph.steps)))
+    found = connection.query("SELECT input, trigger FROM tasks WHERE id = :id", id=task_id)
+    given, trigger = found[0]
+    scope = {
+        "steps": steps,
+        "inputs": json.loads(given),
+        "trigger": json.loads(trigger) if trigger else None,
+        "task": {"id": task_id, "workflow": graph.name},
+    }
+    try:
+        return render(graph.output, scope)
+    except TemplateError as error:
+        return {"error": f"the workflow's output could not be made: {error}"}
+
+
+def _ended(
+    connection: Connection, task_id: str, graph: Graph, indexes: "list[int] | range"
+) -> dict[str, dict[str, Json]]:
+    result: dict[str, dict[str, Json]] = {}
+    rows = read.ended_steps(connection, [(task_id, index) for index in indexes])
+    for _, _, index, status, output, error, count in rows:
+        value = artifacts.load(connection, output)
+        if count is not None and status == StepStatus.SUCCEEDED:
+            value = read.gathered(connection, task_id, index)
+        result[graph.steps[index].name] = {
+            "status": status,
+            "output": value,
+            "error": json.loads(error) if error is not None else None,
+            "has_run": status == StepStatus.SUCCEEDED,
+        }
+    return result
+
+
+def child_result(connection: Connection, task_id: str, graphs: Graphs) -> dict[str, Json]:
+    """Return how a child task ended: its status, and its output or its error."""
+    found = connection.query(
+        "SELECT status, error, workflow_name, workflow_version FROM tasks WHERE id = :id",
+        id=task_id,
+    )
+    if not found:
+        return {"status": "lost", "output": None, "error": None}
+    status, error, name, version = found[0]
+    output = None
+    if status == "succeeded":
+        output = task_output(connection, task_id, graphs.get(connection, name, version))
+    return {
+        "status": status,
+        "output": output,
+        "error": json.loads(error) if error is not None else None,
+    }

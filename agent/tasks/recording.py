@@ -1,0 +1,231 @@
+"""Writing units: everything that a transaction changed, one statement a table and shape."""
+
+import json
+from collections.abc import Collection, Iterable
+from operator import attrgetter
+from typing import Any, Final
+
+from agent.keys import content_hash
+from agent.states import TASK_ENDED, CallStatus, StepStatus
+from agent.steps.outcome import CallResult, Intent, Reservation
+from agent.store import approvals, statements, values
+from agent.store.database import Connection
+from agent.tasks import budgets, transitions
+from agent.tasks.creation import inserted_values
+from agent.tasks.rows import StepRow
+from agent.tasks.unit import Unit
+
+_FRESH: Final = (
+    "id",
+    "task_id",
+    "index",
+    "status",
+    "max_attempts",
+    "deps_remaining",
+    "wake_at",
+    "held",
+    "placed",
+    "owner",
+    "claim_token",
+    "claim_turn",
+    "started_at",
+)
+_FRESH_VALUES: Final = attrgetter(*_FRESH)
+_FRESH_COLUMNS: Final = (*_FRESH, "name", "kind")
+"""What a step of a new task has of its own; everything else is as for any other."""
+_ITEM: Final = (*_FRESH, "parallel_index", "parallel_count")
+_ITEM_VALUES: Final = attrgetter(*_ITEM)
+_ITEM_COLUMNS: Final = (*_ITEM, "name", "kind", "item")
+
+
+def write(tx: Connection, units: Collection[Unit], now: int) -> None:
+    """Write all units; the tasks' next wake times are derived from their steps here."""
+    _insert_new(tx, units)
+    steps: list[tuple[str, dict[str, Any]]] = []
+    tasks: list[tuple[str, int | None, dict[str, Any]]] = []
+    for unit in units:
+        if unit.is_new:
+            continue
+        before = len(steps)
+        for step in unit.steps.values():
+            if not step.is_new:
+                changes = step.changes()
+                if changes:
+                    steps.append((step.id, changes))
+        changes = unit.task.changes()
+        if changes or unit.is_touched or len(steps) > before:
+            tasks.append((unit.task.id, unit.task.deadline, changes))
+    if steps:
+        statements.update_steps(tx, steps)
+    if tasks:
+        statements.update_tasks(tx, now, tasks)
+    events = [event for unit in units for event in unit.events]
+    if events:
+        statements.insert_events(tx, events)
+    _insert_calls(tx, units)
+    questions = [row for unit in units for row in unit.questions]
+    if questions:
+        approvals.insert(tx, questions)
+    # After the insertion: what is asked and taken back in one transaction is withdrawn.
+    withdrawn = [approval for unit in units for approval in unit.withdrawals]
+    if withdrawn:
+        approvals.withdraw(tx, withdrawn, now)
+
+
+def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
+    tasks, fresh, items, others = [], [], [], []
+    for unit in units:
+        new_steps = [step for step in unit.steps.values() if step.is_new]
+        if unit.is_new:
+            wakes = [step.wake_at for step in new_steps if step.wake_at is not None]
+            if unit.task.deadline is not None:
+                wakes.append(unit.task.deadline)
+            unit.task.next_wake_time = min(wakes, default=None)
+            tasks.append(inserted_values(unit.task, statements.TASK_TYPES))
+        for step in new_steps:
+            definition = unit.definition(step)
+            if not step.extra:
+                fresh.append([*_FRESH_VALUES(step), definition.name, definition.kind])
+            elif step.is_item and step.status != StepStatus.SUCCEEDED and len(step.extra) == 1:
+                named = (definition.name, definition.kind, step.extra.get("item"))
+                items.append([*_ITEM_VALUES(step), *named])
+            else:
+                given = {"name": definition.name, "kind": definition.kind}
+                others.append(inserted_values(step, statements.STEP_TYPES, **given))
+    if tasks:
+        statements.insert_tasks(tx, tasks)
+    if fresh:
+        statements.insert_steps(tx, fresh, _FRESH_COLUMNS)
+    if items:
+        statements.insert_steps(tx, items, _ITEM_COLUMNS)
+    if others:
+        statements.insert_steps(tx, others, tuple(statements.STEP_TYPES))
+
+
+def _insert_calls(tx: Connection, units: Iterable[Unit]) -> None:
+    calls = []
+    for unit in units:
+        calls += [_call(unit, *intent) for intent in unit.intents]
+        unit.intents.clear()
+    if calls:
+        statements.insert_calls(tx, calls)
+
+
+def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
+    return [
+        intent.call_id,
+        unit.task.id,
+        step_id,
+        intent.number,
+        attempt,
+        intent.action,
+        intent.idempotency_key,
+        intent.remote_key,
+        intent.request_hash,
+        values.encode(intent.request, "request"),
+        None,
+        None,
+        intent.on_unknown,
+        intent.send_by,
+        intent.expires_at,
+        unit.now,
+        *_model_values(intent.reservation),
+    ]
+
+
+def _model_values(asked: Reservation | None) -> tuple[Any, ...]:
+    if asked is None:
+        return ()
+    return (asked.model, asked.prompt_hash, asked.tokens, asked.microusd)
+
+
+def resolve(tx: Connection, units: Iterable[Unit]) -> None:
+    """Resolve in the ledger what became of calls, and tell of each that was unknown until now.
+
+    A step that waits on that very unknown is woken: it may be a late word about an attempt of
+    which nobody knew more.
+    """
+    told: list[tuple[Unit, CallResult]] = [
+        (unit, result) for unit in units for result in unit.results
+    ]
+    if not told:
+        return
+    # An attempt that gave up while its intent waited for a turn sends both in one.
+    _insert_calls(tx, [unit for unit, _ in told])
+    outcomes: list[list[Any]] = []
+    calls: dict[str, list[Any]] = {}
+    for unit, result in told:
+        response, error = response_text(result), None
+        if result.error is not None:
+            error = json.dumps(result.error.document(0), ensure_ascii=False)
+        digest = content_hash(response) if response is not None else None
+        outcomes.append([result.idempotency_key, result.status, digest, unit.now])
+        calls[result.idempotency_key] = [result.call_id, response, error, result.latency_ms]
+    resolved = statements.resolve_calls(tx, outcomes, calls)
+    _settle_models(tx, told, resolved)
+    for unit, result in told:
+        if result.idempotency_key in resolved:
+            event = f"tool_call.{result.status}"
+            if result.is_resolved_by_check:
+                event = "tool_call.resolved"
+            unit.tell(
+                event, None, {"call": result.call_id, "status": result.status, **_used(result)}
+            )
+            if unit.task.status in TASK_ENDED:
+                continue
+            for step in unit.steps.values():
+                if step.status == StepStatus.WAITING and waits_on_call(step, result.call_id):
+                    transitions.withdraw(unit, step, "the outcome is known now")
+                    transitions.wake(unit, step)
+
+
+def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved: set[str]) -> None:
+    """Write what calls of models used, in their rows and in the budgets that they count for."""
+    settled = [
+        (unit, result)
+        for unit, result in told
+        if result.spend is not None and result.idempotency_key in resolved
+    ]
+    if not settled:
+        return
+    rows = [
+        [
+            result.call_id,
+            spend.tokens_in,
+            spend.tokens_out,
+            spend.microusd,
+            spend.request_id,
+            spend.stop_reason,
+        ]
+        for _, result in settled
+        if (spend := result.spend) is not None
+    ]
+    statements.record_spend(tx, rows)
+    budgets.settle(tx, settled)
+
+
+def _used(result: CallResult) -> dict[str, Any]:
+    spend = result.spend
+    if spend is None:
+        return {}
+    return {
+        "tokens_in": spend.tokens_in,
+        "tokens_out": spend.tokens_out,
+        "microusd": spend.microusd,
+    }
+
+
+def waits_on_call(step: StepRow, call_id: str) -> bool:
+    """Whether a step waits for somebody to say what became of a call."""
+    on = json.loads(step.waiting_on) if step.waiting_on else {}
+    return bool(on.get("unknown") == call_id)
+
+
+def response_text(result: CallResult) -> str | None:
+    """Write a response as it is stored; one that cannot be stored is replaced by the reason."""
+    if result.status is not CallStatus.SUCCEEDED:
+        return None
+    try:
+        return values.encode(result.response, "response")
+    except values.NotPlainJsonError as error:
+        return json.dumps({"not_kept": str(error)})

@@ -1,0 +1,258 @@
+"""Rows of tasks and steps in memory, which know what changed since they were read.
+
+Columns that are only ever written here (outputs, errors, checkpoints) are not read: a task's rows
+stay small however large its values are.
+"""
+
+from itertools import compress
+from operator import attrgetter, ne
+from typing import Any, ClassVar, Final, Self
+
+TASK_COLUMNS: Final = (
+    "id",
+    "status",
+    "workflow_name",
+    "workflow_version",
+    "priority",
+    "next_wake_time",
+    "deadline",
+    "steps_open",
+    "steps_running",
+    "steps_failed",
+    "steps_held",
+    "places_taken",
+    "phase",
+    "event_seq",
+    "parent_task_id",
+    "parent_step_id",
+    "depth",
+    "origin_id",
+)
+
+STEP_COLUMNS: Final = (
+    "id",
+    "task_id",
+    "index",
+    "parallel_index",
+    "status",
+    "attempt",
+    "max_attempts",
+    "deps_remaining",
+    "deps_failed",
+    "wake_at",
+    "held",
+    "placed",
+    "alone",
+    "owner",
+    "claim_token",
+    "claim_turn",
+    "failures",
+    "waiting_on",
+    "idempotency_key",
+    "parallel_count",
+    "items_done",
+    "items_placed",
+    "items_ended",
+    "items_failed",
+    "started_at",
+)
+
+
+class Row:
+    """A row that remembers how it was read, so that only what changed is written."""
+
+    __slots__ = ("extra", "original")
+
+    columns: ClassVar[tuple[str, ...]]
+    values: ClassVar["attrgetter[tuple[Any, ...]]"]
+
+    original: tuple[Any, ...]
+    """The columns as they were read; empty for a row that is to be inserted."""
+    extra: dict[str, Any]
+    """Columns that are written without ever having been read."""
+
+    def also(self, **values: Any) -> None:
+        """Set columns that were never read."""
+        self.extra.update(values)
+
+    def changes(self) -> dict[str, Any]:
+        """Return what changed since the row was read, in the order of the columns."""
+        values = type(self).values(self)
+        if values == self.original:
+            return self.extra
+        # Some thirty columns, of which a few change, for every row of a turn: in C, not in a loop.
+        differs = tuple(map(ne, values, self.original))
+        changed = dict(zip(compress(self.columns, differs), compress(values, differs), strict=True))
+        changed.update(self.extra)
+        return changed
+
+
+class TaskRow(Row):
+    """What the engine needs to know of a task."""
+
+    __slots__ = TASK_COLUMNS
+
+    columns = TASK_COLUMNS
+    values = attrgetter(*TASK_COLUMNS)
+
+    id: str
+    status: str
+    workflow_name: str
+    workflow_version: int
+    priority: int
+    next_wake_time: int | None
+    deadline: int | None
+    steps_open: int
+    steps_running: int
+    steps_failed: int
+    steps_held: int
+    places_taken: int
+    phase: str
+    event_seq: int
+    parent_task_id: str | None
+    parent_step_id: str | None
+    depth: int
+    origin_id: str
+
+    @classmethod
+    def read(cls, values: tuple[Any, ...]) -> Self:
+        """Make a row of what a query over `TASK_COLUMNS` returned."""
+        row = cls()
+        (
+            row.id,
+            row.status,
+            row.workflow_name,
+            row.workflow_version,
+            row.priority,
+            row.next_wake_time,
+            row.deadline,
+            row.steps_open,
+            row.steps_running,
+            row.steps_failed,
+            row.steps_held,
+            row.places_taken,
+            row.phase,
+            row.event_seq,
+            row.parent_task_id,
+            row.parent_step_id,
+            row.depth,
+            row.origin_id,
+        ) = row.original = values
+        row.extra = {}
+        return row
+
+    @classmethod
+    def new(cls, task_id: str, status: str, **values: Any) -> Self:
+        """Make a row that is to be inserted."""
+        row = cls()
+        row.id, row.status = task_id, status
+        row.priority = 1
+        row.steps_open = row.steps_running = row.steps_failed = row.steps_held = 0
+        row.places_taken = row.event_seq = row.depth = 0
+        row.phase = "normal"
+        row.next_wake_time = row.deadline = row.parent_task_id = row.parent_step_id = None
+        row.origin_id = task_id
+        row.original, row.extra = (), {}
+        for name, value in values.items():
+            setattr(row, name, value)
+        return row
+
+
+class StepRow(Row):
+    """What the engine needs to know of a step, an item, or a group."""
+
+    __slots__ = (*STEP_COLUMNS, "is_new")
+
+    columns = STEP_COLUMNS
+    values = attrgetter(*STEP_COLUMNS)
+
+    id: str
+    task_id: str
+    index: int
+    parallel_index: int
+    status: str
+    attempt: int
+    max_attempts: int
+    deps_remaining: int
+    deps_failed: int
+    wake_at: int | None
+    held: int
+    placed: int
+    alone: int
+    owner: str | None
+    claim_token: int
+    claim_turn: int | None
+    failures: int
+    waiting_on: str | None
+    idempotency_key: str | None
+    parallel_count: int | None
+    items_done: int
+    items_placed: int
+    items_ended: int
+    items_failed: int
+    started_at: int | None
+    is_new: bool
+
+    @classmethod
+    def read(cls, values: tuple[Any, ...]) -> Self:
+        """Make a row of what a query over `STEP_COLUMNS` returned."""
+        row = cls()
+        (
+            row.id,
+            row.task_id,
+            row.index,
+            row.parallel_index,
+            row.status,
+            row.attempt,
+            row.max_attempts,
+            row.deps_remaining,
+            row.deps_failed,
+            row.wake_at,
+            row.held,
+            row.placed,
+            row.alone,
+            row.owner,
+            row.claim_token,
+            row.claim_turn,
+            row.failures,
+            row.waiting_on,
+            row.idempotency_key,
+            row.parallel_count,
+            row.items_done,
+            row.items_placed,
+            row.items_ended,
+            row.items_failed,
+            row.started_at,
+        ) = row.original = values
+        row.extra = {}
+        row.is_new = False
+        return row
+
+    @classmethod
+    def new(cls, step_id: str, task_id: str, index: int, **values: Any) -> Self:
+        """Make a row that is to be inserted."""
+        row = cls()
+        row.id, row.task_id, row.index = step_id, task_id, index
+        row.parallel_index = -1
+        row.status = "pending"
+        row.attempt = row.max_attempts = 1
+        row.deps_remaining = row.deps_failed = row.held = row.placed = row.alone = 0
+        row.claim_token = row.failures = 0
+        row.items_done = row.items_placed = row.items_ended = row.items_failed = 0
+        row.wake_at = row.owner = row.claim_turn = row.waiting_on = None
+        row.idempotency_key = row.parallel_count = row.started_at = None
+        row.original, row.extra = (), {}
+        row.is_new = True
+        for name, value in values.items():
+            setattr(row, name, value)
+        return row
+
+    @property
+    def is_item(self) -> bool:
+        """Whether this is one of a group's items."""
+        return self.parallel_index >= 0
+
+    @property
+    def is_group(self) -> bool:
+        """Whether this is a group whose items have been decided."""
+        return self.parallel_index < 0 and self.parallel_count is not None

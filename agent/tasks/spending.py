@@ -1,0 +1,37 @@
+"""What people and programs see of a task's calls of models and of its budgets."""
+
+from agent.steps.outcome import Json
+from agent.store import budgets as store
+from agent.store.database import Connection
+from agent.tasks.budgets import MICROUSD
+from agent.tasks.graphs import Graphs
+
+
+def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
+    """Return what a task's own calls used, and its budgets with what is taken of each.
+
+    A task's budget counts its children too, and what is set aside for calls whose use is not known.
+    """
+    calls, tokens_in, tokens_out, microusd, still_open = store.usage(connection, task_id)
+    ((name, version),) = connection.query(
+        "SELECT workflow_name, workflow_version FROM tasks WHERE id = :id", id=task_id
+    )
+    graph = Graphs().get(connection, name, version)
+    return {
+        "task": task_id,
+        "calls": calls,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "usd": microusd / MICROUSD,
+        "usd_of_unknown_calls": still_open / MICROUSD,
+        "budgets": [
+            {
+                "step": graph.steps[int(key.rpartition("/")[2])].name if "/" in key else None,
+                "tokens": tokens,
+                "tokens_limit": tokens_limit,
+                "usd": taken / MICROUSD,
+                "usd_limit": None if limit is None else limit / MICROUSD,
+            }
+            for key, tokens_limit, limit, tokens, taken in store.of_task(connection, task_id)
+        ],
+    }

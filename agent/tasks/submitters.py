@@ -1,0 +1,32 @@
+"""Those in this process who submitted a task and wait until it is durable."""
+
+import asyncio
+from collections.abc import Mapping
+
+
+class RefusedError(Exception):
+    """A submission that cannot become a task; the message says why."""
+
+
+class Submitters:
+    """The futures of submissions, by the ids that they proposed."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[str]] = {}
+
+    def await_task(self, proposed_id: str) -> "asyncio.Future[str]":
+        """Return the future of a task's id."""
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[proposed_id] = future
+        return future
+
+    def tell(self, created: Mapping[str, str], refused: Mapping[str, str]) -> None:
+        """Tell submitters what became of their submissions, now that it is committed."""
+        for proposed_id, task_id in created.items():
+            future = self._waiting.pop(proposed_id, None)
+            if future is not None and not future.done():
+                future.set_result(task_id)
+        for proposed_id, reason in refused.items():
+            future = self._waiting.pop(proposed_id, None)
+            if future is not None and not future.done():
+                future.set_exception(RefusedError(reason))

@@ -1,0 +1,118 @@
+"""What becomes of a step whose attempt is lost: the one function for recovery and for takeover.
+
+It executes nothing and decides nothing. A result that is on record is applied; everything else is
+unknown, and the step goes back to pending with one attempt more: the next attempt sees the unknown
+and follows the step's `on_unknown`. Success never follows from the absence of failure.
+"""
+
+from typing import Any, Final
+
+from agent.clock import SECOND
+from agent.keys import random_fraction
+from agent.states import StepStatus
+from agent.store import queries
+from agent.store.database import Connection
+from agent.tasks import advance, recording, transitions
+from agent.tasks.backoff import delay_seconds
+from agent.tasks.graphs import Graphs
+from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+from agent.tasks.unit import Unit
+
+MAX_STEPS_AT_ONCE: Final = 200
+
+
+def take_over(
+    tx: Connection,
+    graphs: Graphs,
+    owner: str,
+    now: int,
+    *,
+    is_process_gone: bool,
+    has_crashed: bool = True,
+) -> tuple[int, int]:
+    """Recover the steps of a dead worker; return how many, and how many are still locked.
+
+    Tasks that another transaction holds are left for the next time. `is_process_gone` says that the
+    worker's process has surely ended, so that nothing it began goes on by itself; otherwise nobody
+    acts on an unknown before the effect's own time is over. Of a worker that `has_crashed` each step
+    may have been the cause, and runs alone the next time.
+    """
+    found = [
+        StepRow.read(values)
+        for values in queries.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
+    ]
+    units: dict[str, Unit] = {}
+    for row in queries.lock_tasks(tx, TASK_COLUMNS, list({step.task_id for step in found})):
+        task = TaskRow.read(row)
+        graph = graphs.get(tx, task.workflow_name, task.workflow_version)
+        units[task.id] = Unit(task, graph, now)
+    # Read again under the locks: a step may have moved since it was found.
+    places = [[s.task_id, s.index, s.parallel_index] for s in found if s.task_id in units]
+    lost = [
+        units[step.task_id].add(step)
+        for step in map(StepRow.read, queries.steps_at(tx, STEP_COLUMNS, places))
+        if step.owner == owner
+    ]
+    _recover(tx, units, lost, is_process_gone=is_process_gone, has_crashed=has_crashed)
+    for unit in units.values():
+        advance.advance(tx, unit)
+    recording.write(tx, units.values(), now)
+    return len(lost), len(found) - len(lost)
+
+
+def _recover(
+    tx: Connection,
+    units: dict[str, Unit],
+    lost: list[StepRow],
+    *,
+    is_process_gone: bool,
+    has_crashed: bool,
+) -> None:
+    """Take running steps from a worker that is dead."""
+    unsettled = _apply_recorded(tx, units, lost)
+    if not unsettled:
+        return
+    step_ids = [step.id for step in unsettled]
+    unknown: dict[str, list[tuple[Any, ...]]] = {}
+    for step_id, *call in queries.unresolved_calls(tx, step_ids):
+        unknown.setdefault(step_id, []).append(tuple(call))
+    if is_process_gone and unknown:
+        queries.expire_calls(tx, list(unknown), next(iter(units.values())).now)
+    for step in unsettled:
+        unit = units[step.task_id]
+        assert step.status == StepStatus.RUNNING
+        for call_id, number, action, attempt in unknown.get(step.id, ()):
+            if attempt == step.attempt:
+                data = {"call": call_id, "action": action, "number": number}
+                unit.tell("tool_call.unknown", step, data)
+        if unit.task.phase == "failing" and not advance.is_cleanup(unit, step):
+            transitions.skip(unit, step, "fail_fast")
+            continue
+        policy = unit.definition(step).retry
+        delay = delay_seconds(policy, step.attempt, random_fraction())
+        wake_at = unit.now + int(delay * SECOND)
+        reason = "its worker died" if has_crashed else "its worker ended"
+        transitions.lose(unit, step, wake_at, reason, is_alone=has_crashed)
+
+
+def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow]) -> list[StepRow]:
+    """Apply the recorded results of calls that are their steps' outcomes; return the other steps.
+
+    A recorded failure, and an output that has still to be checked, are left to the next attempt: it
+    finds the call on record, repeats nothing, and treats it as the first would have.
+    """
+    keys = [
+        step.idempotency_key
+        for step in lost
+        if step.idempotency_key is not None
+        and units[step.task_id].definition(step).output_schema is None
+    ]
+    responses = queries.successes(tx, keys) if keys else {}
+    others = []
+    for step in lost:
+        response = responses.get(step.idempotency_key or "")
+        if response is None:
+            others.append(step)
+        else:
+            transitions.succeed(units[step.task_id], step, response)
+    return others

@@ -1,0 +1,315 @@
+"""One turn: a single transaction that settles, records, creates and claims.
+
+It opens with the worker's fence and everything that can be asked for before anything is known, in
+one round trip; it ends with all writes and the COMMIT in another. A turn never waits for a task that
+another transaction holds: what it could not lock it hands back, to be carried into the next.
+"""
+
+import json
+from typing import Any
+
+from agent.states import TASK_ENDED, StepStatus, TaskStatus
+from agent.steps.outcome import Json, Retry, Waiting
+from agent.store import opening, queries, statements
+from agent.store.database import Connection
+from agent.tasks import (
+    advance,
+    approvals,
+    budgets,
+    claiming,
+    creation,
+    expansion,
+    family,
+    recording,
+    settlement,
+    transitions,
+)
+from agent.tasks.batch import Batch, Note, Settle, Turned
+from agent.tasks.claiming import Room
+from agent.tasks.graphs import Graphs
+from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+from agent.tasks.unit import Unit
+
+MAX_DUE_TASKS = 64
+LOCK_TIMEOUT_MS = 200
+
+
+class FencedError(Exception):
+    """The worker was declared dead: its claims are others' now, and it must begin anew."""
+
+
+def run(tx: Connection, batch: Batch, room: Room, graphs: Graphs, now: int) -> Turned:
+    """Run one turn in an open transaction; the caller commits."""
+    turned = Turned()
+    units = _open(tx, batch, room, graphs, now, turned)
+    _apply(tx, batch, room, graphs, units, turned)
+    recording.resolve(tx, units.values())
+    for unit in units.values():
+        advance.advance(tx, unit)
+    new = _create(tx, batch, graphs, now, turned, units, room)
+    everyone = [*units.values(), *new]
+    claims = claiming.claim(everyone, room)
+    turned.claimed = claims.steps
+    turned.is_draining, turned.is_alone = claims.is_draining, claims.is_alone
+    # With no slot left there is nothing to look for: the next outcome brings the next turn.
+    has_room = len(claims.steps) < room.slots and not claims.is_draining
+    turned.has_more = turned.has_more and has_room and len(claims.steps) > 0
+    if claims.left_over > 0 and len(claims.steps) >= room.slots:
+        tx.notify()
+    recording.write(tx, everyone, now)
+    if batch.logs:
+        statements.insert_logs(tx, batch.logs)
+    turned.units = everyone
+    for unit in everyone:
+        _report(unit, turned)
+    return turned
+
+
+def _open(
+    tx: Connection, batch: Batch, room: Room, graphs: Graphs, now: int, turned: Turned
+) -> dict[str, Unit]:
+    """Take the fence, lock what outcomes and notes are about, find what is due, read it all."""
+    places: dict[tuple[str, int, int], None] = {}
+    claims = [part.claim for part in batch.settles] + [part.claim for part in batch.notes]
+    for claim in claims:
+        places[(claim.task_id, claim.index, claim.parallel_index)] = None
+        if claim.parallel_index >= 0:
+            places[(claim.task_id, claim.index, -1)] = None
+    for settle in batch.settles:
+        claim = settle.claim
+        if claim.parallel_index < 0:
+            for index in settle.graph.dependents[claim.index]:
+                places[(claim.task_id, index, -1)] = None
+    task_ids = {place[0] for place in places} | {end.parent_task_id for end in batch.child_ends}
+    most = min(MAX_DUE_TASKS, room.most_due)
+    if batch.must_wait:
+        tx.lock_timeout(LOCK_TIMEOUT_MS)
+    opened = opening.open_turn(
+        tx,
+        room.worker_id,
+        room.turn,
+        (TASK_COLUMNS, sorted(task_ids)),
+        (STEP_COLUMNS, list(places)),
+        (now, most),
+        is_waiting=batch.must_wait,
+    )
+    if not opened.is_fence_held:
+        raise FencedError(room.worker_id)
+    units: dict[str, Unit] = {}
+    for values in opened.tasks:
+        _add_unit(tx, units, values, graphs, now)
+    for values in opened.steps:
+        unit = units.get(values[1])
+        if unit is not None:
+            unit.add(StepRow.read(values))
+    due = [row[0] for row in opened.due]
+    # A task of the batch that somebody else held was read without its lock: it is carried, even
+    # where it could be had by now.
+    more = [task_id for task_id in due if task_id not in units and task_id not in task_ids]
+    if more:
+        locked = queries.lock_tasks(tx, TASK_COLUMNS, more)
+        turned.has_locked = len(locked) < len(more)
+        for values in locked:
+            _add_unit(tx, units, values, graphs, now)
+    turned.has_more = len(due) >= most > 0
+    turned.gone = _gone(tx, task_ids - units.keys())
+    wanted = [task_id for task_id in due if task_id in units and _is_due(units[task_id], now)]
+    if wanted:
+        # Tasks take turns: none of them needs more than its share of the slots.
+        share = max(1, -(-room.slots // len(wanted)))
+        due_rows = queries.due_steps(tx, STEP_COLUMNS, wanted, now, share)
+        turned.has_more = turned.has_more or len(due_rows) >= share
+        for values in due_rows:
+            units[values[1]].add(StepRow.read(values))
+        for task_id in wanted:
+            _look(tx, units[task_id], room)
+    return units
+
+
+def _gone(tx: Connection, missing: set[str]) -> set[str]:
+    """Return those of the tasks that could not be locked which do not exist any more."""
+    return missing - queries.existing_tasks(tx, sorted(missing)) if missing else set()
+
+
+def _add_unit(
+    tx: Connection, units: dict[str, Unit], values: tuple[Any, ...], graphs: Graphs, now: int
+) -> None:
+    task = TaskRow.read(values)
+    graph = graphs.get(tx, task.workflow_name, task.workflow_version)
+    units[task.id] = Unit(task, graph, now)
+
+
+def _is_due(unit: Unit, now: int) -> bool:
+    task = unit.task
+    return (
+        task.status == TaskStatus.RUNNING
+        and task.next_wake_time is not None
+        and task.next_wake_time <= now
+    )
+
+
+def _look(tx: Connection, unit: Unit, room: Room) -> None:
+    """Do what is due in a task besides claiming: wake, push on, recover, expand, time out."""
+    task = unit.task
+    # Even when nothing comes of it, the task's wake time must be derived anew.
+    unit.is_touched = True
+    if task.deadline is not None and task.deadline <= unit.now:
+        advance.miss_deadline(tx, unit)
+    for step in list(unit.steps.values()):
+        if step.wake_at is None or step.wake_at > unit.now:
+            continue
+        if step.status == StepStatus.RUNNING:
+            # Whoever is dead is found by `succession`; here nobody is.
+            step.wake_at = claiming.look_at(unit.now, room.lease_us)
+        elif step.status == StepStatus.WAITING:
+            _wake(tx, unit, step)
+
+
+def _wake(tx: Connection, unit: Unit, step: StepRow) -> None:
+    if step.is_group:
+        step.wake_at = None
+        expansion.admit(tx, unit, step)
+        return
+    on: dict[str, Json] = json.loads(step.waiting_on) if step.waiting_on else {}
+    if "approval" in on:
+        approvals.look(tx, unit, step)
+        return
+    if isinstance(on.get("child"), str):
+        status = family.ended_status(tx, on["child"])
+        if status is None:
+            step.wake_at = unit.now + settlement.CHILD_LOOK_US
+        else:
+            transitions.wake(unit, step, {"status": status})
+        return
+    transitions.wake(unit, step, {"expired": True} if "timer" not in on else None)
+
+
+def _apply(
+    tx: Connection,
+    batch: Batch,
+    room: Room,
+    graphs: Graphs,
+    units: dict[str, Unit],
+    turned: Turned,
+) -> None:
+    """Apply notes and outcomes to the units that could be locked; carry the rest."""
+    intents = ((note.claim.task_id, note.intent) for note in batch.notes)
+    purse = budgets.open_purse(tx, graphs, units, intents)
+    for note in batch.notes:
+        unit = units.get(note.claim.task_id)
+        if note.claim.task_id in turned.gone:
+            turned.noted.append((note, False))
+        elif unit is None:
+            note.tries += 1
+            turned.carried_notes.append(note)
+        else:
+            turned.noted.append((note, _note(unit, note, room.worker_id, purse)))
+    if purse is not None:
+        purse.write(tx)
+    for settle in batch.settles:
+        unit = units.get(settle.claim.task_id)
+        if settle.claim.task_id in turned.gone:
+            turned.settled.append((settle, False))
+            continue
+        if unit is None:
+            settle.tries += 1
+            turned.carried_settles.append(settle)
+            continue
+        is_held = settlement.settle(tx, unit, settle.claim, settle.outcome, room.worker_id)
+        if is_held:
+            _tell_unknown(unit, settle)
+        turned.settled.append((settle, is_held))
+    for end in batch.child_ends:
+        unit = units.get(end.parent_task_id)
+        if end.parent_task_id in turned.gone:
+            continue
+        if unit is None:
+            turned.carried_ends.append(end)
+        else:
+            family.tell_parent(tx, unit, end)
+
+
+def _note(unit: Unit, note: Note, worker_id: str, purse: budgets.Purse | None) -> bool:
+    """Record what a running attempt asked for; a result is recorded whatever became of the claim."""
+    note.refusal = None
+    if note.result is not None:
+        unit.results.append(note.result)
+        return True
+    step = unit.steps.get((note.claim.index, note.claim.parallel_index))
+    if step is None or not settlement.holds(step, note.claim, worker_id):
+        return False
+    if note.checkpoint is not None:
+        step.also(checkpoint=note.checkpoint)
+    intent = note.intent
+    if intent is not None:
+        if unit.task.phase == "failing" and not advance.is_cleanup(unit, step):
+            return False
+        if intent.reservation is not None:
+            assert purse is not None
+            note.refusal = purse.reserve(unit, step, intent)
+            if note.refusal is not None:
+                return False
+        # By the attempt that intends it: an outcome in the same turn may begin the next one.
+        unit.intents.append((step.id, step.attempt, intent))
+        unit.tell("tool_call.intended", step, {"call": intent.call_id, "action": intent.action})
+        if intent.settles_step:
+            step.idempotency_key = intent.idempotency_key
+        if intent.process_id is not None:
+            step.also(process_id=intent.process_id, process_started=intent.process_started)
+    return True
+
+
+def _tell_unknown(unit: Unit, settle: Settle) -> None:
+    """Say in the log that an effect of this attempt may have happened."""
+    outcome = settle.outcome
+    if (isinstance(outcome, Retry) and outcome.is_unknown) or (
+        isinstance(outcome, Waiting) and "unknown" in outcome.on
+    ):
+        unit.tell("tool_call.unknown", None, {"step": settle.claim.step_id})
+
+
+def _create(
+    tx: Connection,
+    batch: Batch,
+    graphs: Graphs,
+    now: int,
+    turned: Turned,
+    units: dict[str, Unit],
+    room: Room,
+) -> list[Unit]:
+    """Create what was submitted, and the children that steps asked for."""
+    new: list[Unit] = []
+    known: dict[int, int] = {}
+    # The same delivery may come twice in one batch.
+    by_key: dict[str, str] = {}
+    for submission in batch.submissions:
+        existing, key = None, submission.dedupe_key
+        if key is not None:
+            existing = by_key.get(key) or queries.task_by_dedupe_key(tx, key)
+            by_key[key] = existing or submission.task_id
+        if existing is None:
+            new.append(creation.create(tx, submission, now, known))
+        turned.created[submission.task_id] = existing or submission.task_id
+    for unit in units.values():
+        for step, asked in unit.children:
+            if step.status == StepStatus.WAITING:
+                child = family.create_child(tx, unit, step, asked, graphs, room.max_depth)
+                if child is not None:
+                    new.append(child)
+        if unit.children:
+            advance.advance(tx, unit)
+    return new
+
+
+def _report(unit: Unit, turned: Turned) -> None:
+    """Collect what the worker acts on after the commit."""
+    task = unit.task
+    turned.events += unit.events
+    turned.stops += [(step.id, step.claim_token) for step in unit.stops]
+    turned.orphans += unit.orphans
+    turned.pauses += unit.pauses
+    was = task.original[1] if task.original else None
+    if task.status in TASK_ENDED and was not in TASK_ENDED:
+        turned.ended.append(
+            family.ChildEnd(task.id, task.status, task.parent_task_id or "", task.parent_step_id)
+        )

@@ -1,0 +1,152 @@
+"""One locked task in memory, with those of its steps that a transaction touches.
+
+A transaction loads units, changes their rows through `transitions`, ends with `advance`, and writes
+everything at once. Steps are known by their place, ``(index, parallel_index)``; what is not in
+memory is loaded when a rule needs it, so that ending a step costs the same however wide its graph.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from agent.steps.outcome import CallResult, Intent, Json
+from agent.store import queries
+from agent.store.approvals import ApprovalRow
+from agent.store.database import Connection
+from agent.tasks.rows import STEP_COLUMNS, StepRow, TaskRow
+from agent.workflows.graph import Graph, Step
+
+Place = tuple[int, int]
+
+MAX_NEW_ROWS = 500
+"""How many steps one transaction may make in one task; the rest follows in the next turns."""
+
+
+class FamilyPause(NamedTuple):
+    """A budget that is used up: its task and all below are to be paused."""
+
+    task_id: str
+    """Whose budget it is."""
+    witness_id: str
+    """The task whose call did not fit, which is paused already."""
+    reason: str
+
+
+class Unit:
+    """A task that this transaction holds the lock of."""
+
+    __slots__ = (
+        "admissions",
+        "children",
+        "ended",
+        "events",
+        "graph",
+        "intents",
+        "is_complete",
+        "is_new",
+        "is_touched",
+        "now",
+        "orphans",
+        "pauses",
+        "questions",
+        "results",
+        "source_path",
+        "steps",
+        "stops",
+        "task",
+        "withdrawals",
+    )
+
+    def __init__(self, task: TaskRow, graph: Graph, now: int, *, is_new: bool = False) -> None:
+        self.task = task
+        self.graph = graph
+        self.now = now
+        self.is_new = is_new
+        self.is_complete = is_new
+        """Whether every open step is in memory."""
+        self.steps: dict[Place, StepRow] = {}
+        self.events: list[tuple[Any, ...]] = []
+        self.ended: list[StepRow] = []
+        """Steps that ended and whose dependents `advance` has still to tell."""
+        self.stops: list[StepRow] = []
+        """Running steps whose attempts are to be stopped after the commit."""
+        self.intents: list[tuple[str, int, Intent]] = []
+        """(step id, attempt, intent) of calls that are about to be made."""
+        self.results: list[CallResult] = []
+        self.children: list[tuple[StepRow, dict[str, Json]]] = []
+        """Steps that wait on a child task which is to be created after this transaction."""
+        self.source_path: str | None = None
+        """The workflow's file, of a new task."""
+        self.is_touched = False
+        """Whether the wake time is to be derived anew although nothing else changed."""
+        self.orphans: list[str] = []
+        """Children whose parent no longer waits for them."""
+        self.questions: list[ApprovalRow] = []
+        """What people are asked by this transaction."""
+        self.withdrawals: list[str] = []
+        """Approvals that nobody waits on any more."""
+        self.pauses: list[FamilyPause] = []
+        """Families of tasks that a budget pauses."""
+        self.admissions = MAX_NEW_ROWS
+
+    def add(self, step: StepRow) -> StepRow:
+        """Take a step into the unit; the row in memory wins over one read later."""
+        return self.steps.setdefault((step.index, step.parallel_index), step)
+
+    def definition(self, step: StepRow) -> Step:
+        """Return what the graph says of a step."""
+        return self.graph.steps[step.index]
+
+    def tell(
+        self, event: str, step: StepRow | None = None, data: dict[str, Json] | None = None
+    ) -> None:
+        """Append an event; it commits with the change that it tells of."""
+        task = self.task
+        task.event_seq += 1
+        self.events.append(
+            (
+                task.id,
+                task.event_seq,
+                event,
+                step.id if step is not None else None,
+                step.attempt if step is not None else None,
+                self.now,
+                json.dumps(data, ensure_ascii=False) if data is not None else None,
+            )
+        )
+
+    def load(self, tx: Connection, places: Iterable[Place]) -> None:
+        """Bring steps into memory by their places."""
+        if self.is_complete and self.is_new:
+            return
+        missing = [place for place in places if place not in self.steps]
+        if missing:
+            rows = [[self.task.id, index, parallel_index] for index, parallel_index in missing]
+            for values in queries.steps_at(tx, STEP_COLUMNS, rows):
+                self.add(StepRow.read(values))
+
+    def load_open(self, tx: Connection) -> list[StepRow]:
+        """Bring every open step into memory and return them in order."""
+        if not self.is_complete:
+            for values in queries.open_steps(tx, STEP_COLUMNS, self.task.id):
+                self.add(StepRow.read(values))
+            self.is_complete = True
+        return [self.steps[place] for place in sorted(self.steps)]
+
+    def load_held(self, tx: Connection, limit: int) -> list[StepRow]:
+        """Return the first steps that a full window holds back, in order."""
+        if not self.is_complete:
+            # Rows in memory may have been let go since they were written.
+            known = sum(1 for step in self.steps.values() if not step.is_new)
+            for values in queries.held_steps(tx, STEP_COLUMNS, self.task.id, limit + known):
+                self.add(StepRow.read(values))
+        held = [place for place, step in self.steps.items() if step.held and not step.is_item]
+        return [self.steps[place] for place in sorted(held)[:limit]]
+
+    def load_held_items(self, tx: Connection, index: int) -> list[StepRow]:
+        """Return the items of a group that have rows and no place yet, in order."""
+        if not self.is_complete:
+            for values in queries.held_items(tx, STEP_COLUMNS, self.task.id, index):
+                self.add(StepRow.read(values))
+        held = [place for place, step in self.steps.items() if step.held and step.is_item]
+        return [self.steps[place] for place in sorted(held) if place[0] == index]

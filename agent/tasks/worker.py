@@ -1,0 +1,367 @@
+"""The worker's loop: gather what finished, commit a turn, start what it claimed, wait.
+
+The loop belongs to asyncio, the database to a thread of its own: while one turn commits, the next
+one fills. Nothing is lost when a turn fails: its batch goes first into the next one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from agent.clock import SECOND, Clock
+from agent.config import EngineSettings
+from agent.config_models import McpSettings
+from agent.models.catalog import Catalog
+from agent.steps.services import Limits, Services
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
+from agent.store.vault import Vault
+from agent.tasks import succession, unsettled
+from agent.tasks.attempts import Attempts, WorkerJournal
+from agent.tasks.batch import Batch
+from agent.tasks.claiming import Room
+from agent.tasks.creation import Submission
+from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.link import Link
+from agent.tasks.liveness import Liveness
+from agent.tasks.outbox import Outbox
+from agent.tasks.seclusion import Seclusion
+from agent.tasks.submitters import Submitters
+from agent.tasks.turn import FencedError
+from agent.tasks.wakeups import Listener, watch_marks
+
+log = structlog.get_logger(__name__)
+
+RETRY_LOCKED_SECONDS: Final = 0.03
+LOG_SECONDS: Final = 0.25
+LOOK_SECONDS: Final = 0.1
+"""How soon a busy worker looks at what others did to its attempts."""
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+_LAST_SECONDS: Final = 5.0
+"""For attempts that were not over in time to leave nothing running."""
+
+Listening = Callable[[list[tuple[Any, ...]]], None]
+
+
+class Worker:
+    """Runs steps until it is told to stop."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: EngineSettings,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        is_only_worker: bool | None = None,
+        models: Catalog | None = None,
+        mcp: Mapping[str, McpSettings] | None = None,
+        link: Link | None = None,
+    ) -> None:
+        self.clock = clock or database.clock
+        self.settings = settings
+        self.database = database
+        self.delivery = Delivery(database, self.clock)
+        if limits is not None and limits.artifacts_url:
+            self.delivery.vault = Vault(limits.artifacts_url)
+        self.listeners: list[Listening] = []
+        """Told of events after their commit; what they raise is logged and changes nothing."""
+        self._is_only_worker = database.is_sqlite if is_only_worker is None else is_only_worker
+        self._link = link or Link("database")
+        self._outbox = Outbox()
+        self._wakeup = asyncio.Event()
+        self._journal = WorkerJournal(self._outbox, self.wake, self.clock.now)
+        self._services = Services(
+            clock=self.clock,
+            journal=self._journal,
+            limits=limits or Limits(),
+            models=models or Catalog(),
+            mcp=mcp or {},
+        )
+        self._attempts = Attempts(self._services, self._outbox, self.wake)
+        self._submitters = Submitters()
+        self._liveness = Liveness(settings.lease_seconds)
+        self._is_stopping = False
+        self._must_look = True
+        self._last_turn = 0.0
+        self._last_look = 0.0
+        self._last_watch = 0.0
+        self._seclusion = Seclusion(settings.solo_seconds)
+
+    @property
+    def worker_id(self) -> str:
+        """Its current identity."""
+        return self.delivery.worker_id
+
+    @property
+    def running(self) -> int:
+        """How many attempts are in flight or not yet settled."""
+        return len(self._attempts)
+
+    async def submit(self, submission: Submission) -> str:
+        """Create a task and return its id once that is durable."""
+        future = self._submitters.await_task(submission.task_id)
+        self._outbox.add_submission(submission)
+        self._wakeup.set()
+        return await future
+
+    def wake(self) -> None:
+        """Let the loop look for work now; called from this process's loop."""
+        self._wakeup.set()
+
+    def notice(self) -> None:
+        """Another process changed something: look at what is due and at the claims in flight."""
+        self._must_look = True
+        self._wakeup.set()
+
+    def stop(self) -> None:
+        """Begin to end: nothing more is claimed, attempts in flight get their grace."""
+        self._is_stopping = True
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Work until `stop`, then let attempts in flight end within their grace."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._link.close)
+            await self._begin()
+            if self.database.is_sqlite:
+                watching = asyncio.create_task(watch_marks(self.database, self.notice))
+                stack.callback(watching.cancel)
+            else:
+                stack.callback(Listener(self.database, self.notice).close)
+            while not self._is_stopping:
+                await self._step()
+            await self._shut_down()
+
+    async def _begin(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self._link.run(self.delivery.enroll)
+            except StoreError as error:
+                if error.fault not in (Fault.BUSY, Fault.LOST, Fault.FULL) or self._is_stopping:
+                    raise
+                log.warning("worker.cannot_start_yet", error=error.message)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            else:
+                self._last_turn = self.clock.monotonic()
+                return
+
+    async def _step(self) -> None:
+        """Look if there is reason to, commit a turn if there is reason to, else wait for one."""
+        wait: float | None = None
+        since = self.clock.monotonic() - self._last_look
+        # Who is never idle looks all the same: others may have died, and nobody tells of that.
+        often = min(self.settings.poll_seconds, self.settings.lease_seconds / 4)
+        must_look = self._must_look or since >= often
+        if must_look and (self._outbox.is_empty or since >= LOOK_SECONDS):
+            wait = await self._look()
+        is_due = wait is not None and wait <= 0
+        if is_due or not self._outbox.is_empty or self._is_turn_due():
+            await self._turn(is_looking=is_due)
+            return
+        limits = [self.settings.poll_seconds, self._until_heartbeat()]
+        await self._sleep(min(limits if wait is None else [*limits, wait]))
+
+    def _is_turn_due(self) -> bool:
+        """Whether the heartbeat, or what has waited, asks for a turn."""
+        if self.delivery.has_unequipped:
+            return True
+        since = self.clock.monotonic() - self._last_turn
+        if self._outbox.has_logs and since >= LOG_SECONDS:
+            return True
+        return since >= self.settings.lease_seconds / 3
+
+    def _until_heartbeat(self) -> float:
+        since = self.clock.monotonic() - self._last_turn
+        limit = LOG_SECONDS if self._outbox.has_logs else self.settings.lease_seconds / 3
+        return max(0.0, limit - since)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait for a reason to go on; after a full wait, look by itself."""
+        if not self._wakeup.is_set():
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._wakeup.wait()
+            except TimeoutError:
+                self._must_look = True
+        self._wakeup.clear()
+
+    async def _look(self) -> float | None:
+        """Look without changing anything; return in how many seconds the next task is due."""
+        self._must_look = False
+        await self._watch_others()
+        claims = [attempt.claim for attempt in self._attempts]
+        try:
+            look = await self._link.run(lambda: self.delivery.look(claims))
+        except StoreError as error:
+            self._must_look = True
+            await self._pause_after(error)
+            return None
+        self._last_look = self.clock.monotonic()
+        for step_id in look.stops:
+            self._attempts.stop(step_id, "the task no longer wants this attempt")
+        for step_id in look.pauses:
+            self._attempts.pause(step_id)
+        self._attempts.unpause(set(look.pauses))
+        for attempt in self._attempts:
+            if attempt.claim.step_id in look.failing and attempt.claimed.step.run_on == "success":
+                self._attempts.stop(attempt.claim.step_id, "another step failed")
+        if look.next_wake_time is None:
+            return None
+        return (look.next_wake_time - self.clock.now()) / SECOND
+
+    def _room(self, batch: Batch, *, is_looking: bool) -> Room:
+        """Return how much this turn may claim."""
+        running = len(self._attempts) - len(batch.settles)
+        slots = min(self.settings.slots - running, self.settings.batch)
+        slots, may_run_alone = self._seclusion.room(slots, running, self.clock.monotonic())
+        if self._is_stopping:
+            slots = 0
+        return Room(
+            worker_id=self.delivery.worker_id,
+            turn=0,
+            slots=max(slots, 0),
+            running=running,
+            lease_us=int(self.settings.lease_seconds * SECOND),
+            may_run_alone=may_run_alone,
+            max_depth=self.settings.task_depth,
+            most_due=0 if self._is_stopping else max(slots, 16 if is_looking else 0),
+        )
+
+    async def _turn(self, *, is_looking: bool = False) -> None:
+        """Commit one turn and act on what it did; a failed one is repeated after a pause."""
+        batch = self._outbox.take()
+        self._wakeup.clear()
+        try:
+            delivered = await self._deliver(batch, is_looking=is_looking)
+        except FencedError:
+            self._outbox.put_back(batch)
+            await self._begin_anew()
+            return
+        except StoreError as error:
+            self._outbox.put_back(batch)
+            await self._pause_after(error)
+            return
+        is_carrying = self._outbox.carry(delivered.turned)
+        if delivered.turned.has_locked or is_carrying:
+            await self._sleep(RETRY_LOCKED_SECONDS)
+            self._must_look = True
+
+    async def _deliver(self, batch: Batch, *, is_looking: bool = False) -> Delivered:
+        room = self._room(batch, is_looking=is_looking)
+        delivered = await self._link.run(lambda: self.delivery.deliver(batch, room))
+        self._last_turn = self.clock.monotonic()
+        self._act(delivered)
+        return delivered
+
+    def _act(self, delivered: Delivered) -> None:
+        """Start what was claimed, and tell everybody what was committed."""
+        turned = delivered.turned
+        for note, is_recorded in turned.noted:
+            self._journal.answer(note, is_recorded)
+        for settle, _ in turned.settled:
+            attempt = self._attempts.settled(settle.claim)
+            if attempt is not None and attempt.is_alone:
+                self._seclusion.note_end()
+        for claimed in delivered.attempts:
+            self._attempts.start(claimed, is_alone=delivered.is_alone)
+        for step_id, _ in turned.stops:
+            self._attempts.stop(step_id, "another step failed")
+        self._submitters.tell(turned.created, delivered.refused)
+        self._seclusion.note_turn(
+            self.clock.monotonic(), is_alone=turned.is_alone, is_draining=turned.is_draining
+        )
+        if turned.has_more:
+            self.notice()
+        for end in turned.ended:
+            if end.parent_step_id is not None:
+                self._outbox.add_child_end(end)
+                self._wakeup.set()
+        for task_id in turned.orphans:
+            succession.cancel_soon(self.delivery, task_id, self.notice)
+        for pause in turned.pauses:
+            succession.pause_soon(self.delivery, pause, self.notice)
+        self._tell_listeners(turned.events)
+
+    def _tell_listeners(self, events: list[tuple[Any, ...]]) -> None:
+        if not events:
+            return
+        for listener in self.listeners:
+            try:
+                listener(events)
+            except Exception:
+                log.exception("listener.failed")
+
+    async def _pause_after(self, error: StoreError) -> None:
+        """Wait before the same turn is sent again; what cannot get better ends the worker."""
+        if error.fault in (Fault.CORRUPT, Fault.READONLY):
+            raise error
+        log.warning("turn.repeated", fault=str(error.fault), error=error.message)
+        await asyncio.sleep(_FIRST_PAUSE_SECONDS if error.fault is Fault.BUSY else _PAUSE_SECONDS)
+
+    async def _begin_anew(self) -> None:
+        """Take a new identity after being declared dead: every claim of the old one is gone."""
+        log.warning("worker.fenced", worker=self.delivery.worker_id)
+        self._attempts.stop_all("this worker was declared dead")
+        self._journal.refuse_all()
+        # Somebody else declared it: from now on the dead are looked for, our old self among them.
+        self._is_only_worker = False
+        self._last_watch = float("-inf")
+        # The attempts settle as late outcomes under the old claims, which no longer hold.
+        await self._begin()
+        self.notice()
+
+    async def _watch_others(self) -> None:
+        """Declare silent workers dead and take over what the dead have left."""
+        now = self.clock.monotonic()
+        if self._is_only_worker or now - self._last_watch < self.settings.lease_seconds / 4:
+            return
+        self._last_watch = now
+        try:
+            taken = await self._link.run(
+                lambda: succession.watch(self.delivery, self._liveness, self.clock.monotonic())
+            )
+        except StoreError as error:
+            await self._pause_after(error)
+            return
+        if taken:
+            self._must_look = True
+
+    async def _shut_down(self) -> None:
+        """Let attempts in flight end, commit what they gave, and retire."""
+        deadline = self.clock.monotonic() + self.settings.shutdown_seconds
+        self._attempts.stop_all("shutdown")
+        while self._attempts and self.clock.monotonic() < deadline:
+            if self._outbox.is_empty:
+                await self._sleep(min(0.5, max(deadline - self.clock.monotonic(), 0.01)))
+            else:
+                await self._turn()
+        left = [attempt.task for attempt in self._attempts if attempt.task is not None]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=_LAST_SECONDS)
+        try:
+            while not self._outbox.is_empty or self._outbox.has_logs:
+                batch = self._outbox.take()
+                try:
+                    delivered = await self._deliver(batch)
+                except (StoreError, FencedError):
+                    self._outbox.put_back(batch)
+                    raise
+                if self._outbox.carry(delivered.turned):
+                    await asyncio.sleep(RETRY_LOCKED_SECONDS)
+            await self._link.run(self.delivery.retire)
+            if self._attempts and not self._attempts.are_out_of_hand:
+                await self._link.run(lambda: succession.hand_over(self.delivery))
+        except (StoreError, FencedError) as error:
+            log.warning("worker.left_unsettled", error=str(error))
+            unsettled.leave(self.database, self._outbox.take_all_notes())
+        await self._services.aclose()
+        await self._link.run(self.delivery.disconnect)

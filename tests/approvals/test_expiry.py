@@ -1,0 +1,181 @@
+"""Time: expiry, renewal, reminders, and the loop that is the safety net."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+
+from agent import recovery
+from agent.approvals import expiry
+from agent.approvals.answering import DecidedError, defer
+from agent.approvals.permission import NotAllowedError
+from agent.clock import Clock
+from agent.states import StepStatus
+from agent.steps.outcome import Succeeded
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
+from tests.approvals.asking import asked, everything, gated, parked, pending, question, say, token
+from tests.engine.functions import runs
+from tests.engine.harness import Engine, Hand, HandClock, eventually
+
+HOUR = 3600
+
+
+def test_nobody_answers_in_time(engine: Engine) -> None:
+    """An expired question fails its step; nothing is asked again, nothing runs."""
+    counted = token()
+    task_id, approval = asked(engine, gated("pay", counted, expires="1h"))
+    assert approval["expires_at"] is not None
+    engine.skip(2 * HOUR)
+    done = engine.wait(task_id, "failed")
+    assert done["error"]["code"] == "approval_expired"
+    assert done["error"]["class"] == "denied"
+    assert [found["status"] for found in everything(engine, task_id)] == ["expired"]
+    assert "approval.expired" in engine.types(task_id, "pay")
+    with pytest.raises(DecidedError, match="expired already"):
+        say(engine, approval, "approve")
+    assert runs[counted] == []
+
+
+def test_a_question_is_renewed(engine: Engine) -> None:
+    """With on_expiry: renew a new one takes its place; the old can no longer be answered."""
+    counted = token()
+    task_id, first = asked(engine, gated("pay", counted, expires="1h", on_expiry="renew"))
+    engine.skip(2 * HOUR)
+    second = question(engine, task_id, other_than=first["id"])
+    assert second["renews"] == first["id"]
+    assert second["request_hash"] == first["request_hash"]
+    assert engine.steps(task_id)["pay"]["waiting_on"]["approval"] == second["id"]
+    ((checkpoint,),) = engine.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
+    assert second["id"] in checkpoint
+    with pytest.raises(DecidedError, match=f"asked again as {second['id']}"):
+        say(engine, first, "approve")
+    engine.skip(2 * HOUR)
+    third = question(engine, task_id, other_than=second["id"])
+    say(engine, third, "approve")
+    engine.wait(task_id, "succeeded")
+    statuses = [found["status"] for found in everything(engine, task_id)]
+    assert statuses == ["expired", "expired", "approved"]
+    assert engine.types(task_id).count("approval.renewed") == 2
+    assert runs[counted] == [("pay", None, 1)]
+
+
+def test_reminders_come_again_and_again(engine: Engine) -> None:
+    """A reminder is an event; the question stays as it is, and expires when it does."""
+    task_id, approval = asked(engine, gated("pay", token(), remind="1h", expires="150m"))
+    for count in (1, 2):
+        engine.skip(HOUR + 1)
+        eventually(lambda: engine.types(task_id).count("approval.reminded") >= count)  # noqa: B023
+    assert [found["id"] for found in pending(engine, task_id)] == [approval["id"]]
+    engine.skip(HOUR)
+    engine.wait(task_id, "failed")
+    assert engine.types(task_id).count("approval.reminded") == 2
+
+
+def test_a_deferred_question_reminds_later(hand: Hand) -> None:
+    """It stays open for everybody, reminds when it was told to, and is refused once decided."""
+    task_id = parked(hand, remind="1h")
+    (approval,) = pending(hand, task_id)
+    defer(hand.database, approval["id"], 5 * HOUR, by="ada", channel="terminal")
+    with pytest.raises(NotAllowedError):
+        defer(hand.database, approval["id"], 1, by="77", channel="telegram")
+    hand.skip(2 * HOUR)
+    hand.turn()
+    assert "approval.reminded" not in hand.types(task_id)
+    hand.skip(4 * HOUR)
+    hand.turn()
+    assert hand.types(task_id, "pay")[-2:] == ["approval.deferred", "approval.reminded"]
+    say(hand, approval, "deny")
+    with pytest.raises(DecidedError):
+        defer(hand.database, approval["id"], HOUR, by="ada", channel="terminal")
+
+
+def test_an_answer_that_comes_late_finds_the_question_expired(hand: Hand) -> None:
+    """Its time counts, not when somebody comes to say so: nothing is approved afterwards."""
+    for on_expiry, message in (("fail", "expired already"), ("renew", "asked again as")):
+        task_id = parked(hand, expires="1h", on_expiry=on_expiry)
+        (approval,) = pending(hand, task_id)
+        hand.skip(2 * HOUR)
+        with pytest.raises(DecidedError, match=message):
+            say(hand, approval, "approve")
+        left = [found["renews"] for found in pending(hand, task_id)]
+        assert left == ([approval["id"]] if on_expiry == "renew" else [])
+
+
+def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
+    """The loop looks at paused tasks too; what was decided takes effect when they resume."""
+    expiring, answered = parked(hand, expires="1h"), parked(hand, remind="1h")
+    for task_id in (expiring, answered):
+        hand.operator.pause(task_id)
+    hand.skip(2 * HOUR)
+    hand.turn()
+    assert len(pending(hand)) == 2, "a turn leaves paused tasks alone"
+    assert expiry.look(hand.database, hand.clock) == {"expired": 1, "reminded": 1}
+    assert expiry.look(hand.database, hand.clock) == {}
+    (approval,) = pending(hand, answered)
+    say(hand, approval, "approve")
+    hand.turn()
+    assert hand.names() == [], "nothing of a paused task starts"
+    assert hand.status(expiring) == "paused"
+    for task_id in (expiring, answered):
+        hand.operator.resume(task_id)
+    hand.turn()
+    assert hand.names() == ["pay"]
+    hand.settle({"pay": Succeeded(1)})
+    assert (hand.status(expiring), hand.status(answered)) == ("failed", "succeeded")
+
+
+def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
+    """A step that still waits on what was decided goes on at the loop's next look, or at a start.
+
+    The engine never leaves one so: a decision wakes its step in the same transaction.
+    """
+    database.clock = HandClock()
+    for recover in (False, True):
+        hand = Hand(database)
+        task_id = parked(hand)
+        (approval,) = pending(hand, task_id)
+        with database.connect("writer") as connection, connection.transaction():
+            connection.execute(
+                "UPDATE approvals SET status = 'approved', decided_at = :now,"
+                " approved_hash = request_hash WHERE id = :id",
+                now=database.clock.now(),
+                id=approval["id"],
+            )
+        hand.turn()
+        assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
+        if recover:
+            assert recovery.recover(database, database.clock).approvals == 1
+        else:
+            assert expiry.look(database, database.clock) == {"woken": 1}
+        assert hand.statuses(task_id) == {"pay": StepStatus.PENDING}
+        hand.close()
+
+
+def test_the_loop_goes_on_looking(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon's loop does what is due within its time, and outlives a failing look."""
+    task_id = parked(hand, expires="1h")
+    hand.operator.pause(task_id)
+    hand.skip(2 * HOUR)
+    look, looks = expiry.look, []
+
+    def fail_once(database: Database, clock: Clock, since: int) -> Counter[str]:
+        looks.append(since)
+        if len(looks) == 1:
+            raise StoreError(Fault.LOST, "the database is away")
+        return look(database, clock, since)
+
+    monkeypatch.setattr(expiry, "look", fail_once)
+
+    async def watch() -> None:
+        loop = asyncio.create_task(expiry.watch(hand.database, hand.clock, 0.01))
+        while pending(hand, task_id):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        loop.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await loop
+
+    asyncio.run(asyncio.wait_for(watch(), 60))
+    assert [found["status"] for found in everything(hand, task_id)] == ["expired"]
+    assert looks[:2] == [0, 0], "what a failed look may have missed is looked at again"

@@ -1,0 +1,191 @@
+"""The gate: nothing runs but what somebody approved, and that exactly."""
+
+import pytest
+
+from agent.approvals.answering import InvalidAnswerError
+from agent.keys import request_hash
+from agent.workflows.graph import Step
+from tests.approvals.asking import (
+    MESSAGE,
+    asked,
+    everything,
+    gated,
+    pending,
+    question,
+    say,
+    token,
+)
+from tests.engine.functions import runs
+from tests.engine.harness import NOW, Engine, eventually, graph, step
+
+
+def test_a_gated_step_waits_for_a_yes_and_then_runs_once(engine: Engine) -> None:
+    """Before the answer nothing runs and nothing is held; with it the step does what was shown."""
+    counted = token()
+    task_id, approval = asked(engine, gated("pay", counted))
+    found = engine.wait_step(task_id, "pay", "waiting")
+    assert runs[counted] == []
+    eventually(lambda: engine.worker.running == 0, "a waiting step holds no slot")
+    assert found["waiting_on"] == {
+        "approval": approval["id"],
+        "kind": "approval",
+        "message": MESSAGE,
+        "expires_at": None,
+    }
+    assert engine.document(task_id)["activity"]["on"] == [{"step": "pay", **found["waiting_on"]}]
+    config = {
+        "call": "tests.engine.functions:record",
+        "with": {"token": counted, "value": 12},
+    }
+    assert approval["request"] == {"kind": "python", "config": config}
+    assert approval["request_hash"] == request_hash(approval["request"])
+    ((checkpoint,),) = engine.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
+    assert approval["id"] in checkpoint and "approval_id" in checkpoint
+    assert say(engine, approval, "approve", comment="fine").status == "approved"
+    assert engine.wait(task_id, "succeeded")["output"] == {"pay": 12}
+    assert runs[counted] == [("pay", None, 1)], "waiting costs no attempt"
+    (decided,) = everything(engine, task_id)
+    assert decided["decision"]["by"] == "ada"
+    assert decided["decision"]["comment"] == "fine"
+    types = [kind for kind in engine.types(task_id, "pay") if kind != "step.released"]
+    assert types == [
+        "step.claimed",
+        "step.waiting",
+        "approval.requested",
+        "approval.decided",
+        "step.woken",
+        "step.claimed",
+        "step.succeeded",
+    ]
+
+
+def test_a_no_fails_the_step_with_its_reason(engine: Engine) -> None:
+    """A denial is a failure of its own class; what depends on it is skipped, clean-up sees why."""
+    counted = token()
+    why = step(
+        "why",
+        "echo",
+        ["pay"],
+        run_on="failure",
+        given={"value": "{{ steps.pay.error.message }}"},
+    )
+    task_id, approval = asked(engine, gated("pay", counted), gated("next", counted, ("pay",)), why)
+    say(engine, approval, "deny", comment="too much")
+    done = engine.wait(task_id, "failed")
+    assert done["error"]["class"] == "denied"
+    assert done["error"]["message"] == "approval denied by ada: too much"
+    assert engine.steps(task_id)["why"]["output"] == "approval denied by ada: too much"
+    assert engine.statuses(task_id)["next"] == "skipped"
+    assert runs[counted] == []
+    assert len(everything(engine, task_id)) == 1
+
+
+def test_what_has_changed_is_asked_again(engine: Engine) -> None:
+    """An approval is good for what was shown; another request is another question.
+
+    What the step itself had saved is there after the second question as before.
+    """
+    counted = token()
+    config = {
+        "call": "tests.approvals.functions:resumable",
+        "with": {"token": counted, "attempt": "{{ task.attempt }}"},
+    }
+    pay = Step(name="pay", kind="python", config=config, approval={"message": "ok?"}, retry=NOW)
+    task_id, first = asked(engine, pay)
+    say(engine, first, "approve")
+    second = question(engine, task_id, other_than=first["id"])
+    assert second["request"]["config"]["with"]["attempt"] == 2
+    assert second["request_hash"] != first["request_hash"]
+    assert runs[counted] == [(1, None)]
+    say(engine, second, "approve")
+    assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"done": 3}}
+    assert runs[counted] == [(1, None), (2, {"done": 3})]
+
+
+def test_a_retry_of_the_same_request_is_not_asked_again(engine: Engine) -> None:
+    """An approval covers the attempts of its step for as long as the request is the same."""
+    pay = step("pay", "fail_before", given={"attempt": 3}, approval={"message": "ok?"})
+    task_id, approval = asked(engine, pay)
+    say(engine, approval, "approve")
+    assert engine.wait(task_id, "succeeded")["output"] == {"pay": 3}
+    assert len(everything(engine, task_id)) == 1
+
+
+def test_an_answer_may_edit_what_it_may_edit(engine: Engine) -> None:
+    """Editable keys are changed by the answer; the approval is then for the edited request."""
+    counted = token()
+    task_id, approval = asked(engine, gated("pay", counted, editable=["with.value"]))
+    assert approval["editable"] == ["with.value"]
+    for edits, problem in (
+        ({"call": "os:abort"}, "'call' may not be edited: with.value may"),
+        ({"with": {}}, "'with' may not be edited"),
+        ({"with.valuer": 1}, "'with.valuer' may not be edited"),
+        ({"with.value.deep": 1}, "no keys of its own"),
+    ):
+        with pytest.raises(InvalidAnswerError, match=problem):
+            say(engine, approval, "approve", edits=edits)
+    assert len(pending(engine, task_id)) == 1
+    say(engine, approval, "approve", edits={"with.value": 7})
+    assert engine.wait(task_id, "succeeded")["output"] == {"pay": 7}
+    (decided,) = everything(engine, task_id)
+    assert decided["decision"]["edits"] == {"with.value": 7}
+    ((approved_hash,),) = engine.rows("SELECT approved_hash FROM approvals")
+    shown = decided["request"]
+    shown["config"]["with"]["value"] = 7
+    assert approved_hash == request_hash(shown) != decided["request_hash"]
+
+
+def test_edits_are_checked_by_the_kind_and_never_reach_secrets(engine: Engine) -> None:
+    """An edit that the kind's keys do not allow is refused, and so is one of a secret."""
+    pay = Step(
+        name="pay",
+        kind="shell",
+        config={"argv": ["echo", "12"], "env": {"KEY": "env:HOME", "CITY": "Rome"}},
+        approval={"message": "ok?", "editable": ["argv", "env"]},
+    )
+    task_id, approval = asked(engine, pay)
+    for edits, problem in (
+        ({"argv": []}, "argv"),
+        ({"argv": "rm"}, "argv"),
+        ({"env.KEY": "env:OTHER"}, "holds a secret"),
+        ({"env": {}}, "holds a secret"),
+    ):
+        with pytest.raises(InvalidAnswerError, match=problem):
+            say(engine, approval, "approve", edits=edits)
+    say(engine, approval, "approve", edits={"argv": ["echo", "7"], "env.CITY": "Oslo"})
+    assert engine.wait(task_id, "succeeded")["output"]["pay"]["stdout"] == "7\n"
+
+
+def test_every_item_of_a_group_asks_for_itself(engine: Engine) -> None:
+    """A gate before a group is one before each of its items, with what that item would do."""
+    counted = token()
+    pay = step(
+        "pay",
+        "record",
+        given={"token": counted, "value": "{{ item }}"},
+        approval={"message": "Pay {{ item }}?"},
+        fanout={"items": [5, 6, 7]},
+    )
+    task_id = engine.submit(graph(pay, fail_fast=False))
+    eventually(lambda: len(pending(engine, task_id)) == 3)
+    for approval in pending(engine, task_id):
+        assert approval["step"] == f"pay[{approval['request']['config']['with']['value'] - 5}]"
+        is_small = approval["message"] != "Pay 7?"
+        say(engine, approval, "approve" if is_small else "deny")
+    engine.wait(task_id, "failed")
+    found = engine.statuses(task_id)
+    assert [found[f"pay[{n}]"] for n in range(3)] == ["succeeded", "succeeded", "failed"]
+    assert len(runs[counted]) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "code"), [("{{ inputs.text }}", "bad_config"), ("{{ '\\0' }}", "not_plain_json")]
+)
+def test_a_question_that_cannot_be_put_fails_its_step(
+    engine: Engine, message: str, code: str
+) -> None:
+    """No words, or such as no database keeps, are an error of the step; nobody is asked."""
+    pay = step("pay", approval={"message": message})
+    done = engine.run(graph(pay), given={"text": ""})
+    assert done["error"]["code"] == code, done["error"]
+    assert everything(engine) == []

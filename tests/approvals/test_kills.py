@@ -1,0 +1,215 @@
+"""A thousand questions, answered from three channels at once while the agent is killed."""
+
+import random
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+import agent.steps.kinds  # noqa: F401  (the real kinds)
+from agent.approvals.answering import DecidedError, answer
+from agent.channels.signing import key_of, link_token
+from agent.clock import SECOND
+from agent.store.database import Database
+from agent.tasks.creation import Submission
+from agent.tasks.operator import Operator
+from agent.workflows.compiling import compile_text
+from tests.cli.conftest import Cli
+from tests.engine.harness import find_violations
+
+TASKS = 100
+QUESTIONS = 10
+"""Of each task, all at once: answers to one task meet each other, and the turns of the worker."""
+ALL = TASKS * QUESTIONS
+KILLS = 5
+PATIENCE_SECONDS = 240
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+ASKING = "name: asking\nmax_parallel: 10\nsteps:\n" + "".join(
+    f'  ask{number}: {{approval: {{message: "Go on with {number}?"}}}}\n'
+    for number in range(QUESTIONS)
+)
+
+
+class Person(ABC):
+    """Answers every question, whether or not others have, until told what became of it."""
+
+    def __init__(self, name: str, database: Database) -> None:
+        self.name = name
+        self.database = database
+        self.won: set[str] = set()
+        self.late: set[str] = set()
+        self.failure: BaseException | None = None
+        self._dice = random.Random(name)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @abstractmethod
+    def give(self, approval_id: str) -> bool | None:
+        """Say yes; return whether it counted, or None when nobody answered."""
+
+    def close(self) -> None:  # noqa: B027  (most have opened nothing)
+        """Let go of what was opened."""
+
+    def join(self) -> None:
+        """Wait until everything is answered."""
+        self._thread.join(PATIENCE_SECONDS)
+        assert self.failure is None, self.failure
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while len(self.won) + len(self.late) < ALL:
+                open_ones = self._unanswered()
+                for approval_id in open_ones:
+                    has_counted = self.give(approval_id)
+                    if has_counted is None:
+                        time.sleep(0.05)
+                    else:
+                        (self.won if has_counted else self.late).add(approval_id)
+                if not open_ones:
+                    time.sleep(0.05)
+        except BaseException as failure:
+            self.failure = failure
+        finally:
+            self.close()
+
+    def _unanswered(self) -> list[str]:
+        with self.database.connect("reader") as connection:
+            found = {row[0] for row in connection.query("SELECT id FROM approvals")}
+        left = sorted(found - self.won - self.late)
+        return self._dice.sample(left, min(len(left), 25))
+
+
+class AtTheTerminal(Person):
+    """Answers through the database, as the command line does, also while no agent runs."""
+
+    def give(self, approval_id: str) -> bool | None:
+        try:
+            answer(self.database, approval_id, "approve", by=self.name, channel="terminal")
+        except DecidedError:
+            return False
+        return True
+
+
+class ByHttp(Person):
+    """Answers by requests, of which a kill may take the answer away."""
+
+    def __init__(self, name: str, database: Database, url: str, token: Path) -> None:
+        self._client = httpx.Client(base_url=url, timeout=20, trust_env=False, verify=False)
+        self._token = token
+        super().__init__(name, database)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def request(self, approval_id: str) -> httpx.Response:
+        """Approve through the API."""
+        return self._client.post(
+            f"/api/v1/approvals/{approval_id}/approve",
+            headers={"Authorization": f"Bearer {self._token.read_text().strip()}"},
+        )
+
+    def give(self, approval_id: str) -> bool | None:
+        try:
+            done = self.request(approval_id)
+        except (httpx.TransportError, FileNotFoundError):
+            return None
+        if done.status_code == 503:
+            return None
+        assert done.status_code in (200, 303, 409), done.text
+        return done.status_code != 409
+
+
+class ByLink(ByHttp):
+    """Answers by the form behind a signed link."""
+
+    def request(self, approval_id: str) -> httpx.Response:
+        token = link_token(key_of(SECRET), approval_id, (int(time.time()) + 600) * SECOND)
+        return self._client.post(f"/links/{token}", data={"decision": "approve"})
+
+
+@pytest.mark.process
+def test_a_thousand_answers_count_once_each_through_kills(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question is decided once, nobody's answer is lost, and every task comes to its end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cli.environment |= {
+        "AGENT_SERVER__PORT": str(port),
+        "AGENT_CHANNELS__WEBHOOK__SECRET": "env:HOOK",
+        "HOOK": SECRET,
+    }
+    cli("init")
+    cli("db", "upgrade")
+    home = tmp_path / "data"
+    database = Database(f"sqlite:///{home / 'agent.db'}")
+    operator = Operator(database, database.clock)
+    graph = compile_text(ASKING, "asking.yaml")
+    for _ in range(TASKS):
+        operator.submit(Submission(graph=graph))
+    at = f"http://127.0.0.1:{port}"
+    people: list[Person] = [
+        AtTheTerminal("ada", database),
+        ByHttp("owner", database, at, home / "token"),
+        ByLink("link", database, at, home / "token"),
+    ]
+    for _ in range(KILLS):
+        with cli.daemon() as process:
+            wanted = _decided(database) + ALL // (KILLS + 3)
+            _wait(people, lambda: _decided(database) >= wanted or _ended(database) == TASKS)  # noqa: B023
+            process.kill()
+    with cli.daemon():
+        _wait(people, lambda: _ended(database) == TASKS)
+        for person in people:
+            person.join()
+    _check(database, people)
+
+
+def _check(database: Database, people: list[Person]) -> None:
+    with database.connect("reader") as connection:
+        statuses = Counter(row[0] for row in connection.query("SELECT status FROM tasks"))
+        rows = connection.query("SELECT id, decided_by FROM approvals")
+        states = Counter(row[0] for row in connection.query("SELECT status FROM approvals"))
+        told = connection.query(
+            "SELECT count(*), count(DISTINCT data) FROM events WHERE type = 'approval.decided'"
+        )
+    decided: dict[str, str] = {row[0]: row[1] for row in rows}
+    assert statuses == {"succeeded": TASKS}
+    assert states == {"approved": ALL}, "nothing was asked twice"
+    assert told == [(ALL, ALL)], "each was decided once"
+    for person in people:
+        assert {name for name in person.won if decided[name] != person.name} == set()
+        assert len(person.won) + len(person.late) == ALL, "each has answered everything"
+    # Whose answer a kill took away was told later that it had counted: it is on record once.
+    assert sum(len(person.won) for person in people) <= ALL
+    assert len(set(decided.values())) == len(people), "all three had their share"
+    assert find_violations(database) == []
+
+
+def _decided(database: Database) -> int:
+    with database.connect("reader") as connection:
+        ((count,),) = connection.query("SELECT count(*) FROM approvals WHERE status = 'approved'")
+    return int(count)
+
+
+def _ended(database: Database) -> int:
+    with database.connect("reader") as connection:
+        ((count,),) = connection.query("SELECT count(*) FROM tasks WHERE ended_at IS NOT NULL")
+    return int(count)
+
+
+def _wait(people: list[Person], condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert [person.failure for person in people if person.failure] == []
+        assert time.monotonic() < give_up, "what should have happened did not"
+        time.sleep(0.05)

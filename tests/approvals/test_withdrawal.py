@@ -1,0 +1,111 @@
+"""Questions that nobody waits on any more, and those about effects of unknown outcome."""
+
+import pytest
+
+from agent.approvals.answering import DecidedError, InvalidAnswerError
+from agent.states import CallStatus
+from agent.steps.outcome import CallResult, Waiting
+from agent.tasks.attempts import claim_of
+from agent.tasks.batch import Batch, Note
+from agent.tasks.operator import RefusedError
+from tests.approvals.asking import asked, everything, gated, pending, say, token
+from tests.engine.functions import Gate, runs
+from tests.engine.harness import Engine, Hand, eventually, graph, other, step
+from tests.engine.test_commands import intend
+
+
+def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:
+    """It is withdrawn with the task, and an answer that comes afterwards is told so."""
+    counted = token()
+    task_id, approval = asked(engine, gated("pay", counted))
+    engine.operator.cancel(task_id)
+    assert [found["status"] for found in everything(engine, task_id)] == ["withdrawn"]
+    with pytest.raises(DecidedError, match="withdrawn already"):
+        say(engine, approval, "approve")
+    assert "approval.withdrawn" in engine.types(task_id, "pay")
+    assert engine.status(task_id) == "canceled"
+    assert runs[counted] == []
+
+
+def test_another_step_s_failure_takes_the_question_back(engine: Engine) -> None:
+    """With fail_fast what waits is skipped, and its question withdrawn; so it is at a deadline."""
+    gate = Gate()
+    failing = step("other", "gated_failure", given={"gate": gate.name})
+    task_id, approval = asked(engine, gated("pay", token()), failing)
+    gate.open()
+    engine.wait(task_id, "failed")
+    assert engine.statuses(task_id)["pay"] == "skipped"
+    slow, _ = asked(engine, gated("pay", token()), timeout_seconds=1000)
+    engine.skip(2000)
+    engine.wait(slow, "failed")
+    assert [found["status"] for found in everything(engine)] == ["withdrawn", "withdrawn"]
+    assert everything(engine)[0]["id"] == approval["id"]
+
+
+@pytest.mark.parametrize("verdict", ["done", "retry", "fail"])
+def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: str) -> None:
+    """It is listed with what was asked of the outside, and answered with done, retry or fail."""
+    counted = token()
+    task_id = engine.submit(graph(step("pay", "cut_off", given={"token": counted})))
+    eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
+    engine.skip(1000)
+    (approval,) = eventually(lambda: pending(engine, task_id))
+    assert approval["kind"] == "unknown"
+    assert approval["request"]["action"] == "pay#1"
+    assert approval["request"]["request"] == {"amount": 1}
+    for value in ("maybe", {"verdict": "fail", "output": 1}, None, {"verdict": "done", "x": 1}):
+        with pytest.raises(InvalidAnswerError, match="say done, retry or fail"):
+            say(engine, approval, "answer", value=value)
+    with pytest.raises(InvalidAnswerError, match="answer it with done, retry or fail"):
+        say(engine, approval, "approve")
+    output = {"verdict": "done", "output": {"paid": True}}
+    say(engine, approval, "answer", value=output if verdict == "done" else verdict)
+    done = engine.wait(task_id, "failed" if verdict == "fail" else "succeeded")
+    if verdict == "fail":
+        assert done["error"]["code"] == "outcome_unknown"
+    else:
+        paid = {"paid": True} if verdict == "done" else {"acts": 2}
+        assert done["output"] == {"pay": paid}
+    assert len(runs[counted]) == (2 if verdict == "retry" else 1)
+    (decided,) = everything(engine, task_id)
+    assert decided["status"] == "answered"
+    with pytest.raises(RefusedError):
+        engine.operator.resolve(task_id, "pay", "done")
+
+
+def test_resolve_decides_the_same_record(hand: Hand) -> None:
+    """`resolve` is an answer to the question that the unknown is; it is decided once."""
+    task_id = hand.start(graph(step("pay")))
+    call_id = intend(hand, hand.claimed("pay"))
+    hand.settle({"pay": Waiting({"unknown": call_id})})
+    (approval,) = pending(hand, task_id)
+    hand.operator.resolve(task_id, "pay", "done", 7, by="ada")
+    (decided,) = everything(hand, task_id)
+    assert decided["decision"]["by"] == "ada"
+    assert decided["decision"]["value"] == {"verdict": "done", "output": 7}
+    with pytest.raises(DecidedError, match="answered already by ada"):
+        say(hand, approval, "answer", value="retry")
+    hand.turn()
+    assert [call.response for call in hand.claimed("pay").calls] == [7]
+
+
+def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
+    """When the outcome becomes known after all, nobody has to be asked any more."""
+    task_id = hand.start(graph(step("pay")))
+    claimed = hand.claimed("pay")
+    call_id = intend(hand, claimed)
+    hand.settle({"pay": Waiting({"unknown": call_id})})
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
+    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
+
+
+def test_a_denied_child_fails_the_step_that_waits_for_it(engine: Engine) -> None:
+    """An answer that ends a child task is told to its parent."""
+    child, _ = asked(engine, gated("pay", token()), name="child")
+    engine.operator.cancel(child)
+    parent = engine.submit(graph(other("run", "workflow", config={"name": "child"}), name="parent"))
+    (approval,) = eventually(lambda: pending(engine))
+    say(engine, approval, "deny")
+    assert engine.wait(parent, "failed")["error"]["class"] == "child"

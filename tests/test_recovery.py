@@ -1,0 +1,365 @@
+"""The startup pass: what dead workers left is put in order, and nothing is executed or guessed."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import recovery
+from agent.clock import SECOND
+from agent.config import EngineSettings
+from agent.keys import idempotency_key, new_id, request_hash
+from agent.recovery import Recovered
+from agent.states import CallStatus
+from agent.steps import processes
+from agent.steps.claimed import Claimed
+from agent.steps.outcome import CallResult, Failed, Intent, StepError, Waiting
+from agent.steps.processes import start_time
+from agent.store import workers
+from agent.store.database import Connection, Database, Role, StoreError
+from agent.store.dialect import Fault
+from agent.tasks import worker as worker_module
+from agent.tasks.attempts import claim_of
+from agent.tasks.batch import Batch, Note
+from agent.tasks.creation import Submission
+from agent.tasks.operator import Operator
+from agent.tasks.worker import Worker
+from agent.workflows.graph import Graph, RetryPolicy, Step
+from tests.crash import functions
+from tests.engine.harness import Hand, HandClock, find_violations, step
+
+PATIENCE_SECONDS = 60
+REQUEST = {"to": "the world"}
+AT_ONCE = RetryPolicy(max_attempts=3, delay_seconds=0, jitter=False)
+
+
+class Dying(Hand):
+    """A worker that dies, and the pass that finds what it left."""
+
+    def die(self) -> Recovered:
+        """Let the worker be dead, as the next start or its fellows find it, and recover."""
+        self.delivery.disconnect()
+        with self.database.connect("writer") as connection, connection.transaction():
+            workers.retire(connection, self.delivery.worker_id, self.clock.now(), "worker.died")
+        return self.recover()
+
+    def recover(self) -> Recovered:
+        """Run the startup pass."""
+        return recovery.recover(self.database, self.clock)
+
+    def note(self, claimed: Claimed, **told: Any) -> None:
+        """Let an attempt record something."""
+        self.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, **told)]))
+
+    def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
+        """Return columns of a step's row."""
+        (found,) = self.rows(
+            f"SELECT {columns} FROM steps WHERE task_id = :id AND name = :name",
+            id=task_id,
+            name=name,
+        )
+        return found
+
+
+@pytest.fixture
+def dying(database: Database) -> Iterator[Dying]:
+    """Return a worker that can die; the database must be sound whatever it left."""
+    database.clock = HandClock()
+    worker = Dying(database)
+    yield worker
+    assert find_violations(database) == []
+    worker.close()
+
+
+def intent_of(claimed: Claimed, now: int, **options: Any) -> Intent:
+    """Return the intent of a step's one call."""
+    digest = request_hash(REQUEST)
+    key = idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "post#1", digest)
+    return Intent(
+        call_id=new_id(),
+        number=1,
+        action="post#1",
+        request=REQUEST,
+        request_hash=digest,
+        idempotency_key=key,
+        remote_key="remote",
+        on_unknown="ask",
+        send_by=now + 10 * SECOND,
+        expires_at=now + 70 * SECOND,
+        settles_step=True,
+        **options,
+    )
+
+
+def result_of(intent: Intent, status: CallStatus, response: Any = None) -> CallResult:
+    """Return what became of an intent."""
+    error = None
+    if status is CallStatus.FAILED:
+        error = StepError("refused", "remote", "no")
+    return CallResult(intent.call_id, intent.idempotency_key, status, response, error)
+
+
+def two_steps(**options: Any) -> Graph:
+    """Return a task whose second step needs the first."""
+    return Graph(name="two", steps=[step("send", **options), step("after", after=["send"])])
+
+
+def test_a_result_on_record_is_taken(dying: Dying) -> None:
+    """The step takes the recorded answer of the call that is its outcome; the task goes on."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    dying.note(claimed, result=result_of(intent, CallStatus.SUCCEEDED, {"id": 7}))
+    assert dying.die().steps == 1
+    assert dying.statuses(task_id) == {"send": "succeeded", "after": "pending"}
+    assert dying.steps(task_id)["send"]["output"] == {"id": 7}
+    assert dying.row(task_id, "after", "deps_remaining") == (0,)
+    assert "tool_call.unknown" not in dying.types(task_id)
+
+
+def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
+    """An intent without a result is no success and no failure: one attempt more may find out."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    assert dying.die().steps == 1
+    assert dying.row(task_id, "send", "status, attempt, owner, alone") == ("pending", 2, None, 1)
+    assert dying.types(task_id, "send")[-2:] == ["tool_call.unknown", "step.lost"]
+    assert dying.rows("SELECT status FROM idempotency_outcomes") == [("unknown",)]
+    ((expires_at,),) = dying.rows("SELECT expires_at FROM tool_calls")
+    # Where the process is surely gone nothing of it is on its way; elsewhere its time must pass.
+    assert (expires_at <= dying.clock.now()) == dying.database.is_sqlite
+
+
+@pytest.mark.parametrize("what", ["failure", "unchecked output", "no call"])
+def test_what_is_not_a_plain_success_is_left_to_the_next_attempt(dying: Dying, what: str) -> None:
+    """The pass decides nothing: the next attempt treats what is on record as the first would."""
+    schema = {"type": "object"} if what == "unchecked output" else None
+    task_id = dying.start(two_steps(output_schema=schema))
+    claimed = dying.claimed("send")
+    if what != "no call":
+        intent = intent_of(claimed, dying.clock.now())
+        dying.note(claimed, intent=intent)
+        status = CallStatus.FAILED if what == "failure" else CallStatus.SUCCEEDED
+        dying.note(claimed, result=result_of(intent, status, 1))
+    dying.die()
+    assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
+    assert dying.types(task_id, "send")[-1] == "step.lost"
+    assert "tool_call.unknown" not in dying.types(task_id)
+
+
+def test_a_second_pass_finds_nothing(dying: Dying) -> None:
+    """Recovery may be repeated, also after it was cut short."""
+    dying.start(two_steps())
+    assert dying.die().steps == 1
+    before = dying.everything()
+    assert dying.recover().is_nothing
+    assert dying.everything() == before
+
+
+def test_the_steps_of_a_failing_task_are_not_tried_again(dying: Dying) -> None:
+    """What was asked to stop for another's failure is skipped, and the clean-up runs."""
+    task_id = dying.start(
+        Graph(
+            name="failing",
+            steps=[
+                step("bad"),
+                step("beside"),
+                step("tidy", after=["bad"], run_on="always"),
+            ],
+        )
+    )
+    dying.fail("bad")
+    assert dying.statuses(task_id)["beside"] == "running"
+    dying.die()
+    assert dying.statuses(task_id) == {"bad": "failed", "beside": "skipped", "tidy": "pending"}
+    assert dying.row(task_id, "tidy", "wake_at IS NOT NULL") in ((1,), (True,))
+
+
+def test_the_living_keep_what_is_theirs(postgres_database: Database) -> None:
+    """On PostgreSQL a start beside living workers takes only what the dead left."""
+    postgres_database.clock = HandClock()
+    alive, dead = Dying(postgres_database), Dying(postgres_database)
+    kept, lost = alive.start(two_steps()), dead.start(two_steps())
+    assert dead.die().steps == 1
+    assert alive.status(kept) == "running"
+    assert alive.row(kept, "send", "status, attempt") == ("running", 1)
+    assert alive.row(lost, "send", "status, attempt") == ("pending", 2)
+    alive.close()
+    dead.close()
+    assert find_violations(postgres_database) == []
+
+
+def test_orphaned_processes_are_ended(dying: Dying) -> None:
+    """A command that outlived its worker is ended with its whole group; strangers are not."""
+    script = "sleep 600 & wait"
+    orphan = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    stranger = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    try:
+        task_id = dying.start(Graph(name="two", steps=[step("send"), step("other")]))
+        for name, process in (("send", orphan), ("other", stranger)):
+            claimed = dying.claimed(name)
+            started = start_time(process.pid)
+            if process is stranger:
+                started = "another process had this number then"
+            intent = intent_of(
+                claimed, dying.clock.now(), process_id=process.pid, process_started=started
+            )
+            dying.note(claimed, intent=intent)
+        assert dying.die().processes == [orphan.pid]
+        assert orphan.wait(PATIENCE_SECONDS) < 0
+        assert stranger.poll() is None
+        assert dying.row(task_id, "send", "status, process_id") == ("pending", None)
+    finally:
+        for process in (orphan, stranger):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _sleeper(step_id: str, attempt: int, agent: str) -> "subprocess.Popen[bytes]":
+    """Start a process as an attempt of a step would have."""
+    marks = {**processes.marks(step_id, attempt), processes.AGENT: agent}
+    return subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, **marks})
+
+
+def test_orphans_of_which_nothing_is_on_record(dying: Dying) -> None:
+    """A process is known by its mark: its step is of this database, and its agent has gone."""
+    task_id = dying.start(Graph(name="two", steps=[step("send"), step("other")]))
+    dying.succeed("other")
+    (lost,) = dying.row(task_id, "send", "id")
+    (ended,) = dying.row(task_id, "other", "id")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    agents = {"gone": f"{gone.pid} then", "alive": processes.marks("", 0)[processes.AGENT]}
+    orphans = [_sleeper(lost, 1, agents["gone"]), _sleeper(ended, 0, agents["gone"])]
+    others = [
+        _sleeper(lost, 1, agents["alive"]),
+        # What a step that succeeded has left running was left on purpose.
+        _sleeper(ended, 1, agents["gone"]),
+        _sleeper("a step of another database", 1, agents["gone"]),
+    ]
+    try:
+        assert dying.die().processes == sorted(process.pid for process in orphans)
+        assert [process.wait(PATIENCE_SECONDS) for process in orphans] == [-signal.SIGTERM] * 2
+        assert [process.poll() for process in others] == [None] * 3
+    finally:
+        for process in orphans + others:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("parent", ["has ended", "goes on"])
+def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str) -> None:
+    """The word that cancels a child may be lost with its worker: the next start cancels it."""
+    child = Graph(name="child", steps=[step("inner")])
+    operator = Operator(dying.database, dying.clock)
+    operator.cancel(operator.submit(Submission(graph=child)))
+    tidy = step("tidy", after=["bad"], run_on="always" if parent == "goes on" else "success")
+    sub = Step(name="sub", kind="workflow", config={"name": "child"}, retry=AT_ONCE)
+    task_id = dying.start(Graph(name="parent", steps=[sub, step("bad"), tidy]))
+    dying.settle({"sub": Waiting({"child": {"workflow": "child", "input": {}}})})
+    ((child_id,),) = dying.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
+    # `fail_fast` skips the step that waits; whoever was to cancel the child dies with this turn.
+    dying.settle({"bad": Failed(StepError("no", "code", "no"))})
+    assert dying.status(task_id) == ("failed" if parent == "has ended" else "running")
+    assert dying.status(child_id) == "running"
+    assert dying.die().children == 1
+    assert dying.status(child_id) == "canceled"
+
+
+class OutOfReach(Database):
+    """A database that can be out of reach."""
+
+    is_away = False
+
+    def connect(self, role: Role = "writer") -> Connection:
+        """Open a connection that begins nothing while the database is out of reach."""
+        self._check()
+        connection = super().connect(role)
+        begin = connection._begin
+
+        def begin_if_there() -> None:
+            self._check()
+            begin()
+
+        connection._begin = begin_if_there  # type: ignore[method-assign]
+        return connection
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise StoreError(Fault.LOST, "out of reach")
+
+
+def lose_a_result(database: OutOfReach) -> None:
+    """Let a worker end whose database went away in the middle of an effect."""
+
+    async def story() -> None:
+        worker = Worker(database, EngineSettings(poll_seconds=0.05, shutdown_seconds=0.2))
+
+        def lose() -> str:
+            database.is_away = True
+            worker.stop()
+            return "done"
+
+        functions.scripts[database.url] = lose
+        config = {"call": "tests.crash.functions:act_by_script", "with": {"name": database.url}}
+        graph = Graph(name="one", steps=[Step(name="act", kind="python", config=config)])
+        running = asyncio.create_task(worker.run())
+        await worker.submit(Submission(graph=graph))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await running
+
+    asyncio.run(story())
+    database.is_away = False
+
+
+@pytest.fixture
+def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutOfReach:
+    """Return a database that can be out of reach, with a directory for what belongs to it."""
+    monkeypatch.setattr(worker_module, "_PAUSE_SECONDS", 0.01)
+    found = OutOfReach(database.url)
+    found.directory = tmp_path / "kept"
+    return found
+
+
+def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(away: OutOfReach) -> None:
+    """A result that found no database is left in a file, and known when it is back."""
+    lose_a_result(away)
+    with away.connect("reader") as reader:
+        assert reader.query("SELECT status FROM idempotency_outcomes") == [("unknown",)]
+    assert recovery.recover(away, away.clock).calls == 1
+    with away.connect("reader") as reader:
+        assert reader.query("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
+        assert reader.query("SELECT response FROM tool_calls") == [(json.dumps("done"),)]
+    assert recovery.recover(away, away.clock).is_nothing
+    assert find_violations(away) == []
+    assert away.directory is not None
+    assert list(away.directory.iterdir()) == []
+
+
+def test_left_results_that_cannot_be_kept_or_read_stop_nobody(away: OutOfReach) -> None:
+    """Their effects stay unknown, as the ledger says; a broken file is put aside."""
+    assert away.directory is not None
+    # There is a file where the directory would be: nothing can be kept in it.
+    away.directory.write_text("")
+    lose_a_result(away)
+    away.directory.unlink()
+    assert recovery.recover(away, away.clock).calls == 0
+    lose_a_result(away)
+    (left,) = away.directory.iterdir()
+    left.write_text(left.read_text()[:-9])
+    assert recovery.recover(away, away.clock).calls == 0
+    (aside,) = away.directory.iterdir()
+    assert aside.suffix == ".unreadable"
+    with away.connect("reader") as reader:
+        assert reader.query("SELECT status FROM idempotency_outcomes") == [("unknown",)] * 2
