@@ -1,0 +1,126 @@
+"""The composition root: from settings to a database, a worker and the workflows it knows.
+
+Nothing below builds itself from the configuration; everything is put together here.
+"""
+
+import gc
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.config import Settings
+from agent.lock import Holder, Lock
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
+
+if TYPE_CHECKING:
+    from agent.steps.services import Limits
+    from agent.tasks.worker import Worker
+
+PRIVATE = 0o700
+
+
+def open_database(settings: Settings, *, create: bool = False) -> Database:
+    """Return the database, checked to be of this program's schema; `create` makes or upgrades it."""
+    from agent.store import schema
+
+    database = Database(
+        settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
+    )
+    database.directory = database.directory or settings.home
+    if create:
+        if database.path is not None:
+            _make_directory(database.path.parent)
+        schema.upgrade(database)
+    else:
+        if database.path is not None and not database.path.exists():
+            raise StoreError(
+                Fault.LOST,
+                f"there is no database at {database.path}:"
+                " `agent init` makes one, and so does `agent up`",
+            )
+        schema.check(database)
+    database.set_clock()
+    return database
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(Fault.LOST, f"the directory {path} cannot be made: {reason}") from None
+
+
+def has_database(settings: Settings) -> bool:
+    """Whether there is a database to look into; a PostgreSQL server is asked by connecting."""
+    url = settings.database_url
+    return not url.startswith("sqlite:") or Path(url.removeprefix("sqlite:///")).exists()
+
+
+def lock_of(database: Database) -> Lock | None:
+    """Return the lock that says who runs a SQLite database's tasks; PostgreSQL needs none."""
+    return None if database.path is None else Lock(database.path.with_suffix(".lock"))
+
+
+def holder_of(database: Database) -> Holder | None:
+    """Return who runs this database's tasks at the moment, as far as can be told from here."""
+    lock = lock_of(database)
+    if lock is not None:
+        return lock.holder()
+    from agent.steps.processes import is_running
+    from agent.store import workers
+
+    with database.connect("reader") as connection:
+        living = workers.living(connection)
+    for _, _, host, process_id, started in living:
+        # A worker of this machine that was killed is still on record as living for one lease.
+        if host != socket.gethostname() or is_running(process_id, started):
+            return Holder(process_id, "daemon")
+    return None
+
+
+def collect_garbage_seldom() -> None:
+    """Let the garbage collector pass over what a long-lived process has loaded, and look seldom.
+
+    A turn makes thousands of objects that go by themselves when it ends. The default looks through
+    them at every 700th, which takes its time and finds next to nothing.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def build_worker(settings: Settings, database: Database) -> "Worker":
+    """Return a worker for this database, not yet running."""
+    from agent.models.catalog import catalog_of
+    from agent.tasks.worker import Worker
+
+    models = catalog_of(settings.models, settings.llm, settings.budget)
+    return Worker(
+        database,
+        settings.engine,
+        database.clock,
+        limits_of(settings),
+        models=models,
+        mcp=settings.mcp_servers,
+    )
+
+
+def limits_of(settings: Settings) -> "Limits":
+    """Return the bounds on steps that the configuration sets."""
+    from agent.steps.services import Limits
+
+    return Limits(
+        output_bytes=settings.steps.output_bytes,
+        inline_bytes=settings.engine.inline_output_bytes,
+        artifacts_url=settings.artifacts_url,
+        log_bytes=settings.steps.log_bytes,
+        response_bytes=settings.http.response_bytes,
+        max_redirects=settings.http.max_redirects,
+        allow_private=tuple(settings.http.allow_private),
+        kill_grace_seconds=settings.shell.kill_grace_seconds,
+        send_window_seconds=settings.steps.send_window_seconds,
+        call_seconds=settings.steps.call_seconds,
+        items_per_group=settings.engine.items_per_group,
+    )

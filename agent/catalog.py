@@ -1,0 +1,217 @@
+"""Workflows where they are kept: files in a directory, and versions on record in the database.
+
+A name means the directory's file first, then the newest version on record. A running agent keeps
+the record equal to the files (`Shelf`): a changed file is a new version, a deleted one is marked as
+removed, and tasks go on with the version that they started with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Registers the kinds of steps: without them every file would be full of unknown ones.
+import agent.steps.kinds  # noqa: F401
+from agent.config import Settings
+from agent.steps.loop.config import workflows_of
+from agent.store import histories, versions
+from agent.store.database import Connection, Database
+from agent.workflows import files
+from agent.workflows.directory import Directory, Entry
+from agent.workflows.graph import Graph
+from agent.workflows.inputs import check_inputs, read_inputs
+from agent.workflows.problems import Problem, WorkflowError, did_you_mean
+from agent.workflows.triggers import inactive_triggers
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A workflow that can be started."""
+
+    graph: Graph
+    source: str | None
+    path: str | None
+
+
+class UnknownWorkflowError(Exception):
+    """No file and no record has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a file, for the log."""
+
+    event: str
+    details: dict[str, Any]
+
+
+def scan(settings: Settings) -> tuple[Entry, ...]:
+    """Read every workflow file of the directory."""
+    directory = Directory(settings.workflow_directory)
+    directory.scan()
+    return directory.entries
+
+
+def file_of(name: str) -> Path | None:
+    """Return the file that is meant, where a file is and not a name."""
+    path = Path(name)
+    is_file = path.suffix in files.SUFFIXES or len(path.parts) > 1 or path.is_file()
+    return path if is_file else None
+
+
+def find(settings: Settings, name: str) -> Found:
+    """Return the workflow that a file or a name stands for; raise when there is none."""
+    if (path := file_of(name)) is not None:
+        loaded = files.load(path)
+        return Found(loaded.graph, loaded.text, str(path.absolute()))
+    directory = Directory(settings.workflow_directory)
+    directory.scan()
+    for entry in directory.entries:
+        if name in (entry.name, entry.path.stem) and entry.problems:
+            raise WorkflowError(entry.problems)
+    in_file = directory.find(name)
+    if in_file is not None:
+        return Found(in_file.graph, in_file.text, str(in_file.path.absolute()))
+    on_record = _on_record(settings, name)
+    if on_record is not None:
+        return on_record
+    known = sorted(directory.workflows)
+    hint = did_you_mean(name, known)
+    if hint is None:
+        hint = f"there are {', '.join(known)}" if known else "give a file, as in flow.yaml"
+    raise UnknownWorkflowError(
+        f"no workflow is called {name!r} in {settings.workflow_directory}; {hint}"
+    )
+
+
+def checked_inputs(
+    graph: Graph, values: Mapping[str, Any], texts: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a task's inputs from values and from what was typed; raise `InputError` if wrong."""
+    return check_inputs(graph, {**values, **read_inputs(graph, texts)})
+
+
+def overview(settings: Settings, connection: Connection | None) -> list[dict[str, Any]]:
+    """Return every workflow that has a file or a record, with remarks on what to know of it."""
+    recorded = {}
+    if connection is not None:
+        recorded = {each.name: each for each in histories.latest_versions(connection)}
+    listed: dict[str, dict[str, Any]] = {}
+    for entry in scan(settings):
+        name = entry.name or entry.path.stem
+        record = recorded.pop(name, None)
+        listed[name] = {
+            "name": name,
+            "version": record.number if record else None,
+            "tasks": record.task_count if record else 0,
+            "file": str(entry.path),
+            "description": entry.workflow.graph.description if entry.workflow else None,
+            "remarks": remarks(entry),
+        }
+    for name, record in recorded.items():
+        listed[name] = {
+            "name": name,
+            "version": record.number,
+            "tasks": record.task_count,
+            "file": record.path,
+            "description": None,
+            "remarks": ["removed"] if record.removed_at else [],
+        }
+    return [listed[name] for name in sorted(listed)]
+
+
+def remarks(entry: Entry) -> list[str]:
+    """Return what a person should know of a file: its problems, and triggers that do nothing."""
+    if entry.problems:
+        return [str(problem) for problem in entry.problems]
+    if entry.workflow is None:
+        return []
+    inactive = inactive_triggers(entry.workflow.graph.on, frozenset({"webhook", "chat"}))
+    return [f"not active yet: {', '.join(inactive)}"] if inactive else []
+
+
+class Shelf:
+    """Keeps the workflows on record equal to the directory's files, as they change."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._directory = Directory(settings.workflow_directory)
+        self._hashes: dict[str, str] | None = None
+        self._told: set[Problem] = set()
+
+    def sync(self, database: Database) -> list[Change]:
+        """Record what changed since the last look; return what to tell."""
+        has_changed = self._directory.scan()
+        if self._hashes is not None and not has_changed:
+            return []
+        known = self._hashes or {}
+        current = {name: file.graph.hash for name, file in self._directory.workflows.items()}
+        changes: list[Change] = []
+        with database.connect("writer") as connection:
+            for name, found in current.items():
+                if known.get(name) != found:
+                    changes += self._record(connection, name, database.clock.now())
+            for name in self._gone(connection):
+                with connection.transaction():
+                    versions.remove(connection, name, database.clock.now())
+                changes.append(Change("workflow.removed", {"workflow": name}))
+        # Only now: what could not be recorded is tried again at the next look.
+        self._hashes = current
+        changes += [
+            Change("workflow.broken", {"problem": str(problem)})
+            for problem in self._directory.problems
+            if problem not in self._told
+        ]
+        self._told = set(self._directory.problems)
+        return changes
+
+    def _gone(self, connection: Connection) -> list[str]:
+        """Return workflows on record whose file was here and is deleted, or is another's now."""
+        here = self._directory.path.absolute()
+        # A file that is broken at the moment is still its workflow's file.
+        names = {str(entry.path.absolute()): entry.name for entry in self._directory.entries}
+        return [
+            record.name
+            for record in histories.latest_versions(connection)
+            if record.removed_at is None
+            and record.path is not None
+            and Path(record.path).parent == here
+            and names.get(record.path, "") not in (record.name, None)
+        ]
+
+    def _record(self, connection: Connection, name: str, now: int) -> list[Change]:
+        file = self._directory.workflows[name]
+        with connection.transaction():
+            before = versions.latest(connection, name)
+            version = versions.register(
+                connection,
+                name,
+                file.graph.hash,
+                file.graph.text,
+                file.text,
+                str(file.path.absolute()),
+                now,
+            )
+        if before is not None and before[0] == version:
+            return []
+        return [Change("workflow.loaded", {"workflow": name, "version": version})]
+
+
+def has_children(graph: Graph) -> bool:
+    """Whether a workflow may run others as child tasks."""
+    return any(
+        step.kind == "workflow" or (step.kind == "agent" and workflows_of(step.config))
+        for step in graph.steps
+    )
+
+
+def _on_record(settings: Settings, name: str) -> Found | None:
+    from agent import app
+
+    if not app.has_database(settings):
+        return None
+    with app.open_database(settings).connect("reader") as connection:
+        found = versions.latest(connection, name)
+    if found is None:
+        return None
+    _, graph, source, path = found
+    return Found(Graph.model_validate_json(graph), source, path)

@@ -1,0 +1,99 @@
+"""What a channel is: somewhere to tell people something, and perhaps to hear from them."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from agent.steps.outcome import Json
+from agent.store.channels import Place
+
+Result = TypeVar("Result")
+
+ENDINGS: Final = frozenset({"approval.decided", "approval.expired", "approval.withdrawn"})
+"""Events after which a question that was shown is no longer one."""
+
+
+class DeliveryError(Exception):
+    """A notice was not taken; the message is for a person and holds no secret.
+
+    It is tried again for as long as it takes, unless `most_tries` says that the other side has
+    refused it for good.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_seconds: float | None = None,
+        most_tries: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+        self.most_tries = most_tries
+
+
+class ReceptionError(Exception):
+    """Nobody can be heard at the moment; the message is for a person and holds no secret."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+def raise_worst(problems: Sequence[DeliveryError]) -> None:
+    """Raise what makes it worth another try, if anything does; else what does not."""
+    for problem in sorted(problems, key=lambda each: each.most_tries is not None):
+        raise problem
+
+
+async def finished(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what some work gives; who is cancelled meanwhile still waits for its end, once.
+
+    What is half said when the daemon ends would be said again at the next start.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that people are to be told."""
+
+    id: str
+    """The same at every try, so that whoever gets it twice can tell."""
+    event: str
+    at: int
+    place: Place | None
+    """Where it stands in the event log; None for what was open before the channel was."""
+    task: dict[str, Json] | None = None
+    approval: dict[str, Json] | None = None
+
+
+class Channel(Protocol):
+    """One way to people."""
+
+    name: str
+
+    @property
+    def events(self) -> Sequence[str]:
+        """The events to be told of."""
+
+    async def deliver(self, notice: Notice) -> None:
+        """Tell people; raise `DeliveryError` unless everybody was told."""
+
+    async def update(self, notice: Notice) -> None:
+        """Bring what was shown of a question up to date: it has been decided."""
+
+    async def receive(self) -> bool:
+        """Take what comes next, waiting a while for it; False where nothing ever comes.
+
+        Raises `ReceptionError` where nobody can be heard; it is then called again later.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections."""

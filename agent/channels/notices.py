@@ -1,0 +1,63 @@
+"""Notices made of events, with what a person needs to know of them."""
+
+from agent.approvals import questions
+from agent.channels.channel import Notice
+from agent.clock import to_iso
+from agent.steps.outcome import Json
+from agent.store import views
+from agent.store.channels import Event
+from agent.store.database import Connection
+from agent.store.values import decode
+from agent.tasks.operator import NotFoundError
+
+
+def notice_of(connection: Connection, event: Event) -> Notice | None:
+    """Return what an event tells people; None when what it is about is gone."""
+    notice_id = f"event-{event.xid}-{event.id}"
+    data = event.data if isinstance(event.data, dict) else {}
+    approval = None
+    if "approval" in data:
+        try:
+            approval = questions.approval_document(connection, data["approval"])
+        except NotFoundError:
+            return None
+    task = _task(connection, event.task_id)
+    if event.task_id is not None and task is None:
+        return None
+    return Notice(notice_id, event.type, event.at, event.place, task, approval)
+
+
+def open_questions(connection: Connection, limit: int) -> list[Notice]:
+    """Return notices of what waits for an answer, for a channel that is new."""
+    found = questions.list_approvals(connection, limit=limit)
+    return [
+        Notice(
+            f"open-{document['id']}",
+            "approval.requested",
+            _instant(connection, document["id"]),
+            None,
+            _task(connection, document["task"]),
+            document,
+        )
+        for document in found
+    ]
+
+
+def _instant(connection: Connection, approval_id: str) -> int:
+    ((created_at,),) = connection.query(
+        "SELECT created_at FROM approvals WHERE id = :id", id=approval_id
+    )
+    return int(created_at)
+
+
+def _task(connection: Connection, task_id: str | None) -> dict[str, Json] | None:
+    row = None if task_id is None else views.task(connection, task_id)
+    if row is None:
+        return None
+    return {
+        "id": row["id"],
+        "workflow": row["workflow_name"],
+        "status": row["status"],
+        "error": decode(row["error"]),
+        "ended_at": to_iso(row["ended_at"]),
+    }

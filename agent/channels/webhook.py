@@ -1,0 +1,87 @@
+"""Webhooks: notices to a program, signed, with a link by which a person can answer."""
+
+import asyncio
+import json
+from typing import Final
+
+import httpx
+
+from agent.channels import signing
+from agent.channels.channel import DeliveryError, Notice
+from agent.clock import SECOND, Clock, to_iso
+from agent.config_channels import WebhookSettings
+from agent.steps.outcome import Json
+
+NAME: Final = "webhook"
+_CALL_SECONDS: Final = 15.0
+_MOST_REFUSALS: Final = 5
+_LATER: Final = frozenset({408, 425, 429})
+
+
+class Webhook:
+    """Tells a program what happens; it takes no part in receiving, which is the HTTP API's."""
+
+    name = NAME
+
+    def __init__(self, settings: WebhookSettings, key: bytes, clock: Clock) -> None:
+        self.events = tuple(settings.events)
+        self._settings = settings
+        self._key = key
+        self._clock = clock
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(_CALL_SECONDS), follow_redirects=False
+        )
+
+    async def deliver(self, notice: Notice) -> None:
+        """Send a notice; whatever is not 2xx is tried again."""
+        body = json.dumps(self._document(notice), ensure_ascii=False).encode()
+        headers = signing.signed_headers(self._key, notice.id, self._clock.now(), body)
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                answer = await self._client.post(
+                    self._settings.url,
+                    content=body,
+                    headers={"content-type": "application/json", **headers},
+                )
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise DeliveryError(f"it cannot be reached ({type(error).__name__})") from None
+        if answer.is_success:
+            return
+        is_refused = answer.status_code < 500 and answer.status_code not in _LATER
+        raise DeliveryError(
+            f"it answered {answer.status_code}",
+            retry_after_seconds=_seconds(answer.headers.get("retry-after")),
+            most_tries=_MOST_REFUSALS if is_refused else None,
+        )
+
+    async def update(self, notice: Notice) -> None:
+        """Send what was decided: to a program that is a notice like any other."""
+        await self.deliver(notice)
+
+    async def receive(self) -> bool:
+        """Say that nothing comes here: answers come through the HTTP API."""
+        return False
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._client.aclose()
+
+    def _document(self, notice: Notice) -> dict[str, Json]:
+        data: dict[str, Json] = {"task": notice.task}
+        if notice.approval is not None:
+            data["approval"] = notice.approval
+            if notice.approval["status"] == "pending" and self._settings.link_base_url:
+                data["link"] = self._link(notice)
+        return {"type": notice.event, "timestamp": to_iso(notice.at), "data": data}
+
+    def _link(self, notice: Notice) -> str:
+        assert notice.approval is not None
+        # By the event's own time: a notice that is sent again has the same link.
+        expires_at = notice.at + int(self._settings.link_hours * 3600) * SECOND
+        token = signing.link_token(self._key, notice.approval["id"], expires_at)
+        return f"{self._settings.link_base_url.rstrip('/')}/links/{token}"
+
+
+def _seconds(text: str | None) -> float | None:
+    """Read how long the other side asks to wait, where it says so in seconds."""
+    return float(text) if text is not None and text.isdigit() else None

@@ -1,0 +1,93 @@
+"""`agent budget`: what a task has used of models, and how it gets more."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import session
+from agent.cli.operate import operate
+from agent.cli.options import JsonOption, TaskArgument
+
+if TYPE_CHECKING:
+    from agent.cli.counterpart import Counterpart
+    from agent.tasks.operator import Answer
+
+
+def budget(
+    task: TaskArgument,
+    step: Annotated[
+        str | None, typer.Option("--step", metavar="STEP", help="The step's own budget.")
+    ] = None,
+    usd: Annotated[
+        float | None, typer.Option("--usd", metavar="X", help="US dollars, in all.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", metavar="N", help="Tokens, in all.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="D", help="Time since its start, as in 2h.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a task has used of models, or raise its budget.
+
+    A task that its budget paused then goes on.
+    """
+    from agent.cli.errors import CommandError
+
+    if usd is None and tokens is None and time is None:
+        if step is not None:
+            raise CommandError("--step goes with --usd or --tokens")
+        _show(task, as_json=as_json)
+        return
+    if step is not None and time is not None:
+        raise CommandError("--time is of the whole task")
+    if (usd is not None and not 0 < usd <= 10**9) or (tokens is not None and tokens < 1):
+        raise CommandError("a budget is more than nothing")
+    seconds = None if time is None else _seconds(time)
+
+    def command(agent: "Counterpart", task_id: str) -> "Answer":
+        return agent.raise_budget(task_id, step=step, tokens=tokens, usd=usd, seconds=seconds)
+
+    operate(task, command, as_json=as_json)
+
+
+def _seconds(text: str) -> float:
+    from agent.cli.errors import CommandError
+    from agent.workflows.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"--time: {error}") from None
+
+
+def _show(task: str, *, as_json: bool) -> None:
+    from agent.cli import terminal
+
+    with session.agent() as agent:
+        task_id = agent.find_task(task)
+        document = agent.budget(task_id)
+    if as_json:
+        terminal.print_json(document)
+        return
+    terminal.say(
+        f"task {terminal.short(task_id)}: {document['calls']} calls of models,"
+        f" {document['tokens_in']} tokens in, {document['tokens_out']} out,"
+        f" ${document['usd']:.6f}"
+    )
+    if document["budgets"]:
+        rows = [_row(budget) for budget in document["budgets"]]
+        terminal.print_table(("budget", "tokens", "of", "usd", "of"), rows)
+
+
+def _row(budget: dict[str, Any]) -> tuple[str, ...]:
+    tokens, usd = budget["tokens_limit"], budget["usd_limit"]
+    return (
+        budget["step"] or "task",
+        str(budget["tokens"]),
+        "-" if tokens is None else str(tokens),
+        f"{budget['usd']:.6f}",
+        "-" if usd is None else f"{usd:.6f}",
+    )

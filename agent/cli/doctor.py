@@ -1,0 +1,192 @@
+"""`agent doctor`: what is well, what is not, and what to do about it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.config import Settings
+    from agent.store.database import Connection, Database
+
+_LITTLE_SPACE_BYTES = 500 * 1024 * 1024
+_LONG_TRANSACTION_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: `state` is ok, warning or error."""
+
+    what: str
+    state: str
+    message: str
+    task: str | None = None
+    step: str | None = None
+
+
+def doctor(
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Also read the whole database.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check configuration, workflows, database and agent."""
+    from agent.cli import terminal
+    from agent.cli.errors import Exit
+
+    findings = []
+    for finding in _findings(deep=deep):
+        findings.append(finding)
+        if not as_json:
+            mark, style = _MARKS[finding.state]
+            terminal.say(f"{mark} {finding.what}: {finding.message}", style)
+    is_well = all(finding.state != "error" for finding in findings)
+    if as_json:
+        terminal.print_json({"ok": is_well, "findings": [asdict(found) for found in findings]})
+    if not is_well:
+        raise typer.Exit(int(_worst(findings, Exit.REFUSED, Exit.NO_DATABASE)))
+
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+
+
+def _worst(findings: list[Finding], otherwise: int, no_database: int) -> int:
+    broken = {finding.what for finding in findings if finding.state == "error"}
+    return no_database if "database" in broken else otherwise
+
+
+def _findings(*, deep: bool) -> Iterator[Finding]:
+    import platform
+
+    from agent import __version__, app
+    from agent.store.database import StoreError
+
+    yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
+    settings = session.settings()
+    yield Finding("configuration", "ok", f"home is {settings.home}")
+    yield from _workflows(settings)
+    try:
+        database = app.open_database(settings)
+        with database.connect("reader") as connection:
+            yield from _database(database, connection, deep=deep)
+            yield from _channels(settings, database, connection)
+    except StoreError as error:
+        yield Finding("database", "error", str(error))
+
+
+def _workflows(settings: "Settings") -> Iterator[Finding]:
+    from agent import catalog
+
+    directory = settings.workflow_directory
+    if not directory.is_dir():
+        yield Finding(
+            "workflows", "warning", f"there is no directory {directory}: `agent init` makes one"
+        )
+        return
+    found = catalog.scan(settings)
+    broken = [entry for entry in found if entry.problems]
+    for entry in broken:
+        yield Finding("workflows", "error", str(entry.problems[0]))
+    if not broken:
+        yield Finding("workflows", "ok", f"{len(found)} in {directory}")
+
+
+def _database(database: "Database", connection: "Connection", *, deep: bool) -> Iterator[Finding]:
+    from agent import app
+    from agent.cli import terminal
+    from agent.store import health, schema
+
+    version = "PostgreSQL"
+    if database.path is not None:
+        ((number,),) = connection.query("SELECT sqlite_version()")
+        version = f"SQLite {number}, {database.path}"
+    yield Finding("database", "ok", f"{version}, schema {schema.HEAD}")
+    yield from _writing(database)
+    yield from _space(database)
+    holder = app.holder_of(database)
+    if holder is None:
+        yield Finding("agent", "warning", "none is running: `agent up` starts it")
+    else:
+        yield Finding("agent", "ok", f"running as process {holder.process_id}")
+    counts = health.task_counts(connection)
+    told = ", ".join(f"{count} {status}" for status, count in counts.items())
+    yield Finding("tasks", "ok", told or "none yet")
+    for task_id, step, action in health.unknown_calls(connection):
+        short = terminal.short(task_id)
+        yield Finding(
+            "unknown",
+            "warning",
+            f"{action} of step {step} in task {short}: say what became of it with"
+            f" `agent resolve {short} {step} --done|--retry|--fail`",
+        )
+    for task_id in health.stuck_tasks(connection):
+        yield Finding("tasks", "error", f"task {task_id} runs, but nothing will wake it")
+    age = health.oldest_transaction_seconds(connection)
+    if age > _LONG_TRANSACTION_SECONDS:
+        told = terminal.duration(age)
+        yield Finding("database", "warning", f"a transaction has been open for {told}")
+    if deep:
+        yield from _contents(connection)
+
+
+def _channels(
+    settings: "Settings", database: "Database", connection: "Connection"
+) -> Iterator[Finding]:
+    from agent import app
+    from agent.cli.channel_findings import channel_findings
+
+    is_running = app.holder_of(database) is not None
+    for what, state, message in channel_findings(settings, connection, is_running=is_running):
+        yield Finding(what, state, message)
+
+
+def _contents(connection: "Connection") -> Iterator[Finding]:
+    """Read everything: is the file whole, and does it keep what the engine promises?"""
+    from agent.cli import terminal
+    from agent.store import evidence, health
+    from agent.tasks import checker
+
+    count = 0
+    with connection.snapshot():
+        damage = health.damage(connection)
+        total = evidence.task_count(connection)
+    for problem in damage:
+        count += 1
+        yield Finding("contents", "error", problem)
+    with terminal.counting("tasks", total) as told:
+        for violation in checker.violations(connection, progress=told):
+            count += 1
+            task_id = violation.task_id
+            where = "" if task_id is None else f"task {terminal.short(task_id)}: "
+            message = where + violation.sentence
+            yield Finding("contents", "error", message, task_id, violation.step)
+    if count == 0:
+        yield Finding(
+            "contents", "ok", f"everything was read ({total} tasks), and all of it is in order"
+        )
+    else:
+        yield Finding("contents", "error", f"{count} things are not as they should be")
+
+
+def _writing(database: "Database") -> Iterator[Finding]:
+    from agent.store import health
+    from agent.store.database import StoreError
+
+    try:
+        with database.connect("writer") as connection, connection.transaction():
+            health.try_writing(connection)
+    except StoreError as error:
+        yield Finding("database", "error", str(error))
+
+
+def _space(database: "Database") -> Iterator[Finding]:
+    import shutil
+
+    if database.path is None:
+        return
+    free = shutil.disk_usage(database.path.parent).free
+    if free < _LITTLE_SPACE_BYTES:
+        yield Finding("disk", "warning", f"only {free // 1024 // 1024} MB are free")

@@ -1,0 +1,76 @@
+"""Exit codes, and the one message that a person gets when something is wrong."""
+
+import json
+import sys
+from enum import IntEnum
+from typing import NoReturn
+
+
+class Exit(IntEnum):
+    """How a command ended, for scripts."""
+
+    DONE = 0
+    TASK_FAILED = 1
+    BAD_INPUT = 2
+    REFUSED = 3
+    """Not found, or not allowed in this state."""
+    WAITING = 4
+    """The task waits on a person."""
+    NO_DATABASE = 5
+    DEFECT = 70
+    """Our own mistake."""
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """A command cannot go on: the message is for the person, the code for the script."""
+
+    def __init__(self, message: str, code: Exit = Exit.BAD_INPUT) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def leave(error: BaseException, *, as_json: bool) -> NoReturn:
+    """Say what was wrong, once, and end the process with the matching code."""
+    code, message = classify(error)
+    if code is Exit.INTERRUPTED:
+        raise SystemExit(int(code))
+    if as_json:
+        document = {"error": {"code": code.name.lower(), "message": message}}
+        print(json.dumps(document, ensure_ascii=False), flush=True)
+    print(f"agent: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(int(code))
+
+
+def classify(error: BaseException) -> tuple[Exit, str]:
+    """Return the exit code and the words for an error."""
+    if isinstance(error, CommandError):
+        return error.code, str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return Exit.INTERRUPTED, "interrupted"
+    # By name: the classes live in modules that must not be loaded only to say this.
+    for name in (kind.__name__ for kind in type(error).__mro__):
+        if name in _CODES:
+            return _CODES[name], str(error)
+    if isinstance(error, OSError):
+        return Exit.BAD_INPUT, str(error)
+    return Exit.DEFECT, (
+        f"internal error: {type(error).__name__}: {error} (AGENT_TRACE=1 shows where)"
+    )
+
+
+_CODES = {
+    "ConfigError": Exit.BAD_INPUT,
+    "UnsafeBindError": Exit.BAD_INPUT,
+    "TokenError": Exit.REFUSED,
+    "InputError": Exit.BAD_INPUT,
+    "WorkflowError": Exit.BAD_INPUT,
+    "NotPlainJsonError": Exit.BAD_INPUT,
+    "InvalidAnswerError": Exit.BAD_INPUT,
+    "NotAllowedError": Exit.REFUSED,
+    "UnknownWorkflowError": Exit.REFUSED,
+    "NotFoundError": Exit.REFUSED,
+    "AmbiguousIdError": Exit.REFUSED,
+    "RefusedError": Exit.REFUSED,
+    "StoreError": Exit.NO_DATABASE,
+}

@@ -1,0 +1,71 @@
+"""`agent init`: a place for an agent to live in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption
+
+STARTER = """\
+# Try it: agent run hello -i name=you
+name: hello
+description: A greeting and the time, side by side, and then both in one sentence.
+inputs:
+  name: {type: string, default: world}
+steps:
+  greet:
+    shell: {argv: [echo, "hello, {{ inputs.name }}"], effect: none}
+  look:
+    shell: {argv: [date, "+%A, %H:%M"], effect: none}
+  tell:
+    depends_on: [greet, look]
+    shell:
+      argv: [echo, "{{ steps.greet.output.stdout | trim }} - it is {{ steps.look.output.stdout | trim }}"]
+      effect: none
+output: "{{ steps.tell.output.stdout | trim }}"
+"""
+
+
+def init(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="Where.", show_default="here")
+    ] = Path(),
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a configuration, a first workflow and the database.
+
+    What is already there stays as it is.
+    """
+    from agent import app, config
+    from agent.cli import terminal
+    from agent.config_file import DEFAULT_FILE, load
+
+    session.stay_here()
+    made: list[str] = []
+    _write(directory / DEFAULT_FILE, config.default_text(), made)
+    settings = load(directory / DEFAULT_FILE)
+    _write(settings.workflow_directory / "hello.yaml", STARTER, made)
+    database = app.open_database(settings, create=True)
+    if as_json:
+        terminal.print_json({"made": made, "home": str(settings.home)})
+        return
+    for path in made:
+        terminal.say(f"made {path}")
+    where = database.path or "the configured PostgreSQL"
+    terminal.say(f"the database is ready: {where}")
+    enter = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
+    terminal.say(f"\ntry: {enter}agent run hello -i name=you\nor:  {enter}agent up")
+
+
+def _write(path: Path, text: str, made: list[str]) -> None:
+    """Write a file unless there is one; nobody's work is overwritten."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return
+    made.append(str(path))

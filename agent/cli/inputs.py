@@ -1,0 +1,43 @@
+"""Inputs from the command line: `-i key=value` and whole JSON documents."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from agent.cli.errors import CommandError
+
+
+def given_inputs(
+    pairs: Sequence[str], document: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what was given as values, and what was typed and has still to be read as a type."""
+    values: dict[str, Any] = {}
+    if document is not None:
+        value = parse_json(document, "--input-json")
+        if not isinstance(value, dict):
+            raise CommandError('--input-json: give an object, as in {"name": "value"}')
+        values = value
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator or not key:
+            raise CommandError(f"-i {pair}: write it as key=value")
+        if key in texts:
+            raise CommandError(f"-i {key}: given twice")
+        texts[key] = text
+    return values, texts
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Read a JSON value; `-` takes it from standard input."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{where}: this is not JSON: {error}") from None
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not a JSON value")

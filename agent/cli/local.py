@@ -1,0 +1,189 @@
+"""An agent by its database: commands write to it, and read from it, as the agent itself does."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from agent import app
+from agent.approvals import questions
+from agent.cli import terminal
+from agent.cli.counterpart import Document
+from agent.tasks import definitions, documents, spending, transcript
+from agent.tasks.budgets import MICROUSD
+from agent.tasks.graphs import Graphs
+from agent.tasks.operator import Answer, Operator, Verdict
+
+if TYPE_CHECKING:
+    from agent.approvals.answering import Said
+    from agent.config import Settings
+    from agent.store.database import Connection, Database
+    from agent.workflows.graph import Graph
+
+_CHANNEL = "terminal"
+
+
+class Local:
+    """The agent whose database the configuration names."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+
+    @cached_property
+    def _database(self) -> "Database":
+        return app.open_database(self._settings)
+
+    @cached_property
+    def _reader(self) -> "Connection":
+        return self._database.connect("reader")
+
+    @cached_property
+    def _operator(self) -> Operator:
+        return Operator(self._database, self._database.clock)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if "_reader" in self.__dict__:
+            self._reader.close()
+
+    def find_task(self, text: str) -> str:
+        return documents.find_task(self._reader, text)
+
+    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
+        return documents.list_tasks(self._reader, status, workflow, limit)
+
+    def task(self, task_id: str) -> Document:
+        with self._reader.snapshot():
+            return documents.task_document(self._reader, task_id)
+
+    def graph(self, workflow: str, version: int) -> "Graph":
+        return Graphs().get(self._reader, workflow, version)
+
+    def calls(self, task_id: str, after: str) -> list[Document]:
+        with self._reader.snapshot():
+            return transcript.calls_after(self._reader, task_id, after)
+
+    def transcript(self, task_id: str, step: str) -> Document:
+        with self._reader.snapshot():
+            return transcript.transcript(self._reader, task_id, step)
+
+    def logs(
+        self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
+    ) -> list[Document]:
+        return documents.step_logs(self._reader, task_id, step, attempt, after, limit)
+
+    def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
+        return documents.read_events(self._reader, after, task_id, limit)
+
+    def start(
+        self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
+    ) -> tuple[str, str]:
+        from agent import catalog
+        from agent.cli import running
+
+        asked = running.submission(self._settings, workflow, values, texts, priority)
+        app.open_database(self._settings, create=True)
+        if catalog.has_children(asked.graph) and self.carrier() != "daemon":
+            # A daemon has the directory's files on record; here they may be needed as well.
+            catalog.Shelf(self._settings).sync(self._database)
+        return self._operator.submit(asked), asked.graph.name
+
+    def carrier(self) -> str | None:
+        holder = app.holder_of(self._database)
+        return None if holder is None else holder.role
+
+    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
+        from agent.cli import running
+
+        return running.see_through(self._settings, self._database, self, task_id, is_quiet=is_quiet)
+
+    def pause(self, task_id: str, reason: str | None) -> Answer:
+        return self._operator.pause(task_id, reason)
+
+    def resume(self, task_id: str) -> Answer:
+        return self._operator.resume(task_id)
+
+    def cancel(self, task_id: str) -> Answer:
+        return self._operator.cancel(task_id)
+
+    def retry(self, task_id: str) -> Answer:
+        return self._operator.retry(task_id)
+
+    def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
+        return self._operator.fork(task_id, from_step, edited)
+
+    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
+        return self._operator.resolve(task_id, step, verdict, output, by=terminal.user())
+
+    def signal(self, task_id: str, name: str, payload: Any) -> Answer:
+        return self._operator.signal(task_id, name, payload)
+
+    def budget(self, task_id: str) -> Document:
+        return spending.budget_document(self._reader, task_id)
+
+    def raise_budget(
+        self,
+        task_id: str,
+        *,
+        step: str | None,
+        tokens: int | None,
+        usd: float | None,
+        seconds: float | None,
+    ) -> Answer:
+        from agent.tasks import allowance
+
+        return allowance.raise_budget(
+            self._operator,
+            task_id,
+            step=step,
+            tokens=tokens,
+            microusd=None if usd is None else round(usd * MICROUSD),
+            seconds=seconds,
+        )
+
+    def find_approval(self, text: str) -> str:
+        return questions.find_approval(self._reader, text)
+
+    def approvals(self, *, is_all: bool, limit: int) -> list[Document]:
+        return questions.list_approvals(self._reader, is_all=is_all, limit=limit)
+
+    def approval(self, approval_id: str) -> Document:
+        return questions.approval_document(self._reader, approval_id)
+
+    def decide(
+        self,
+        approval_id: str,
+        said: "Said",
+        *,
+        comment: str | None,
+        value: Any,
+        edits: Document | None,
+    ) -> None:
+        from agent.approvals import answering
+
+        answering.answer(
+            self._database,
+            approval_id,
+            said,
+            by=terminal.user(),
+            channel=_CHANNEL,
+            comment=comment,
+            value=value,
+            edits=edits,
+        )
+
+    def defer(self, approval_id: str, seconds: float) -> None:
+        from agent.approvals import answering
+
+        answering.defer(self._database, approval_id, seconds, by=terminal.user(), channel=_CHANNEL)
+
+    def workflows(self) -> list[Document]:
+        from agent import catalog
+
+        has_database = app.has_database(self._settings)
+        return catalog.overview(self._settings, self._reader if has_database else None)
+
+    def workflow(self, name: str, version: int | None) -> Document:
+        with self._reader.snapshot():
+            return definitions.workflow_document(self._reader, name, version)
+
+    def artifact(self, beginning: str) -> bytes:
+        return documents.find_artifact(self._reader, beginning)

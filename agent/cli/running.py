@@ -1,0 +1,179 @@
+"""`agent run`: start a workflow, and see it through where no agent does.
+
+With an agent at work the task is handed to it through the database. Without one this process runs
+it, holding the same lock that an agent would, until it ends or waits on a person.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from agent.cli import session
+from agent.cli.errors import CommandError
+from agent.cli.options import InputJsonOption, InputOption, JsonOption, WaitOption
+
+if TYPE_CHECKING:
+    from agent.cli.counterpart import Counterpart
+    from agent.config import Settings
+    from agent.store.database import Database
+    from agent.tasks.creation import Submission
+
+PRIORITIES = ("high", "normal", "low")
+_LOOK_SECONDS = 0.5
+
+
+def run(
+    workflow: Annotated[
+        str, typer.Argument(metavar="FILE|NAME", help="A workflow file, or a known name.")
+    ],
+    given: InputOption = None,
+    input_json: InputJsonOption = None,
+    priority: Annotated[str | None, typer.Option("--priority", help="high, normal or low.")] = None,
+    *,
+    wait: WaitOption = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Only hand it over.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a workflow.
+
+    A running agent takes it over; without one this command runs it to its end itself.
+    """
+    from agent.cli import inputs, terminal, view
+
+    if wait and detach:
+        raise CommandError("--wait and --detach contradict each other")
+    if priority is not None and priority not in PRIORITIES:
+        raise CommandError(f"there is no priority {priority!r}: high, normal or low")
+    values, texts = inputs.given_inputs(given or [], input_json)
+    with session.agent() as agent:
+        task_id, name = agent.start(workflow, values, texts, priority)
+        carrier = agent.carrier()
+        if detach or (not wait and carrier == "daemon"):
+            if as_json:
+                terminal.print_json(agent.task(task_id))
+            else:
+                view.print_started(task_id, name, is_running=carrier is not None)
+            return
+        if not as_json:
+            terminal.note(f"task {terminal.short(task_id)} of {name}")
+        see_to_its_end(agent, task_id, as_json=as_json)
+
+
+def tell_if_nobody_runs(agent: "Counterpart") -> None:
+    """Say that a task will not go on by itself."""
+    from agent.cli import terminal
+
+    if agent.carrier() is None:
+        terminal.note(f"no agent is running: `{terminal.program()} up` carries it on")
+
+
+def see_to_its_end(agent: "Counterpart", task_id: str, *, as_json: bool) -> NoReturn:
+    """Follow a task until it ends or waits on a person, print how, and leave with that code."""
+    from agent.cli import follow, terminal, view
+
+    try:
+        document = agent.see_through(task_id, is_quiet=as_json)
+    except KeyboardInterrupt:
+        terminal.note(
+            f"stopped; task {terminal.short(task_id)} goes on where an agent runs:"
+            f" {terminal.program()} up"
+        )
+        raise
+    if as_json:
+        terminal.print_json(document)
+    else:
+        view.print_ending(document)
+    raise typer.Exit(int(follow.exit_code(document)))
+
+
+def submission(
+    settings: "Settings",
+    workflow: str,
+    values: dict[str, Any],
+    texts: dict[str, str],
+    priority: str | None = None,
+) -> "Submission":
+    """Return the task to start, its workflow and its inputs checked."""
+    from agent import catalog
+    from agent.tasks.creation import Submission
+
+    found = catalog.find(settings, workflow)
+    most = settings.engine.steps_per_task
+    if len(found.graph.steps) > most:
+        raise CommandError(
+            f"{found.graph.name} has {len(found.graph.steps):,} steps,"
+            f" and steps_per_task in [engine] allows {most:,}"
+        )
+    return Submission(
+        graph=found.graph,
+        input=catalog.checked_inputs(found.graph, values, texts),
+        priority=priority,
+        trigger={"kind": "manual"},
+        source=found.source,
+        path=found.path,
+    )
+
+
+class _HolderGoneError(Exception):
+    """Whoever ran the tasks has ended."""
+
+
+def see_through(
+    settings: "Settings",
+    database: "Database",
+    agent: "Counterpart",
+    task_id: str,
+    *,
+    is_quiet: bool,
+) -> dict[str, Any]:
+    """Return the task's document once it ended or waits on a person, running it if need be."""
+    from agent import daemon
+    from agent.cli import follow
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    while True:
+        try:
+            lock = daemon.take_lock(database, "run")
+        except daemon.AlreadyRunningError:
+            lock = None
+            is_own = False
+        else:
+            is_own = lock is not None or not _has_worker(database)
+        try:
+            if not is_own:
+                beat = _noticing(database)
+                return follow.follow(agent, task_id, is_quiet=is_quiet, beat=beat)
+            with daemon.InsideCommand(settings, database) as inside:
+                return follow.follow(agent, task_id, is_quiet=is_quiet, beat=inside.check)
+        except _HolderGoneError:
+            continue
+        finally:
+            if lock is not None:
+                lock.release()
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _has_worker(database: "Database") -> bool:
+    from agent import app
+
+    return app.holder_of(database) is not None
+
+
+def _noticing(database: "Database") -> Callable[[], None]:
+    """Return a check that raises when nobody runs the tasks any more."""
+    last = time.monotonic()
+
+    def check() -> None:
+        nonlocal last
+        if time.monotonic() - last > _LOOK_SECONDS:
+            last = time.monotonic()
+            if not _has_worker(database):
+                raise _HolderGoneError
+
+    return check

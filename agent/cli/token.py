@@ -1,0 +1,74 @@
+"""`agent token`: who may use the HTTP API, and for what."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.server.tokens import Tokens
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make, list and revoke tokens of the API."
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    scope: Annotated[
+        list[str],
+        typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
+    ],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it, this once."""
+    from agent.cli import terminal
+    from agent.clock import Clock, to_iso
+
+    token = _tokens().create(name, scope, to_iso(Clock().now()))
+    if as_json:
+        terminal.print_json({"name": name, "scopes": scope, "token": token})
+        return
+    terminal.note(f"the token {name!r}; it is not kept and cannot be shown again:")
+    terminal.say(token)
+
+
+@app.command("list")
+def list_tokens(*, as_json: JsonOption = False) -> None:
+    """List the tokens that were made, besides the owner's."""
+    from agent.cli import terminal
+
+    found = _tokens().listed()
+    if as_json:
+        terminal.print_json(found)
+        return
+    if not found:
+        terminal.say(f"none but the owner's, in {_tokens().owner_file}")
+        return
+    terminal.print_table(
+        ("token", "scopes", "made"),
+        [(each["name"], ", ".join(each["scopes"]), each["created_at"] or "") for each in found],
+    )
+
+
+@app.command("revoke")
+def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
+    """Take a token back: it lets nobody in from now on."""
+    from agent.cli import terminal
+
+    _tokens().revoke(name)
+    if as_json:
+        terminal.print_json({"name": name, "revoked": True})
+    else:
+        terminal.say(f"{name!r} is revoked")
+
+
+def _tokens() -> "Tokens":
+    from agent.server.tokens import Tokens
+
+    return Tokens(session.settings().home)

@@ -1,0 +1,213 @@
+"""A task for a person: its graph, its steps, its ending and what to do next."""
+
+from typing import TYPE_CHECKING, Any
+
+from agent.cli import terminal
+from agent.cli.terminal import program, say, short
+from agent.cli.transcript import used
+
+if TYPE_CHECKING:
+    from agent.workflows.graph import Graph
+
+_MOST_ITEMS = 20
+_WAITING_KINDS = ("wait", "workflow", "approval", "input")
+"""What such a step is given as its start is only when it went on."""
+_SKIPPED = {
+    "if": "its if was false",
+    "run_on": "what it waits for did not end that way",
+    "upstream_failed": "what it depends on failed",
+    "fail_fast": "another step failed",
+    "deadline": "the task's time was over",
+}
+
+
+def print_task(document: dict[str, Any], graph: "Graph") -> None:
+    """Print all that a person wants to know of one task."""
+    say(headline(document), terminal.style_of(document["status"]))
+    _print_origins(document)
+    for line in graph_lines(document, graph):
+        say(line)
+    say("")
+    terminal.print_table(
+        ("step", "attempt", "took", "result"),
+        [_row(step) for step in _shown(document["steps"])],
+    )
+    _print_usage(document)
+    _print_result(document)
+    _print_hints(document)
+
+
+def print_ending(document: dict[str, Any]) -> None:
+    """Print how a task that was followed ended, or what it waits on."""
+    say(headline(document), terminal.style_of(document["status"]))
+    _print_usage(document)
+    _print_result(document)
+    _print_hints(document)
+
+
+def print_started(task_id: str, workflow: str, *, is_running: bool) -> None:
+    """Print that a task was handed over."""
+    say(f"task {short(task_id)} of {workflow} was handed over")
+    if is_running:
+        say(f"  {program()} watch {short(task_id)}   follows it")
+    else:
+        say(f"  no agent is running: `{program()} up` carries it on")
+
+
+def step_line(step: dict[str, Any]) -> str:
+    """Return one line on a step, for what is no terminal."""
+    line = f"{terminal.marked(step['status'])} {step['name']}"
+    if step["attempt"] > 1:
+        line += f" (attempt {step['attempt']})"
+    if step["ended_at"] and step["started_at"] and took(step):
+        line += f" in {took(step)}"
+    why = reason(step)
+    return f"{line}: {why}" if why else line
+
+
+def graph_lines(
+    document: dict[str, Any], graph: "Graph", notes: dict[str, str] | None = None
+) -> list[str]:
+    """Draw the task's graph with each step's status, and with notes on steps by their names."""
+    from agent.workflows.render import draw
+
+    steps = [step for step in document["steps"] if step["parallel_index"] is None]
+    return draw(graph, {step["name"]: step["status"] for step in steps}, notes)
+
+
+def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what has nothing to tell: what has not begun, and many items that went well."""
+    return [
+        step
+        for step in steps
+        if step["status"] != "pending"
+        and (
+            step["parallel_index"] is None
+            or step["status"] != "succeeded"
+            or (step["parallel_count"] or 0) <= _MOST_ITEMS
+        )
+    ]
+
+
+def headline(document: dict[str, Any]) -> str:
+    """Return one line on a task."""
+    what = f"{document['workflow']} version {document['version']}"
+    line = f"{terminal.marked(document['status'])}: task {short(document['id'])} of {what}"
+    if document["ended_at"]:
+        line += f", in {took(document)}"
+    if document["pause_reason"]:
+        line += f" ({document['pause_reason']})"
+    return line
+
+
+def took(timed: dict[str, Any]) -> str:
+    """Return how long a task or a step took, or has taken so far; nothing of one that only waits."""
+    if timed.get("kind") in _WAITING_KINDS:
+        return ""
+    seconds = terminal.seconds_between(timed["started_at"], timed["ended_at"])
+    return terminal.duration(seconds)
+
+
+def _row(step: dict[str, Any]) -> tuple[str, ...]:
+    result = reason(step)
+    if not result and step["status"] == "succeeded" and step["output"] is not None:
+        result = terminal.one_line(step["output"], 80)
+    attempt = f"{step['attempt']} of {step['max_attempts']}" if step["attempt"] > 1 else ""
+    so_long = took(step) if step["ended_at"] or step["status"] == "running" else ""
+    return (step["name"], attempt, so_long, result)
+
+
+def reason(step: dict[str, Any]) -> str:
+    """Say why a step stands where it does, if that needs saying."""
+    if step["status"] == "failed" and step["error"]:
+        return terminal.one_line(step["error"]["message"], 200)
+    if step["status"] == "skipped":
+        return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
+    if step["status"] == "waiting":
+        return _waiting(step["waiting_on"] or {})
+    return ""
+
+
+def _waiting(on: dict[str, Any]) -> str:
+    if "signal" in on:
+        return f"waits for the signal {on['signal']!r}"
+    if "unknown" in on:
+        return "nobody knows whether its effect happened"
+    if "approval" in on:
+        return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
+    if "timer" in on:
+        from agent.clock import to_iso
+
+        return f"until {to_iso(on['timer'])}"
+    if "child" in on:
+        return f"on the child task {short(str(on['child']))}"
+    if "items" in on:
+        return "while its items run"
+    return terminal.one_line(on)
+
+
+def _print_usage(document: dict[str, Any]) -> None:
+    """Say what the task has used of models, and where to read what they said."""
+    if document["usage"]["turns"]:
+        steps = [step["name"] for step in document["steps"] if step["usage"]]
+        say(f"models: {used(document['usage'])}")
+        if steps:
+            say(f"  {program()} show {short(document['id'])} {steps[0]}   what was said")
+
+
+def _print_origins(document: dict[str, Any]) -> None:
+    """Print where a task comes from and what it was given."""
+    kind = (document["trigger"] or {}).get("kind")
+    by = f", by {kind}" if kind not in (None, "manual") else ""
+    say(f"created {terminal.ago(document['created_at'])}{by}", "dim")
+    for name, value in (document["input"] or {}).items():
+        say(f"input {name}: {terminal.one_line(value, 100)}", "dim")
+    relations = {"child of": "parent", "retry of": "retry_of", "fork of": "forked_from"}
+    for words, key in relations.items():
+        if document[key]:
+            say(f"{words} {short(document[key])}", "dim")
+    if document["children"]:
+        say(f"children: {', '.join(map(short, document['children']))}", "dim")
+
+
+def _print_result(document: dict[str, Any]) -> None:
+    if document["status"] == "succeeded" and document["output"] is not None:
+        say("output:", "bold")
+        output = document["output"]
+        say(output if isinstance(output, str) else terminal.written(output))
+    if document["error"]:
+        error = document["error"]
+        step = f"step {error['step']}: " if error.get("step") else ""
+        say(f"{step}{error['message']}", "red")
+
+
+def _print_question(on: dict[str, Any]) -> None:
+    """Print what a step asks, and how to answer."""
+    approval = short(on["approval"])
+    say(f"step {on['step']} asks: {on.get('message')}")
+    if on.get("kind") == "input":
+        say(f"  {program()} answer {approval} VALUE")
+    else:
+        say(f"  {program()} approve {approval}   or   {program()} deny {approval} --reason WHY")
+    say(f"  {program()} approvals {approval}   shows it in full")
+
+
+def _print_hints(document: dict[str, Any]) -> None:
+    """Say what a person can do now."""
+    from agent.tasks import documents
+
+    task = short(document["id"])
+    for on in documents.waits_on_person(document):
+        if "signal" in on:
+            say(f"step {on['step']} waits for a signal; send it with:")
+            say(f"  {program()} signal {task} {on['signal']} [JSON]")
+        elif "unknown" not in on:
+            _print_question(on)
+        else:
+            say(f"nobody knows whether the effect of step {on['step']} happened; say what is true:")
+            say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
+    if document["status"] == "paused":
+        say(f"  {program()} resume {task}   lets it go on")
+    if document["status"] in ("failed", "canceled"):
+        say(f"  {program()} logs {task}     what its steps wrote")
+        say(f"  {program()} retry {task}    runs again only what has not succeeded")

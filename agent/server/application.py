@@ -1,0 +1,140 @@
+"""The application: the door, the routes behind it, and the parts that they work with."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import uvicorn  # noqa: F401  (loaded with the rest)
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Registers the kinds of steps: a workflow that is given here is checked against them.
+import agent.steps.kinds  # noqa: F401
+from agent import __version__
+from agent.config import Settings
+from agent.server.context import Context
+from agent.server.desk import Desk
+from agent.server.door import Door
+from agent.server.failures import Failures
+from agent.server.feed import Feed
+from agent.server.meters import Meters
+from agent.server.pool import Pool
+from agent.server.problems import problem_of
+from agent.server.repeats import Repeats
+from agent.server.routes import (
+    approvals,
+    artifacts,
+    budgets,
+    calls,
+    description,
+    events,
+    health,
+    hooks,
+    links,
+    steps,
+    tasks,
+    workflows,
+)
+from agent.server.table import Table, mount
+from agent.server.tokens import Tokens
+from agent.store.database import Database
+from agent.tasks.operator import Operator
+from agent.tasks.worker import Worker
+
+TABLES: list[Table] = [
+    workflows.table,
+    tasks.table,
+    steps.table,
+    calls.table,
+    budgets.table,
+    artifacts.table,
+    approvals.table,
+    events.table,
+    hooks.table,
+    links.table,
+    health.table,
+    description.table,
+]
+
+
+def context_of(
+    settings: Settings,
+    database: Database,
+    worker: Worker,
+    worker_loop: asyncio.AbstractEventLoop,
+) -> Context:
+    """Put the parts of a server together, in the server's own loop."""
+    bounds = settings.server
+    reading = Pool(database, "api-read", bounds.database_threads, bounds.max_requests)
+    commands = Pool(database, "api-command", bounds.database_threads, bounds.max_requests)
+    return Context(
+        settings=settings,
+        database=database,
+        operator=Operator(database, database.clock),
+        reading=reading,
+        commands=commands,
+        desk=Desk(worker, worker_loop, reading, settings.engine, bounds.max_requests),
+        repeats=Repeats(database, commands),
+        feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
+        meters=Meters(worker),
+        failures=Failures(database.clock.monotonic),
+    )
+
+
+def close(context: Context) -> None:
+    """Close what the parts hold; blocks until commands under way have ended."""
+    context.reading.close()
+    context.commands.close()
+
+
+def build(context: Context, tokens: Tokens) -> ASGIApp:
+    """Return the application."""
+    app = FastAPI(
+        title="agent",
+        version=__version__,
+        description="Multi-step tasks that survive anything: start them, follow them, steer them.",
+        # The description is a route like any other and needs a token; the pages that draw it
+        # would load scripts from elsewhere.
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _refuse},
+    )
+    app.state.context = context
+    mount(app, TABLES)
+    return _Counted(Door(app, context.settings.server, tokens, context.failures), context.meters)
+
+
+async def _refuse(request: Request, error: Any) -> Response:
+    found = problem_of(error)
+    if found.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The router names the methods of the first route at this address alone.
+        routes = [route for route in request.app.routes if route.path_regex.match(request.url.path)]
+        methods = sorted(method for route in routes for method in route.methods)
+        found.headers = {"Allow": ", ".join(methods)}
+    return found.response()
+
+
+class _Counted:
+    """Counts answers by status, and marks them as nobody's to keep or to guess at."""
+
+    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+        self._app = app
+        self._meters = meters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._meters.count_request(message["status"])
+                message["headers"] = [
+                    *message.get("headers", []),
+                    (b"cache-control", b"no-store"),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
+            await send(message)
+
+        await self._app(scope, receive, count)

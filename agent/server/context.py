@@ -1,0 +1,51 @@
+"""What the routes work with: the parts of one running server."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from agent.config import Settings
+from agent.server.desk import Desk
+from agent.server.failures import Failures
+from agent.server.feed import Feed
+from agent.server.meters import Meters
+from agent.server.pool import Pool
+from agent.server.repeats import Repeats
+from agent.server.table import GRANT
+from agent.server.tokens import Grant
+from agent.store.database import Database
+from agent.tasks.operator import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of one server."""
+
+    settings: Settings
+    database: Database
+    operator: Operator
+    reading: Pool
+    commands: Pool
+    """Apart from reads: a command may wait for a task that a turn holds."""
+    desk: Desk
+    repeats: Repeats
+    feed: Feed
+    meters: Meters
+    failures: Failures
+
+
+def here(request: Request) -> Context:
+    """Return the parts of the server that a request came to.
+
+    Not by `Depends`, which would take as long as some of the answers.
+    """
+    found = request.app.state.context
+    assert isinstance(found, Context)
+    return found
+
+
+def caller(request: Request) -> Grant:
+    """Return what the request's token allows."""
+    found = request.scope[GRANT]
+    assert isinstance(found, Grant)
+    return found

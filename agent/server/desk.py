@@ -1,0 +1,134 @@
+"""The desk: where the server hands new tasks to the worker, and what it knows of workflows."""
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, Final
+
+from agent.config import EngineSettings
+from agent.server.pool import Pool
+from agent.server.problems import Problem, retry_later
+from agent.store import queries, versions
+from agent.store.values import encode
+from agent.tasks.creation import Submission
+from agent.tasks.operator import NotFoundError
+from agent.tasks.submitters import RefusedError
+from agent.tasks.worker import Worker
+from agent.workflows.graph import Graph
+from agent.workflows.inputs import check_inputs
+
+_PATIENCE_SECONDS: Final = 30.0
+_GRAPHS: Final = 200
+
+
+class Workflow:
+    """The newest version of a workflow, ready to be started."""
+
+    __slots__ = ("graph", "path", "source")
+
+    def __init__(self, graph: Graph, source: str | None, path: str | None) -> None:
+        self.graph = graph
+        self.source = source
+        self.path = path
+
+
+class Desk:
+    """Creates tasks through the worker's turn: many of them in one commit."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        worker_loop: asyncio.AbstractEventLoop,
+        reading: Pool,
+        engine: EngineSettings,
+        most_waiting: int,
+    ) -> None:
+        self._worker = worker
+        self._worker_loop = worker_loop
+        self._reading = reading
+        self._engine = engine
+        self._most_waiting = most_waiting
+        self._waiting = 0
+        self._graphs: OrderedDict[tuple[str, int], Graph] = OrderedDict()
+        self.is_open = True
+
+    async def workflow(self, name: str) -> Workflow:
+        """Return a workflow by its name."""
+        found = await self._reading.read(lambda connection: versions.latest(connection, name))
+        if found is None:
+            raise NotFoundError(f"there is no workflow {name!r}")
+        version, text, source, path = found
+        graph = self._graphs.get((name, version))
+        if graph is None:
+            graph = Graph.model_validate_json(text)
+            self._graphs[name, version] = graph
+            while len(self._graphs) > _GRAPHS:
+                self._graphs.popitem(last=False)
+        return Workflow(graph, source, path)
+
+    async def submit(
+        self,
+        workflow: Workflow,
+        given: dict[str, Any],
+        *,
+        trigger: dict[str, Any],
+        priority: str | None = None,
+        dedupe_key: str | None = None,
+    ) -> str:
+        """Create a task and return its id once that is durable."""
+        graph = workflow.graph
+        if len(graph.steps) > self._engine.steps_per_task:
+            raise Problem(
+                422,
+                "invalid",
+                f"{graph.name} has {len(graph.steps):,} steps, and steps_per_task in [engine]"
+                f" allows {self._engine.steps_per_task:,}",
+            )
+        checked = check_inputs(graph, given)
+        # Here, and not in the turn: what cannot be stored is the caller's own mistake.
+        encode(checked, "input")
+        encode(trigger, "trigger")
+        submission = Submission(
+            graph=graph,
+            input=checked,
+            priority=priority,
+            trigger=trigger,
+            dedupe_key=dedupe_key,
+            source=workflow.source,
+            path=workflow.path,
+        )
+        try:
+            return await self._hand_over(submission)
+        except RefusedError:
+            # On PostgreSQL another worker may have created it between our look and our insert.
+            existing = None
+            if dedupe_key is not None:
+                existing = await self._reading.read(
+                    lambda connection: queries.task_by_dedupe_key(connection, dedupe_key)
+                )
+            if existing is None:
+                raise
+            return existing
+
+    async def _hand_over(self, submission: Submission) -> str:
+        if not self.is_open:
+            raise retry_later(503, "stopping", "the agent is stopping; nothing was created")
+        if self._waiting >= self._most_waiting:
+            raise retry_later(429, "too-many", "too many new tasks wait to be created")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await asyncio.wrap_future(
+                    asyncio.run_coroutine_threadsafe(
+                        self._worker.submit(submission), self._worker_loop
+                    )
+                )
+        except TimeoutError:
+            raise retry_later(
+                503,
+                "unavailable",
+                "the task could not be created in time, and may still be; with an Idempotency-Key"
+                " the same request can be sent again",
+                5,
+            ) from None
+        finally:
+            self._waiting -= 1

@@ -1,0 +1,196 @@
+"""Examples of the API's answers, as its description shows them; a test holds them to the shapes."""
+
+from typing import Any, Final
+
+TASK_ID: Final = "0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10"
+APPROVAL_ID: Final = "0199d2c4-8a02-7f10-8c4e-5b1d2e3f4a5b"
+AT: Final = "2026-03-01T08:00:00.000Z"
+_LATER: Final = "2026-03-01T08:00:02.340Z"
+
+CREATED: Final = {
+    "id": TASK_ID,
+    "workflow": "invoice-triage",
+    "url": f"/api/v1/tasks/{TASK_ID}",
+}
+COMMAND: Final = {"changed": True, "message": "paused", "task_id": TASK_ID}
+STEP: Final[dict[str, Any]] = {
+    "name": "fetch",
+    "index": 0,
+    "parallel_index": None,
+    "parallel_count": None,
+    "kind": "http",
+    "status": "succeeded",
+    "attempt": 1,
+    "max_attempts": 4,
+    "waiting_on": None,
+    "wake_at": None,
+    "output": {"status": 200, "headers": {}, "body": "…"},
+    "error": None,
+    "skip_reason": None,
+    "depends_on": [],
+    "item": None,
+    "usage": None,
+    "started_at": AT,
+    "ended_at": _LATER,
+}
+SUMMARY: Final[dict[str, Any]] = {
+    "id": TASK_ID,
+    "workflow": "invoice-triage",
+    "version": 3,
+    "status": "succeeded",
+    "priority": "normal",
+    "created_at": AT,
+    "started_at": AT,
+    "ended_at": _LATER,
+    "error": None,
+}
+TASK: Final[dict[str, Any]] = {
+    **SUMMARY,
+    "activity": {"state": "idle", "on": []},
+    "current_step": None,
+    "input": {"max_amount": 250},
+    "output": {"vendor": "Example Ltd"},
+    "trigger": {"kind": "api", "by": "owner"},
+    "pause_reason": None,
+    "deadline": None,
+    "next_wake_time": None,
+    "parent": None,
+    "retry_of": None,
+    "forked_from": None,
+    "origin": TASK_ID,
+    "children": [],
+    "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
+    "steps": [STEP],
+}
+TASKS: Final = {"tasks": [{**SUMMARY, "waits": 0}], "next": None}
+STEPS: Final = {"steps": [STEP]}
+TRANSCRIPT: Final[dict[str, Any]] = {
+    "task": TASK_ID,
+    "step": "read",
+    "kind": "llm",
+    "status": "succeeded",
+    "attempt": 1,
+    "calls": [
+        {
+            "id": TASK_ID,
+            "step": "read",
+            "number": 1,
+            "attempt": 1,
+            "action": "model",
+            "status": "succeeded",
+            "at": AT,
+            "request": {"prompt": "Extract vendor and amount from …"},
+            "response": {"text": '{"vendor": "Example Ltd"}', "stop_reason": "end"},
+            "error": None,
+            "model": "some-model",
+            "tokens_in": 412,
+            "tokens_out": 61,
+            "usd": 0.002151,
+            "latency_ms": 2310,
+            "stop_reason": "end",
+            "request_id": "req_1",
+        }
+    ],
+    "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
+}
+LOGS: Final = {
+    "logs": [
+        {
+            "id": 7,
+            "step": "fetch",
+            "attempt": 1,
+            "at": AT,
+            "stream": "stdout",
+            "text": "3 invoices\n",
+        }
+    ],
+    "next": 7,
+}
+EVENT: Final = {
+    "cursor": "0-1204",
+    "task": TASK_ID,
+    "seq": 4,
+    "type": "step.succeeded",
+    "step": "fetch",
+    "attempt": 1,
+    "at": AT,
+    "data": None,
+}
+EVENTS: Final = {"events": [EVENT], "cursor": "0-1204"}
+WORKFLOW_SUMMARY: Final[dict[str, Any]] = {
+    "name": "hello",
+    "version": 1,
+    "description": None,
+    "file": None,
+    "tasks": 12,
+    "created_at": AT,
+    "removed_at": None,
+}
+WORKFLOWS: Final = {"workflows": [WORKFLOW_SUMMARY]}
+WORKFLOW: Final = {
+    **WORKFLOW_SUMMARY,
+    "graph": {"name": "hello", "steps": [{"name": "greet", "kind": "shell"}]},
+    "source": "name: hello\nsteps:\n  greet: {shell: {argv: [echo, hello], effect: none}}\n",
+    "versions": [{"version": 1, "created_at": AT, "removed_at": None, "file": None, "tasks": 12}],
+}
+CALLS: Final = {"calls": TRANSCRIPT["calls"]}
+BUDGET: Final = {
+    "task": TASK_ID,
+    "calls": 3,
+    "tokens_in": 4100,
+    "tokens_out": 380,
+    "usd": 0.0218,
+    "usd_of_unknown_calls": 0.0,
+    "budgets": [
+        {
+            "step": None,
+            "tokens": 4480,
+            "tokens_limit": 200000,
+            "usd": 0.0218,
+            "usd_limit": 0.5,
+        }
+    ],
+}
+ANSWERED: Final = {
+    "approval": APPROVAL_ID,
+    "task": TASK_ID,
+    "step": "pay",
+    "status": "approved",
+    "message": f"approved: step pay of task {TASK_ID}",
+}
+APPROVAL: Final[dict[str, Any]] = {
+    "id": APPROVAL_ID,
+    "kind": "approval",
+    "status": "pending",
+    "task": TASK_ID,
+    "task_status": "running",
+    "workflow": "invoice-triage",
+    "step": "pay",
+    "attempt": 1,
+    "message": "Pay 12.50 to Example Ltd?",
+    "request": {"kind": "shell", "config": {"argv": ["paycli", "send", "Example Ltd", "12.50"]}},
+    "request_hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "choices": None,
+    "schema": None,
+    "editable": ["argv"],
+    "who": [],
+    "created_at": AT,
+    "expires_at": None,
+    "on_expiry": "fail",
+    "remind_at": None,
+    "renews": None,
+    "decision": None,
+}
+APPROVALS: Final = {"approvals": [APPROVAL], "next": None}
+HOOK: Final = {"task": TASK_ID}
+PROBLEM: Final = {
+    "type": "urn:agent:problem:refused",
+    "title": "Not allowed in this state",
+    "status": 409,
+    "detail": "the task cannot be paused: it has succeeded",
+}
+METRICS: Final = """\
+# HELP agent_tasks Tasks by status.
+# TYPE agent_tasks gauge
+agent_tasks{status="running"} 3
+"""

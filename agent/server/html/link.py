@@ -1,0 +1,117 @@
+"""The page behind a link: a question in full, and a form that answers it."""
+
+import base64
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+from starlette.responses import Response
+
+from agent.channels import wording
+from agent.steps.outcome import Json
+
+_HERE: Final = Path(__file__).parent
+_MOST_ROWS: Final = 8
+
+
+def page(
+    approval: dict[str, Json] | None,
+    *,
+    title: str | None = None,
+    problem: str | None = None,
+    typed: dict[str, str] | None = None,
+    status: int = 200,
+) -> Response:
+    """Return the page of a question, or one that says why there is none.
+
+    `typed` is what somebody has filled in, so that a mistake costs nothing.
+    """
+    given = typed or {}
+    template, style = _parts()
+    is_open = approval is not None and approval["status"] == "pending"
+    text = template.render(
+        title=title or ("A question" if is_open else "Answered"),
+        style=Markup(style),  # noqa: S704  (a file of ours)
+        problem=problem,
+        approval=approval,
+        ending=None if approval is None or is_open else wording.decided(approval),
+        shown=_shown(approval) if approval is not None else [],
+        choices=[text_of(each) for each in (approval or {}).get("choices") or []],
+        fields=_fields(approval, given) if approval is not None else [],
+        typed={name: given.get(name, "") for name in ("output", "choice", "value", "comment")},
+    )
+    return Response(text, status, headers=_headers(), media_type="text/html; charset=utf-8")
+
+
+def editable_values(approval: dict[str, Json]) -> dict[str, Json]:
+    """Return what may be edited, by its path; None where there is nothing yet."""
+    found: dict[str, Json] = {}
+    for path in approval["editable"]:
+        value: Any = approval["request"].get("config")
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        found[path] = value
+    return found
+
+
+def text_of(value: Json) -> str:
+    """Write a value for a person: text as it is, everything else as JSON; nothing for nothing."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
+    """Return what an answer is about, by name."""
+    request: Any = approval["request"]
+    config = request.get("config") if isinstance(request, dict) else None
+    if isinstance(config, dict):
+        # A gate: the kind of the step, and all that it will be run with.
+        return [("kind", request["kind"]), *((name, text_of(it)) for name, it in config.items())]
+    if approval["kind"] in ("approval", "input"):
+        # There is nothing but the message itself, and perhaps what an answer must be like.
+        schema = approval["schema"]
+        return [] if schema is None else [("what an answer must fit", text_of(schema))]
+    return [(name, text_of(it)) for name, it in request.items()]
+
+
+def _fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"edit-{number}",
+            "name": path,
+            "text": typed.get(f"edit:{path}", text_of(value)),
+            "rows": min(_MOST_ROWS, text_of(value).count("\n") + 1),
+        }
+        for number, (path, value) in enumerate(editable_values(approval).items())
+    ]
+
+
+@cache
+def _parts() -> tuple[Template, str]:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("link.html"), (_HERE / "link.css").read_text(encoding="utf-8")
+
+
+@cache
+def _headers() -> dict[str, str]:
+    digest = base64.b64encode(hashlib.sha256(_parts()[1].encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self';"
+        " base-uri 'none'; frame-ancestors 'none'"
+    )
+    return {
+        "content-security-policy": policy,
+        "referrer-policy": "no-referrer",
+        "x-robots-tag": "noindex",
+    }

@@ -1,0 +1,182 @@
+"""`/metrics`: what the agent does and how it stands, in Prometheus's text format."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.clock import SECOND, Clock, to_iso
+from agent.states import StepStatus, TaskStatus
+from agent.store import health, queries, workers
+from agent.store.database import Connection
+from agent.tasks.gauges import Histogram
+from agent.tasks.worker import Worker
+
+MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the database stands."""
+
+    tasks: dict[str, int]
+    steps: dict[str, int]
+    unknowns: int
+    workers: int
+    queue_age_seconds: float
+    approvals: int
+    tokens_today: int
+    microusd_today: int
+
+
+def standing(connection: Connection, clock: Clock) -> Standing:
+    """Read how the database stands."""
+    soonest = queries.next_wake_time(connection)
+    tokens, microusd = health.spent_on(connection, str(to_iso(clock.now()))[:10])
+    age = 0.0 if soonest is None else max(0.0, (clock.now() - soonest) / SECOND)
+    return Standing(
+        tasks=health.task_counts(connection),
+        steps=health.open_step_counts(connection),
+        unknowns=len(health.unknown_calls(connection)),
+        workers=len(workers.living(connection)),
+        queue_age_seconds=age,
+        approvals=health.pending_approvals(connection),
+        tokens_today=tokens,
+        microusd_today=microusd,
+    )
+
+
+class Meters:
+    """Counts what this process's worker commits, and writes it all down."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._events: Counter[str] = Counter()
+        self._requests: Counter[int] = Counter()
+
+    def tell(self, events: list[tuple[Any, ...]]) -> None:
+        """Hear of committed events, in the worker's loop."""
+        self._events.update(event[2] for event in events)
+
+    def count_request(self, status: int) -> None:
+        """Count an answer."""
+        self._requests[status] += 1
+
+    def exposition(self, now: Standing) -> str:
+        """Write everything in Prometheus's text format."""
+        turns = self._worker.delivery.turns
+        told = self._events.copy()
+        tasks = {status.value: now.tasks.get(status.value, 0) for status in TaskStatus}
+        steps = {status.value: now.steps.get(status.value, 0) for status in StepStatus}
+        lines = [
+            *_family("agent_tasks", "gauge", "Tasks by status.", "status", tasks),
+            *_family(
+                "agent_steps",
+                "gauge",
+                "Steps by status, of tasks that have not ended.",
+                "status",
+                steps,
+            ),
+            *_single(
+                "agent_queue_age_seconds",
+                "gauge",
+                "How long the task that is due first has been due.",
+                now.queue_age_seconds,
+            ),
+            *_single(
+                "agent_unknown_effects",
+                "gauge",
+                "Effects of unknown outcome that wait for a person (at most 100 are counted).",
+                now.unknowns,
+            ),
+            *_single(
+                "agent_approvals_waiting",
+                "gauge",
+                "Questions that wait for a person.",
+                now.approvals,
+            ),
+            *_single(
+                "agent_model_tokens_today",
+                "gauge",
+                "Tokens that models have used today (UTC).",
+                now.tokens_today,
+            ),
+            *_single(
+                "agent_spend_usd_today",
+                "gauge",
+                "What models have cost today (UTC).",
+                now.microusd_today / 1_000_000,
+            ),
+            *_single("agent_workers", "gauge", "Workers not known to be dead.", now.workers),
+            *_single(
+                "agent_attempts_in_flight",
+                "gauge",
+                "Attempts that this process runs.",
+                self._worker.running,
+            ),
+            *_single(
+                "agent_attempts_total",
+                "counter",
+                "Attempts that this process started.",
+                told["step.claimed"],
+            ),
+            *_single(
+                "agent_unknowns_total",
+                "counter",
+                "Attempts that ended with an effect of unknown outcome.",
+                told["tool_call.unknown"],
+            ),
+            *_family(
+                "agent_events_total",
+                "counter",
+                "Events that this process committed.",
+                "type",
+                dict(sorted(told.items())),
+            ),
+            *_family(
+                "agent_http_answers_total",
+                "counter",
+                "Answers of this API.",
+                "status",
+                {str(status): count for status, count in sorted(self._requests.copy().items())},
+            ),
+            *_histogram("agent_turn_seconds", "How long turns took.", turns.seconds),
+            *_histogram(
+                "agent_turn_batch", "Outcomes and new tasks that turns carried.", turns.carried
+            ),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _single(name: str, kind: str, about: str, value: float) -> Iterable[str]:
+    yield from _head(name, kind, about)
+    yield f"{name} {_number(value)}"
+
+
+def _family(
+    name: str, kind: str, about: str, label: str, values: Mapping[str, int]
+) -> Iterable[str]:
+    yield from _head(name, kind, about)
+    for key, value in values.items():
+        yield f'{name}{{{label}="{key}"}} {_number(value)}'
+
+
+def _histogram(name: str, about: str, found: Histogram) -> Iterable[str]:
+    yield from _head(name, "histogram", about)
+    counted = 0
+    counts, total = list(found.counts), found.total
+    for bound, count in zip((*found.bounds, float("inf")), counts, strict=True):
+        counted += count
+        limit = "+Inf" if bound == float("inf") else _number(bound)
+        yield f'{name}_bucket{{le="{limit}"}} {counted}'
+    yield f"{name}_sum {_number(total)}"
+    yield f"{name}_count {counted}"
+
+
+def _head(name: str, kind: str, about: str) -> Iterable[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(round(value, 6))

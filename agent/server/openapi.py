@@ -1,0 +1,47 @@
+"""The OpenAPI description, with what FastAPI cannot know: problem documents and tokens."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from agent.server import shapes
+from agent.server.shapes import ProblemDocument
+from agent.server.table import problem_response
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the description of an application, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        parts = document.setdefault("components", {})
+        schemas = parts.setdefault("schemas", {})
+        schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        for name, schema in schemas.items():
+            # FastAPI leaves out what is null in examples, and they would no longer fit.
+            shape = getattr(shapes, name, None)
+            schema.update(shape.model_config.get("json_schema_extra", {}) if shape else {})
+        parts["securitySchemes"] = {
+            "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "The owner's token is in the agent's home directory;"
+                " `agent token create` makes others.",
+            }
+        }
+        for route in app.routes:
+            assert isinstance(route, APIRoute)
+            scope = getattr(route, "required", None)
+            for method in (route.methods or ()) if route.include_in_schema else ():
+                operation = document["paths"][route.path][method.lower()]
+                if scope != "public":
+                    operation["security"] = [{"token": [scope]}]
+                if route.body_field is not None:
+                    operation["responses"]["415"] = problem_response("The body is no JSON")
+        app.openapi_schema = document
+    return app.openapi_schema

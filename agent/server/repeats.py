@@ -1,0 +1,86 @@
+"""`Idempotency-Key`: the same request under the same key is the same task, however often it comes.
+
+The key and the hash of its request are on record before the task is created, and the task carries
+the key: two that race make one task, and a crash between the two leaves a key that the repetition
+goes on from.
+"""
+
+import asyncio
+import re
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import Header
+
+from agent.keys import content_hash, request_hash
+from agent.server.pool import Pool
+from agent.server.problems import Problem
+from agent.server.tokens import Grant
+from agent.store import request_keys
+from agent.store.database import Database
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Up to 255 visible characters: a repetition under the same key changes nothing.",
+        examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+    ),
+]
+
+
+class Repeats:
+    """Puts keys on record: in one commit as many as came while the last one was made."""
+
+    def __init__(self, database: Database, commands: Pool) -> None:
+        self._database = database
+        self._commands = commands
+        self._waiting: list[tuple[tuple[str, str], asyncio.Future[str]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def dedupe_key(
+        self, grant: Grant, key: str | None, address: str, asked: Any
+    ) -> str | None:
+        """Return what makes a request's task the only one under its key; refuse another request."""
+        if key is None:
+            return None
+        if not _KEY.fullmatch(key):
+            raise Problem(422, "invalid", "Idempotency-Key: 1 to 255 visible ASCII characters")
+        # Each token has keys of its own: nobody can learn of, or take, another's.
+        own = f"request:{content_hash(f'{grant.name}:{key}')}"
+        wanted = request_hash([address, asked])
+        if await self._claim(own, wanted) != wanted:
+            raise Problem(
+                422, "key-reused", "this Idempotency-Key came with another request before"
+            )
+        return own
+
+    async def _claim(self, key: str, wanted: str) -> str:
+        known: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting.append(((key, wanted), known))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        return await known
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            asked = [each for each, _ in batch]
+            try:
+                found: list[str | Exception] = [
+                    *await self._commands.run(partial(self._record, asked))
+                ]
+            except Exception as error:
+                found = [error] * len(batch)
+            for (_, known), result in zip(batch, found, strict=True):
+                if known.done():
+                    continue
+                if isinstance(result, Exception):
+                    known.set_exception(result)
+                else:
+                    known.set_result(result)
+
+    def _record(self, asked: list[tuple[str, str]]) -> list[str]:
+        return request_keys.claim(self._database, asked, self._database.clock.now())

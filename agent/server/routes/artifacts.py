@@ -1,0 +1,45 @@
+"""Large values, by their content."""
+
+from typing import Annotated, Final
+
+from fastapi import Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.server.context import here
+from agent.server.table import Table
+from agent.tasks import documents
+
+table = Table("artifacts")
+
+_EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+Hash = Annotated[
+    str,
+    Path(
+        description="Its hash, or the beginning of it.",
+        pattern="^[0-9a-f]{6,64}$",
+        examples=[_EXAMPLE],
+    ),
+]
+
+
+@table.route(
+    "GET",
+    "/artifacts/{hash}",
+    scope="read",
+    refuses={404: "No such artifact", 409: "Several begin so"},
+    summary="A large value",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The value, as it is kept: JSON.",
+            "content": {"application/json": {"example": "a long text"}},
+        }
+    },
+)
+async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
+    """Give what is kept under a hash; the documents of tasks show such values all the same."""
+    content = await here(request).reading.read(
+        lambda connection: documents.find_artifact(connection, name)
+    )
+    return Response(content, media_type="application/json")

@@ -1,0 +1,42 @@
+"""Calls: what a task's models were asked, what they and their tools gave, as it goes on."""
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.server.answers import answer
+from agent.server.context import here
+from agent.server.routes.tasks import TaskId
+from agent.server.shapes import CallList
+from agent.server.table import Table
+from agent.store import views
+from agent.store.database import Connection
+from agent.tasks import transcript
+from agent.tasks.operator import NotFoundError
+
+table = Table("calls")
+
+
+@table.route(
+    "GET",
+    "/tasks/{task_id}/calls",
+    scope="read",
+    returns=CallList,
+    refuses={404: "No such task"},
+    summary="What its models did",
+)
+async def list_calls(
+    request: Request,
+    task_id: TaskId,
+    after: Annotated[str, Query(max_length=100, description="The `id` of the last one seen.")] = "",
+) -> Response:
+    """Give the calls of a task's steps that ask models, their tools' included, in their order."""
+
+    def read(connection: Connection) -> Response:
+        if not views.has_task(connection, task_id):
+            raise NotFoundError(f"there is no task {task_id}")
+        return answer({"calls": transcript.calls_after(connection, task_id, after)})
+
+    return await here(request).reading.read(read)

@@ -1,0 +1,83 @@
+"""What happened: events by cursor, and as a stream."""
+
+from typing import Annotated
+
+from fastapi import Header, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from agent.server.answers import answer
+from agent.server.context import Context, here
+from agent.server.problems import Problem
+from agent.server.shapes import EventPage
+from agent.server.table import Table
+from agent.store import views
+from agent.tasks import documents
+
+table = Table("events")
+
+After = Annotated[
+    str | None, Query(description="Only what came after this cursor.", examples=["0-1204"])
+]
+Task = Annotated[str | None, Query(description="Only this task's.", max_length=100)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+@table.route("GET", "/events", scope="read", returns=EventPage, summary="Events by cursor")
+async def list_events(
+    request: Request, after: After = None, task: Task = None, limit: Limit = 100
+) -> Response:
+    """Give events in the order of their commits; none is ever missed by going on from `cursor`."""
+    _check(after)
+    found = await here(request).reading.read(
+        lambda connection: documents.read_events(connection, after, task, limit)
+    )
+    return answer({"events": found, "cursor": found[-1]["cursor"] if found else after})
+
+
+@table.route(
+    "GET",
+    "/events/stream",
+    scope="read",
+    summary="Events as they happen",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-Sent Events: `id` is the cursor, `event` the type, `data` the"
+            " event as JSON.",
+            "content": {"text/event-stream": {"example": "id: 0-7\nevent: task.created\ndata: {}"}},
+        }
+    },
+)
+async def stream_events(
+    request: Request,
+    after: After = None,
+    task: Task = None,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="The `id` of the last event seen.")
+    ] = None,
+) -> Response:
+    """Give events from now on, or from after a cursor; a client that lost the stream resumes it."""
+    start = last_event_id or after
+    _check(start)
+    if start is None:
+        start = await _latest(here(request))
+    here(request).feed.check()
+    return StreamingResponse(
+        here(request).feed.stream(here(request).reading, start, task),
+        media_type="text/event-stream",
+    )
+
+
+async def _latest(context: Context) -> str:
+    xid, event_id = await context.reading.read(views.latest_event)
+    return f"{xid}-{event_id}"
+
+
+def _check(cursor: str | None) -> None:
+    try:
+        xid, event_id = documents.parse_cursor(cursor)
+        if max(xid, event_id) >= 2**63:
+            raise ValueError(f"{cursor!r} is no cursor")
+    except ValueError as error:
+        raise Problem(422, "invalid", str(error), errors=[str(error)]) from None

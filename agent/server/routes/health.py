@@ -1,0 +1,48 @@
+"""Whether the agent is well, for those who look after it."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.server import examples
+from agent.server.answers import answer
+from agent.server.context import here
+from agent.server.meters import MEDIA_TYPE, standing
+from agent.server.shapes import Health
+from agent.server.table import Table
+
+table = Table("health", prefix="")
+
+
+@table.route("GET", "/healthz", scope="public", returns=Health, summary="Is it alive?")
+async def healthz() -> Response:
+    """Answer: that alone says that the process lives. No token is needed."""
+    return answer({"status": "ok"})
+
+
+@table.route("GET", "/readyz", scope="public", returns=Health, summary="Can it work?")
+async def readyz(request: Request) -> Response:
+    """Say whether tasks can be taken: the database answers and nothing is stopping."""
+    if not here(request).desk.is_open:
+        return answer({"status": "stopping"}, 503)
+    await here(request).reading.read(lambda connection: connection.query("SELECT 1"))
+    return answer({"status": "ok"})
+
+
+@table.route(
+    "GET",
+    "/metrics",
+    scope="read",
+    summary="Figures for Prometheus",
+    responses={
+        200: {
+            "content": {"text/plain": {"example": examples.METRICS}},
+            "description": "Prometheus's text format",
+        }
+    },
+    response_class=Response,
+)
+async def metrics(request: Request) -> Response:
+    """Give tasks and steps by state, turns, queue age, attempts, unknowns, approvals and spend."""
+    clock = here(request).database.clock
+    now = await here(request).reading.read(lambda connection: standing(connection, clock))
+    return Response(here(request).meters.exposition(now), media_type=MEDIA_TYPE)

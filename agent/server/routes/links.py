@@ -1,0 +1,233 @@
+"""Answers without a token: by a signed link that a person opens, and by a program's signature.
+
+A link's address is all that it takes, so whoever only follows it must change nothing: GET shows, and
+only POST decides. It is good for one question and until a time; the question itself is decided once.
+"""
+
+import json
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
+
+import structlog
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.approvals import answering, questions
+from agent.approvals.answering import DecidedError, InvalidAnswerError
+from agent.approvals.permission import NotAllowedError
+from agent.channels.secret import SecretError, read_secret
+from agent.channels.signing import BadLinkError, Link, key_of, read_link
+from agent.channels.wording import cut
+from agent.server import signatures
+from agent.server.answers import answer
+from agent.server.context import here
+from agent.server.door import client_address
+from agent.server.html.link import editable_values, page, text_of
+from agent.server.problems import Problem, retry_later
+from agent.server.shapes import ApprovalAnswer
+from agent.server.signatures import SignatureError
+from agent.server.table import Table
+from agent.steps.asking import VERDICTS, read_answer
+from agent.steps.outcome import Json
+from agent.tasks.operator import NotFoundError
+
+log = structlog.get_logger(__name__)
+
+table = Table("links", prefix="")
+
+CHANNEL = "webhook"
+LinkToken = Annotated[str, Path(max_length=200)]
+Form = dict[str, str]
+
+
+class SignedAnswer(BaseModel):
+    """What a program says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    approval: str = Field(
+        max_length=100,
+        description="The approval's id.",
+        examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11"],
+    )
+    decision: Literal["approve", "deny", "answer"] = Field(examples=["approve"])
+    comment: str | None = None
+    value: Any = None
+    edits: dict[str, Any] | None = None
+
+
+@table.route("GET", "/links/{token}", scope="public", include_in_schema=False)
+async def show(request: Request, token: LinkToken) -> Response:
+    """Show a question, or what was decided; this changes nothing."""
+    try:
+        return page(await _approval(request, _link(request, token)))
+    except (BadLinkError, NotFoundError) as problem:
+        return page(None, title=_sentence(problem), status=404)
+
+
+@table.route("POST", "/links/{token}", scope="public", include_in_schema=False)
+async def decide(request: Request, token: LinkToken) -> Response:
+    """Take the answer that the page's form gives."""
+    try:
+        link = _link(request, token)
+        approval = await _approval(request, link)
+    except (BadLinkError, NotFoundError) as problem:
+        return page(None, title=_sentence(problem), status=404)
+    form = _form(await request.body())
+    try:
+        await _answer(request, link.approval_id, "link", **_said(approval, form))
+    except (InvalidAnswerError, NotAllowedError) as problem:
+        status = 403 if isinstance(problem, NotAllowedError) else 422
+        return page(approval, problem=_sentence(problem), typed=form, status=status)
+    except DecidedError as late:
+        now = await _approval(request, link)
+        return page(now, problem=f"Your answer came too late: {late}.", status=409)
+    # Relative: a proxy may have put something before our path.
+    return Response(status_code=303, headers={"location": token, "referrer-policy": "no-referrer"})
+
+
+@table.route(
+    "POST",
+    "/answers",
+    scope="public",
+    returns=ApprovalAnswer,
+    refuses={
+        401: "The signature does not fit",
+        404: "No such approval, or no webhook is configured",
+        409: "It was decided before; `decided` says what, and by whom",
+    },
+    summary="Answer with a signature",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": SignedAnswer.model_json_schema()}},
+        }
+    },
+)
+async def answer_signed(request: Request) -> Response:
+    """Take a program's answer, signed by the Standard Webhooks scheme with the webhook's secret."""
+    secret = _secret(request)
+    body = await request.body()
+    try:
+        now = here(request).database.clock.now()
+        signatures.verify("standard", secret, request.headers, body, now)
+    except SignatureError as error:
+        _count_failure(request)
+        raise Problem(401, "bad-signature", str(error)) from None
+    try:
+        said = SignedAnswer.model_validate_json(body)
+    except ValidationError as error:
+        found = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        raise Problem(422, "invalid", "; ".join(found), errors=found) from None
+    done = await _answer(request, said.approval, "program", **said.model_dump(exclude={"approval"}))
+    return answer(
+        {
+            "approval": done.approval_id,
+            "task": done.task_id,
+            "step": done.step,
+            "status": done.status,
+            "message": done.message,
+        }
+    )
+
+
+def _secret(request: Request) -> str:
+    hook = here(request).settings.channels.webhook
+    if not hook.secret:
+        raise Problem(404, "not-found", "there is nothing at this address")
+    try:
+        return read_secret(hook.secret)
+    except SecretError as error:
+        log.error("webhook.secret_missing", error=str(error))
+        raise retry_later(503, "unavailable", "the webhook's secret cannot be read", 60) from None
+
+
+def _link(request: Request, token: str) -> Link:
+    """Return what a link is for, if it is one of ours and its time is not over."""
+    try:
+        return read_link(key_of(_secret(request)), token, here(request).database.clock.now())
+    except BadLinkError:
+        _count_failure(request)
+        raise
+
+
+def _count_failure(request: Request) -> None:
+    wait = here(request).failures.add(client_address(request.scope))
+    if wait > 0:
+        raise retry_later(429, "too-many", "too many links or signatures that do not fit", wait)
+
+
+async def _approval(request: Request, link: Link) -> dict[str, Json]:
+    return await here(request).reading.read(
+        lambda connection: questions.approval_document(connection, link.approval_id)
+    )
+
+
+async def _answer(request: Request, approval_id: str, by: str, **said: Any) -> answering.Answered:
+    context = here(request)
+    return await context.commands.run(
+        lambda: answering.answer(context.database, approval_id, by=by, channel=CHANNEL, **said)
+    )
+
+
+def _form(body: bytes) -> Form:
+    """Read a form; of a field that is there twice the last one counts."""
+    try:
+        found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=200)
+    except ValueError:
+        return {}
+    # Browsers end the lines of a form with both characters.
+    return {name: texts[-1].replace("\r\n", "\n") for name, texts in found.items()}
+
+
+def _said(approval: dict[str, Json], form: Form) -> dict[str, Any]:
+    """Return the answer that a filled-in form is; raise `InvalidAnswerError` if it is none."""
+    pressed = form.get("decision")
+    if approval["kind"] == "unknown" and pressed in VERDICTS:
+        output = form.get("output", "").strip()
+        value: Any = pressed
+        if output and pressed == "done":
+            value = {"verdict": pressed, "output": _json(output, "its output")}
+        return {"decision": "answer", "value": value}
+    said: dict[str, Any] = {"comment": form.get("comment", "").strip() or None}
+    if pressed == "deny":
+        return {**said, "decision": "deny"}
+    if pressed == "answer" and approval["kind"] == "input":
+        return {**said, "decision": "answer", "value": _value(approval, form)}
+    if pressed == "approve":
+        return {**said, "decision": "approve", "edits": _edits(approval, form) or None}
+    raise InvalidAnswerError("press one of the buttons")
+
+
+def _value(approval: dict[str, Json], form: Form) -> Json:
+    choices = approval["choices"]
+    if not choices:
+        return read_answer(form.get("value", ""), None, approval["schema"])
+    number = form.get("choice", "")
+    if not (number.isascii() and number.isdigit() and int(number) < len(choices)):
+        raise InvalidAnswerError("choose one of the answers")
+    return choices[int(number)]
+
+
+def _edits(approval: dict[str, Json], form: Form) -> dict[str, Json]:
+    """Return what was changed of what may be; what was text stays text."""
+    edits: dict[str, Json] = {}
+    for path, before in editable_values(approval).items():
+        text = form.get(f"edit:{path}")
+        if text is not None and text != text_of(before):
+            edits[path] = text if isinstance(before, str) else _json(text, path)
+    return edits
+
+
+def _json(text: str, name: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidAnswerError(f"for {name} give JSON, not {cut(text, 60)!r}") from None
+
+
+def _sentence(problem: Exception) -> str:
+    text = str(problem)
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,156 @@
+"""Workflows on record: listed, shown, and, where they do not live in files, changed."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.server.answers import answer
+from agent.server.context import Context, here
+from agent.server.problems import Problem, unsupported
+from agent.server.shapes import WorkflowDocument, WorkflowList
+from agent.server.table import Table
+from agent.store import versions
+from agent.tasks import definitions
+from agent.tasks.operator import NotFoundError
+from agent.workflows.compiling import compile_text
+
+table = Table("workflows")
+
+Name = Annotated[str, Path(max_length=200, examples=["invoice-triage"])]
+VersionNumber = Annotated[
+    Annotated[int, Field(ge=1, lt=2**31)] | Literal["latest"],
+    Path(description="Its number, or `latest`.", examples=[2]),
+]
+_EXAMPLE = """\
+name: hello
+steps:
+  greet: {shell: {argv: [echo, hello], effect: none}}
+"""
+
+
+@table.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
+async def list_workflows(request: Request) -> Response:
+    """Give the workflows that can be started, each in its newest version."""
+    return answer({"workflows": await here(request).reading.read(definitions.list_workflows)})
+
+
+@table.route(
+    "GET",
+    "/workflows/{name}",
+    scope="read",
+    returns=WorkflowDocument,
+    refuses={404: "No such workflow"},
+    summary="One workflow",
+)
+async def get_workflow(request: Request, name: Name) -> Response:
+    """Give a workflow in its newest version, as it was written and as it was compiled."""
+    found = await here(request).reading.read(
+        lambda connection: definitions.workflow_document(connection, name)
+    )
+    if found["removed_at"] is not None:
+        raise NotFoundError(f"the workflow {name!r} was removed; its versions are still there")
+    return answer(found)
+
+
+@table.route(
+    "GET",
+    "/workflows/{name}/versions/{version}",
+    scope="read",
+    returns=WorkflowDocument,
+    refuses={404: "No such workflow or version"},
+    summary="One version of a workflow",
+)
+async def get_version(request: Request, name: Name, version: VersionNumber) -> Response:
+    """Give a version of a workflow; also of one that was removed, since its tasks go on."""
+    number = None if version == "latest" else version
+    return answer(
+        await here(request).reading.read(
+            lambda connection: definitions.workflow_document(connection, name, number)
+        )
+    )
+
+
+@table.route(
+    "POST",
+    "/workflows",
+    scope="admin",
+    returns=WorkflowDocument,
+    refuses={409: "The workflow lives in a file", 415: "Neither YAML nor JSON"},
+    summary="Create or change a workflow",
+    responses={201: {"description": "A new version", "model": WorkflowDocument}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "description": "A workflow as in a file: YAML, or the same as JSON.",
+            "content": {
+                "application/yaml": {"schema": {"type": "string"}, "example": _EXAMPLE},
+                "application/json": {
+                    "schema": {"type": "object"},
+                    "example": {"name": "hello", "steps": {"rest": {"wait": "1s"}}},
+                },
+            },
+        }
+    },
+)
+async def put_workflow(request: Request) -> Response:
+    """Check a workflow and keep it; what is equal to the newest version changes nothing.
+
+    A definition is code: whoever may write one may run anything that the agent may.
+    """
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in ("application/json", "application/yaml", "application/x-yaml", "text/yaml"):
+        raise unsupported("application/yaml or application/json")
+    body = await request.body()
+    document, is_new = await here(request).commands.run(lambda: _keep(here(request), body))
+    return answer(document, 201 if is_new else 200)
+
+
+@table.route(
+    "DELETE",
+    "/workflows/{name}",
+    scope="admin",
+    status=204,
+    refuses={404: "No such workflow", 409: "The workflow lives in a file"},
+    summary="Remove a workflow",
+)
+async def delete_workflow(request: Request, name: Name) -> Response:
+    """Remove a workflow: it cannot be started any more. Its tasks go on, its versions stay."""
+    await here(request).commands.run(lambda: _remove(here(request), name))
+    return Response(status_code=204)
+
+
+def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
+    graph = compile_text(body, "workflow.yaml")
+    most = context.settings.engine.steps_per_task
+    if len(graph.steps) > most:
+        raise Problem(422, "invalid", f"more than {most:,} steps (steps_per_task in [engine])")
+    source = body.decode("utf-8-sig", errors="replace")
+    with context.database.connect("writer") as connection:
+        with connection.transaction():
+            before = versions.latest(connection, graph.name)
+            if before is not None:
+                _check_writable(graph.name, before[3])
+            now = context.database.clock.now()
+            number = versions.register(
+                connection, graph.name, graph.hash, graph.text, source, None, now
+            )
+        with connection.snapshot():
+            document = definitions.workflow_document(connection, graph.name)
+        return document, before is None or before[0] != number
+
+
+def _remove(context: Context, name: str) -> None:
+    with context.database.connect("writer") as connection, connection.transaction():
+        found = versions.latest(connection, name)
+        if found is None:
+            raise NotFoundError(f"there is no workflow {name!r}")
+        _check_writable(name, found[3])
+        versions.remove(connection, name, context.database.clock.now())
+
+
+def _check_writable(name: str, path: str | None) -> None:
+    if path is not None:
+        raise Problem(409, "read-only", f"{name!r} lives in {path}: change it there")

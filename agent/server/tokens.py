@@ -1,0 +1,184 @@
+"""Who may do what: tokens, their scopes, and the files in the home directory that hold them.
+
+The first start makes `token`, which may do everything and whose text is there to be read by its
+owner alone. Further ones are made with fewer scopes; only their hashes are kept, in `tokens.json`.
+"""
+
+import hmac
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from agent.keys import content_hash, new_token
+from agent.scopes import SCOPES, Scope, implied
+
+OWNER: Final = "owner"
+"""The name of the token that is made at the first start."""
+
+LOOK_SECONDS: Final = 0.5
+"""A token that was revoked may still be used for so long; a new one counts at once."""
+_PRIVATE_FILE: Final = 0o600
+_PRIVATE_DIRECTORY: Final = 0o700
+
+
+class TokenError(ValueError):
+    """A token cannot be made or removed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token allows, and under which name it is known."""
+
+    name: str
+    scopes: frozenset[Scope]
+
+
+class Tokens:
+    """The tokens of one home directory; changes to the files count within a second."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._seen: tuple[object, ...] | None = None
+        self._looked_at = 0.0
+        self._grants: list[tuple[str, Grant]] = []
+
+    @property
+    def owner_file(self) -> Path:
+        """Where the owner's token is."""
+        return self._home / "token"
+
+    @property
+    def _listed_file(self) -> Path:
+        return self._home / "tokens.json"
+
+    def ensure_owner(self) -> None:
+        """Make the owner's token unless there is one; nobody else may read its file."""
+        self._home.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        path = self.owner_file
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
+        except FileExistsError:
+            path.chmod(_PRIVATE_FILE)
+            if path.read_text(encoding="utf-8").strip():
+                return
+            descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(new_token() + "\n")
+
+    def grant_of(self, token: str) -> Grant | None:
+        """Return what a token allows, or None; how long it takes says nothing about which fits."""
+        given = content_hash(token.encode("utf-8", errors="replace"))
+        # Looking at files for every request would cost more than many answers do.
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_SECONDS:
+            found = self._find(given)
+            if found is not None:
+                return found
+        self._look()
+        self._looked_at = now
+        return self._find(given)
+
+    def _find(self, given: str) -> Grant | None:
+        found = None
+        for known, grant in self._grants:
+            if hmac.compare_digest(known, given):
+                found = grant
+        return found
+
+    def create(self, name: str, scopes: Iterable[str], now: str | None) -> str:
+        """Make a token and return its text, which is not kept."""
+        listed = self._entries()
+        wanted = [scope for scope in SCOPES if scope in set(scopes)]
+        if not wanted or set(scopes) - set(SCOPES):
+            raise TokenError(f"a token needs scopes, of {', '.join(SCOPES)}")
+        if not name or len(name) > 100 or not name.isprintable():
+            raise TokenError("a token needs a name of at most 100 characters")
+        if name == OWNER or any(entry["name"] == name for entry in listed):
+            raise TokenError(f"there is already a token called {name!r}")
+        token = new_token()
+        entry = {
+            "name": name,
+            "scopes": wanted,
+            "hash": content_hash(token),
+            "created_at": now,
+        }
+        self._write([*listed, entry])
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Remove a token: it counts for nothing from now on."""
+        listed = self._entries()
+        if name == OWNER:
+            raise TokenError(f"the owner's token is replaced by removing {self.owner_file}")
+        left = [entry for entry in listed if entry["name"] != name]
+        if len(left) == len(listed):
+            raise TokenError(f"there is no token called {name!r}")
+        self._write(left)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the tokens that were made, without anything that would let one in."""
+        return [
+            {name: entry[name] for name in ("name", "scopes", "created_at")}
+            for entry in self._entries()
+        ]
+
+    def _look(self) -> None:
+        seen = (_mark(self.owner_file), _mark(self._listed_file))
+        if seen != self._seen:
+            grants = [
+                (entry["hash"], Grant(entry["name"], implied(entry["scopes"])))
+                for entry in self._entries()
+            ]
+            try:
+                owner = self.owner_file.read_text(encoding="utf-8").strip()
+            except OSError:
+                owner = ""
+            if owner:
+                grants.append((content_hash(owner), Grant(OWNER, frozenset(SCOPES))))
+            self._grants, self._seen = grants, seen
+
+    def _entries(self) -> list[dict[str, Any]]:
+        try:
+            text = self._listed_file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        except (OSError, UnicodeError) as error:
+            raise TokenError(f"{self._listed_file} cannot be read: {error}") from None
+        try:
+            found = json.loads(text)
+            return [
+                {
+                    "name": str(entry["name"]),
+                    "scopes": [scope for scope in SCOPES if scope in entry["scopes"]],
+                    "hash": str(entry["hash"]),
+                    "created_at": entry.get("created_at"),
+                }
+                for entry in found
+            ]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise TokenError(
+                f"{self._listed_file} is damaged: remove it, and make the tokens anew"
+            ) from None
+
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        self._home.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        unfinished = self._listed_file.with_suffix(".unfinished")
+        unfinished.unlink(missing_ok=True)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(entries, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._listed_file)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,128 @@
+"""Fixtures of the channels' tests: an engine, and a chat on loopback with people in it."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import agent.steps.kinds  # noqa: F401  (the real kinds)
+from agent.channels import deliveries, pairing, reception, running
+from agent.channels.running import Channels
+from agent.config import Settings
+from agent.store.database import Database
+from agent.store.pairings import Pairing
+from tests.channels.peer import Peer, told
+from tests.channels.slack_server import SlackServer
+from tests.channels.telegram_server import BotServer
+from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
+from tests.engine.conftest import (  # noqa: F401  (fixtures by their names)
+    checked,
+    engine,
+    postgres_database,
+    start,
+)
+from tests.engine.harness import Engine
+
+
+@pytest.fixture(scope="session")
+def emptied_postgres_url(postgres_server: str, postgres_template: str, worker_id: str) -> str:
+    """Return the address of one PostgreSQL database for all tests of this suite in a process."""
+    name = f"channels_{worker_id}"
+    with psycopg.connect(postgres_server, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
+    return postgres_server.replace("/postgres?", f"/{name}?", 1)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Database:
+    """Return a database: SQLite, unless a test asks for another by its name."""
+    name = getattr(request, "param", "sqlite")
+    found = request.getfixturevalue(f"{name}_database")
+    assert isinstance(found, Database)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often, and wait shortly after a failure."""
+    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(deliveries, "FIRST_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(reception, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(running, "_FIRST_PAUSE_SECONDS", 0.05)
+
+
+Open = Callable[[Settings], Channels]
+
+
+@pytest.fixture
+def open_channels(engine: Engine) -> Iterator[Open]:  # noqa: F811
+    """Return a function that runs channels beside the engine; all are ended."""
+    opened: list[Channels] = []
+
+    def begin(settings: Settings) -> Channels:
+        channels = Channels(settings, engine.database)
+        engine.worker.listeners.append(channels.tell)
+        channels.start()
+        opened.append(channels)
+        return channels
+
+    yield begin
+    for channels in opened:
+        close(channels)
+
+
+def close(channels: Channels) -> None:
+    """End channels and wait until they have ended."""
+    channels.stop()
+    channels._thread.join(60)
+    assert not channels._thread.is_alive()
+
+
+class Chat:
+    """A chat with people in it, beside a running engine."""
+
+    def __init__(self, peer: Peer, engine: Engine, begin: Open, base: Path) -> None:  # noqa: F811
+        self.peer = peer
+        self.engine = engine
+        self.settings = Settings(base=base, channels=peer.settings())
+        self._begin = begin
+        self.channels = begin(self.settings)
+
+    def restart(self) -> None:
+        """End the channels, and begin anew as another process would."""
+        close(self.channels)
+        self.channels = self._begin(self.settings)
+
+    def code(self, identity: str) -> str:
+        """Let a stranger write, and return the code that they are given."""
+        self.peer.say(identity, "hello")
+        found = re.search(r"agent pair (\S+)", told(self.peer, identity, "agent pair").text)
+        assert found is not None
+        return found[1]
+
+    def pair(self, number: int = 1, *scopes: str) -> str:
+        """Pair a person, and return who they are."""
+        identity = self.peer.identity(number)
+        self.confirm(self.code(identity), *scopes)
+        return identity
+
+    def confirm(self, code: str, *scopes: str) -> Pairing:
+        """Confirm a code, as the command line does."""
+        given = list(scopes) or list(pairing.DEFAULT_SCOPES)
+        return pairing.confirm(self.engine.database, code, given)
+
+
+@pytest.fixture(params=["telegram", "slack"])
+def peer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
+    """Return the other side of a chat: each test that asks for it runs with every chat."""
+    server: Peer = SlackServer(tmp_path) if request.param == "slack" else BotServer(tmp_path)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def chat(peer: Peer, engine: Engine, open_channels: Open, tmp_path: Path) -> Chat:  # noqa: F811
+    """Return a chat beside a running engine."""
+    return Chat(peer, engine, open_channels, tmp_path)

@@ -1,0 +1,107 @@
+"""What is Slack's own: its commands, its connection, strangers from elsewhere."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.channels.running import MissingExtraError, open_channel
+from agent.config import Settings
+from agent.config_channels import SlackSettings
+from agent.store.database import Database
+from tests.channels.conftest import Chat
+from tests.channels.peer import told
+from tests.channels.slack_server import TEAM, SlackServer
+from tests.engine.harness import eventually
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[SlackServer]:
+    """Return the stand-in for Slack alone."""
+    server = SlackServer(tmp_path)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def slack(peer: SlackServer, chat: Chat) -> SlackServer:
+    """Return the stand-in for Slack, with the channel running."""
+    return peer
+
+
+def test_slash_commands_are_answered_where_they_were_given(chat: Chat, slack: SlackServer) -> None:
+    """`/agent status` and a registered `/status` are the same; who is not paired gets nothing."""
+    ada = chat.pair()
+    for who, command, text in (
+        (ada, "/agent", "status"),
+        (ada, "/status", ""),
+        (ada, "/agent", ""),
+        (slack.identity(2), "/agent", "status"),
+    ):
+        slack.bring(
+            "slash_commands",
+            {"team_id": TEAM, "user_id": who, "command": command, "text": text},
+        )
+    eventually(lambda: len(slack.replies) == 4)
+    said = [reply["text"] for reply in slack.replies]
+    assert said[0] == said[1] == "tasks: none yet\nquestions that wait for an answer: 0"
+    assert "/run WORKFLOW" in said[2]
+    assert "not paired" in said[3]
+
+
+def test_words_without_a_slash_are_commands(chat: Chat, slack: SlackServer) -> None:
+    """Slack keeps what begins with a slash for itself; a command's name is enough."""
+    ada = chat.pair()
+    slack.say(ada, "status")
+    told(slack, ada, "questions that wait for an answer: 0")
+
+
+def test_others_are_not_heard(chat: Chat, slack: SlackServer) -> None:
+    """Bots, edits, channels and people of other workspaces get no answer, not even a code."""
+    somebody = slack.identity(5)
+    others: tuple[dict[str, Any], ...] = (
+        {"bot_id": "B1"},
+        {"subtype": "message_changed"},
+        {"channel_type": "channel"},
+        {"user_team": "T9999"},
+    )
+    for more in others:
+        slack.say(somebody, "hello", **more)
+    slack.bring("something_new", {})
+    ada = chat.pair()
+    assert {each.place for each in slack.messages} == {ada}
+
+
+def test_a_new_connection_is_made_when_asked_for(chat: Chat, slack: SlackServer) -> None:
+    """Slack asks for a new connection now and then; nothing is missed."""
+    ada = chat.pair()
+    for _ in range(3):
+        slack.ask_for_a_new_connection()
+        slack.messages.clear()
+        slack.say(ada, "status")
+        told(slack, ada, "questions that wait")
+
+
+def test_without_the_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, sqlite_database: Database, tmp_path: Path
+) -> None:
+    """A missing package is named, with the way to get it."""
+    monkeypatch.delitem(sys.modules, "agent.channels.slack", raising=False)
+    monkeypatch.setitem(sys.modules, "slack_sdk", None)
+    monkeypatch.setitem(sys.modules, "slack_sdk.errors", None)
+    settings = Settings(base=tmp_path)
+
+    async def begin() -> None:
+        open_channel("slack", settings, sqlite_database)
+
+    with pytest.raises(MissingExtraError, match=r"install agent\[slack\]"):
+        asyncio.run(begin())
+
+
+def test_both_tokens_are_needed() -> None:
+    """One token alone is a mistake in the configuration."""
+    with pytest.raises(ValueError, match="go together"):
+        SlackSettings(bot_token="env:BOT")

@@ -1,0 +1,145 @@
+"""Notices to a program: signed as others verify, retried, in order, none missing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.channels.signing import key_of
+from agent.config import Settings
+from agent.config_channels import ChannelSettings, WebhookSettings
+from agent.store import channels as store
+from tests.approvals.asking import MESSAGE, asked, gated, say, token
+from tests.channels.conftest import Open
+from tests.channels.receiver import SECRET, Receiver, receiving
+from tests.engine.harness import Engine, eventually, graph, step
+
+
+@pytest.fixture
+def receiver(engine: Engine, open_channels: Open, tmp_path: Path) -> Iterator[Receiver]:
+    """Return a program that is told of everything, by a running channel."""
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET + "\n")
+    with receiving() as receiver:
+        webhook = WebhookSettings(
+            url=receiver.url,
+            secret=f"file:{secret}",
+            link_base_url="https://agent.example.com/",
+        )
+        open_channels(Settings(base=tmp_path, channels=ChannelSettings(webhook=webhook)))
+        _wait_until_begun(engine)
+        yield receiver
+
+
+def _wait_until_begun(engine: Engine) -> None:
+    """Wait until whatever happens next is told: a new channel leaves the past alone."""
+
+    def has_begun() -> bool:
+        with engine.database.connect("reader") as connection:
+            cursor = store.cursor(connection, "webhook")
+        return cursor is not None and cursor.place != store.NOT_BEGUN
+
+    eventually(has_begun)
+
+
+def _types(receiver: Receiver) -> list[str]:
+    return [document["type"] for document in receiver.taken]
+
+
+def test_a_question_and_its_answer(engine: Engine, receiver: Receiver) -> None:
+    """What is asked comes in full, with a link; what was decided comes after it."""
+    task_id, approval = asked(engine, gated("pay", token()))
+    say(engine, approval, "deny", comment="not today")
+    engine.wait(task_id, "failed")
+    eventually(lambda: len(receiver.taken) == 3, lambda: receiver.taken)
+    asking, decided, failed = receiver.taken
+    assert _types(receiver) == ["approval.requested", "approval.decided", "task.failed"]
+    assert asking["data"]["approval"]["message"] == MESSAGE
+    assert asking["data"]["approval"]["request"]["config"]["with"]["value"] == 12
+    assert asking["data"]["task"]["id"] == task_id
+    assert asking["data"]["link"].startswith("https://agent.example.com/links/" + approval["id"])
+    assert asking["timestamp"].endswith("Z")
+    assert decided["data"]["approval"]["decision"]["comment"] == "not today"
+    assert "link" not in decided["data"]
+    assert failed["data"]["task"]["error"]["message"].endswith("not today")
+
+
+def test_what_is_not_taken_comes_again_in_order(engine: Engine, receiver: Receiver) -> None:
+    """Whatever is not 2xx is sent again under the same id, and nothing overtakes it."""
+    receiver.statuses += [500, 0, 429, 302]
+    first, _ = asked(engine, gated("pay", token()))
+    second, _ = asked(engine, gated("pay", token()))
+    eventually(lambda: len(receiver.taken) == 2)
+    assert [document["data"]["task"]["id"] for document in receiver.taken] == [first, second]
+    assert receiver.ids[:5] == [receiver.ids[0]] * 5
+    assert len(set(receiver.ids)) == 2
+
+
+def test_what_is_refused_for_good_does_not_hold_up_the_rest(
+    engine: Engine, receiver: Receiver
+) -> None:
+    """A notice that its receiver refuses five times is given up, visibly; the next one comes."""
+    receiver.statuses += [400] * 5
+    asked(engine, gated("pay", token()))
+    second, _ = asked(engine, gated("pay", token()))
+    eventually(lambda: receiver.taken)
+    assert [document["data"]["task"]["id"] for document in receiver.taken] == [second]
+    events = engine.rows("SELECT data FROM events WHERE type = 'delivery.failed' ORDER BY id")
+    assert ['"given_up": true' in data for (data,) in events] == [False, True]
+    with engine.database.connect("reader") as connection:
+        cursor = store.cursor(connection, "webhook")
+    assert cursor is not None
+    assert cursor.trouble is None
+
+
+def test_only_what_was_asked_for_is_told(
+    engine: Engine, open_channels: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`events` chooses."""
+    monkeypatch.setenv("HOOK", SECRET)
+    with receiving() as receiver:
+        webhook = WebhookSettings(url=receiver.url, secret="env:HOOK", events=["task.succeeded"])
+        open_channels(Settings(base=tmp_path, channels=ChannelSettings(webhook=webhook)))
+        _wait_until_begun(engine)
+        engine.run(graph(step("bad", "fail")), "failed")
+        done = engine.run(graph(step("fine")), "succeeded")
+        eventually(lambda: receiver.taken)
+        assert [document["data"]["task"]["id"] for document in receiver.taken] == [done["id"]]
+
+
+def test_a_channel_opens_once_its_secret_is_there(
+    engine: Engine, open_channels: Open, tmp_path: Path
+) -> None:
+    """A missing secret is on record, without itself; the channel opens when it comes."""
+    secret = tmp_path / "secret"
+    with receiving() as receiver:
+        webhook = WebhookSettings(url=receiver.url, secret=f"file:{secret}")
+        open_channels(Settings(base=tmp_path, channels=ChannelSettings(webhook=webhook)))
+
+        def trouble() -> str | None:
+            with engine.database.connect("reader") as connection:
+                cursor = store.cursor(connection, "webhook")
+            return None if cursor is None else cursor.trouble
+
+        eventually(lambda: "cannot be read" in (trouble() or ""))
+        secret.write_text("too short")
+        eventually(lambda: "must be whsec_ and base64" in (trouble() or ""))
+        secret.write_text(SECRET)
+        asked(engine, gated("pay", token()))
+        eventually(lambda: receiver.taken)
+        eventually(lambda: trouble() is None)
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_c2hvcnQ=", "whsec_???"])
+def test_secrets_that_protect_nothing_are_refused(secret: str) -> None:
+    """A secret must be base64 of enough bytes."""
+    with pytest.raises(ValueError, match="must be whsec_ and base64"):
+        key_of(secret)
+
+
+def test_a_webhook_needs_a_secret_and_events_that_exist() -> None:
+    """Mistakes in the configuration are told at once."""
+    with pytest.raises(ValueError, match="url needs secret"):
+        WebhookSettings(url="https://example.com")
+    with pytest.raises(ValueError, match=r"there is no event 'task\.exploded'"):
+        WebhookSettings(events=["task.exploded"])

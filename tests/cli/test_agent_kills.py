@@ -1,0 +1,170 @@
+"""A daemon that is killed in the middle of an agent's loop, again and again: nothing happens twice."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from agent.store.database import Database
+from agent.tasks import documents, transcript
+from tests.cli.conftest import Cli
+from tests.models.servers import KEY, HangUp, Provider, Reply, Say, providing
+
+TURNS = 10
+WORKFLOW = """\
+name: acts
+steps:
+  it:
+    retry: {{max_attempts: 9, delay: 10ms, jitter: false}}
+    agent:
+      goal: act ten times
+      max_turns: 20
+      tools:
+        world: {{http: {{urls: ["{url}"], methods: [post]}}, approve: never, timeout: 2s}}
+"""
+CONFIG = """\
+[llm]
+model = "it"
+[models.it]
+provider = "openai"
+base_url = "{model_url}"
+key = "env:KEY_OF_TESTS"
+usd_per_million_in = 1.0
+usd_per_million_out = 1.0
+[http]
+allow_private = ["127.0.0.1"]
+[steps]
+send_window_seconds = 0.2
+"""
+
+
+class World:
+    """The model and the tool of one loop; each may take the daemon down in the middle of a call."""
+
+    def __init__(self) -> None:
+        self.daemon: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.did: Counter[int] = Counter()
+        self.answered: Counter[int] = Counter()
+        """How often the model answered, by turn."""
+        self.kills: set[str] = {"tool 2", "model 5", "tool 8 answered"}
+
+    def kill_at(self, place: str) -> bool:
+        """Take the daemon down, once at each place."""
+        if place not in self.kills or self.daemon is None:
+            return False
+        self.kills.remove(place)
+        os.kill(self.daemon.pid, signal.SIGKILL)
+        self.daemon.wait()
+        return True
+
+    def say(self, request: dict[str, Any]) -> Reply:
+        """Ask for the next use of the tool, until there were ten."""
+        turn = sum(1 for one in request["messages"] if one["role"] == "assistant") + 1
+        if self.kill_at(f"model {turn}"):
+            return HangUp()
+        self.answered[turn] += 1
+        if turn > TURNS:
+            return Say("done", tokens_in=10, tokens_out=5)
+        wish = {"url": f"http://127.0.0.1:{self.port}/act", "json": {"n": turn}}
+        return Say("", tokens_in=10, tokens_out=5, tools=[(f"use_{turn}", "world", wish)])
+
+
+@contextmanager
+def acting(world: World) -> Iterator[None]:
+    """Run the tool's server for as long as the block lasts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            n = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["n"]
+            world.did[n] += 1
+            if world.kill_at(f"tool {n}"):
+                return
+            body = json.dumps({"did": n}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+            world.kill_at(f"tool {n} answered")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    world.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def go_on(cli: Cli, world: World, task: str) -> bool:
+    """Do what a person would: say of a lost use whether the world saw it. True when all is over."""
+    database = Database(f"sqlite:///{cli.directory}/data/agent.db")
+    with database.connect("reader") as connection:
+        found = documents.task_document(connection, task)
+        calls = transcript.transcript(connection, task, "it")["calls"]
+    if "unknown" in (found["steps"][0]["waiting_on"] or {}):
+        lost = [call for call in calls if call["status"] == "unknown" and call["model"] is None]
+        n = lost[-1]["request"]["arguments"]["json"]["n"]
+        said = ["--done", "--output", json.dumps({"did": n})] if world.did[n] else ["--retry"]
+        cli("resolve", task, "it", *said)
+    time.sleep(0.05)
+    return found["status"] in ("succeeded", "failed")
+
+
+def model(cli: Cli, world: World, server: Provider) -> None:
+    """Write what the daemon needs to know."""
+    server.decide = world.say
+    cli.write("config.toml", CONFIG.format(model_url=server.openai_url))
+    cli.write("workflows/acts.yaml", WORKFLOW.format(url=f"http://127.0.0.1:{world.port}/act"))
+    cli.environment["KEY_OF_TESTS"] = KEY
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        cli.environment.pop(name, None)
+    cli("init")
+
+
+@pytest.mark.process
+def test_a_loop_survives_its_daemon(cli: Cli) -> None:
+    """No answer on record is asked for again, no use of a tool is repeated, the spend is exact."""
+    world = World()
+    with acting(world), providing() as server:
+        model(cli, world, server)
+        task, is_over = "", False
+        while not is_over:
+            with cli.daemon() as daemon:
+                world.daemon = daemon
+                task = task or cli("run", "acts", "--json").json["id"]
+                while daemon.poll() is None and not is_over:
+                    is_over = go_on(cli, world, task)
+                world.daemon = None
+    found = cli.task(task)
+    assert found["output"] == {"it": "done"}, found["error"]
+    assert world.kills == set()
+    assert world.did == dict.fromkeys(range(1, TURNS + 1), 1)
+    assert world.answered == dict.fromkeys(range(1, TURNS + 2), 1)
+    calls = cli("show", task, "it", "--json").json["calls"]
+    done = [call for call in calls if call["status"] == "succeeded"]
+    assert [call["number"] for call in done] == list(range(1, 2 * TURNS + 2))
+    spent = cli("budget", task, "--json").json
+    assert (spent["tokens_in"], spent["tokens_out"]) == (10 * (TURNS + 1), 5 * (TURNS + 1))
+    assert spent["usd"] == pytest.approx(15e-6 * (TURNS + 1))
+    assert spent["usd_of_unknown_calls"] > 0, "the lost call of the model counts as spent"
+    files = [path for path in (cli.directory / "data").rglob("*") if path.is_file()]
+    files.append(cli.directory / "daemon.log")
+    assert not any(KEY.encode() in path.read_bytes() for path in files)

@@ -1,0 +1,111 @@
+"""`agent chat`: commands from a pipe, and questions as they come at a real terminal."""
+
+import os
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
+
+ASKING = """\
+name: asking
+steps:
+  pay: {approval: {message: "Pay 12 to Ada?"}}
+"""
+
+
+class Terminal:
+    """`agent chat` at a terminal of its own."""
+
+    def __init__(self, cli: Cli) -> None:
+        self._own, other = pty.openpty()
+        environment = {**cli.environment, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
+        # This terminal does not say where its cursor is.
+        environment["PROMPT_TOOLKIT_NO_CPR"] = "1"
+        self._process = subprocess.Popen(
+            [*PROGRAM, "chat"],
+            cwd=cli.directory,
+            env=environment,
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            start_new_session=True,
+        )
+        os.close(other)
+        self.text = ""
+
+    def expect(self, words: str) -> None:
+        """Wait until some words are on the screen."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while words not in self.text:
+            assert time.monotonic() < give_up, self.text
+            if select.select([self._own], [], [], 0.2)[0]:
+                try:
+                    self.text += os.read(self._own, 65536).decode(errors="replace")
+                except OSError:
+                    raise AssertionError(self.text) from None
+
+    def type(self, text: str) -> None:
+        """Type a line."""
+        self.text = ""
+        os.write(self._own, f"{text}\r".encode())
+
+    def leave(self) -> int:
+        """Leave as people do, and return the exit code."""
+        os.write(self._own, b"\x04")
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        """End it in any case."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._own)
+
+
+@pytest.fixture
+def open_terminal(cli: Cli) -> Iterator[Callable[[], Terminal]]:
+    """Return a function that begins a chat; all are ended."""
+    opened: list[Terminal] = []
+
+    def begin() -> Terminal:
+        opened.append(Terminal(cli))
+        return opened[-1]
+
+    yield begin
+    for terminal in opened:
+        terminal.close()
+
+
+def test_commands_from_a_pipe(cli: Cli) -> None:
+    """Each line is a command; its answer is printed."""
+    cli("db", "upgrade")
+    done = cli("chat", given="/status\n\nhello\n/frobnicate\n/quit\n/status\n")
+    assert done.out.count("tasks: none yet") == 1
+    assert "commands begin with a slash" in done.out
+    assert "there is no command /frobnicate" in done.out
+    assert "no agent is running" in done.err
+
+
+@pytest.mark.process
+def test_a_question_shows_up_and_is_answered(
+    cli: Cli, open_terminal: Callable[[], Terminal]
+) -> None:
+    """What is asked appears above the prompt; an answer typed there lets the task go on."""
+    cli("init")
+    cli.write("workflows/asking.yaml", ASKING)
+    with cli.daemon():
+        terminal = open_terminal()
+        terminal.expect("agent>")
+        task = cli("run", "asking", "--detach", "--json").json["id"]
+        terminal.expect("Pay 12 to Ada?")
+        terminal.expect("/approve ")
+        approval = cli("approvals", "--json").json[0]["id"]
+        terminal.type(f"/approve {approval[-8:]} with pleasure")
+        terminal.expect("approved: step pay")
+        terminal.expect("✓ approved by")
+        cli.wait_for(lambda: cli.task(task)["status"] == "succeeded")
+        assert terminal.leave() == 0

@@ -1,0 +1,64 @@
+"""Commands on a task: what they change, what they refuse, and what they print."""
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+CHAIN = """\
+name: chain
+inputs:
+  word: {type: string, default: one}
+steps:
+  first:
+    shell: {argv: [echo, "{{ inputs.word }}"], effect: none}
+  second:
+    depends_on: [first]
+    wait: {signal: go}
+  third:
+    depends_on: [second]
+    shell: {argv: [sh, -c, "exit 3"], effect: none}
+    retry: {max_attempts: 1}
+"""
+
+
+@pytest.fixture
+def task(cli: Cli) -> str:
+    """Return a task that nobody runs yet."""
+    cli.write("chain.yaml", CHAIN)
+    result = cli("run", "chain.yaml", "--detach", "--json")
+    assert result.json["status"] == "running"
+    return str(result.json["id"])
+
+
+def test_ids_by_their_end_or_their_start(cli: Cli, task: str) -> None:
+    """A task is found by its id, its unique start or end; an ambiguous or unknown one is refused."""
+    assert cli("show", task[-8:], "--json").json["id"] == task
+    assert cli("show", task[:12], "--json").json["id"] == task
+    assert cli("show", task, "--json").json["id"] == task
+    assert "ffffffff" in cli("show", "ffffffff", code=3).err
+    cli("run", "chain.yaml", "--detach")
+    assert "could be any of" in cli("show", task[:4], code=3).err
+    assert "at least three characters" in cli("show", task[:2], code=3).err
+
+
+def test_pause_resume_cancel_and_their_repetition(cli: Cli, task: str) -> None:
+    """Each command says whether it changed something; repeating it is harmless and says so."""
+    assert cli("pause", task, "--reason", "lunch", "--json").json["changed"] is True
+    assert cli.task(task)["status"] == "paused"
+    assert cli("pause", task, "--json").json["changed"] is False
+    assert cli("resume", task, "--json").json["changed"] is True
+    assert cli("resume", task, "--json").json["changed"] is False
+    assert "agent up" in cli("resume", task).err
+    assert cli("cancel", task, "--json").json["changed"] is True
+    assert cli.task(task)["status"] == "canceled"
+    assert cli("cancel", task, "--json").json["changed"] is False
+    assert cli("resume", task, code=3).err.startswith("agent: ")
+
+
+def test_what_a_state_does_not_allow_is_refused(cli: Cli, task: str) -> None:
+    """A running task cannot be retried, and only a step with an unknown can be resolved."""
+    cli("retry", task, code=3)
+    cli("resolve", task, "first", "--done", code=3)
+    cli("resolve", task, "nowhere", "--done", code=3)
+    cli("fork", task, "--from", "nowhere", code=3)
+    assert cli.task(task)["status"] == "running"

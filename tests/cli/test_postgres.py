@@ -1,0 +1,85 @@
+"""The command line on PostgreSQL: a daemon, a second worker, and commands beside them."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.store.database import Database
+from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
+
+QUICK = """\
+name: quick
+steps:
+  one: {shell: {argv: [echo, one], effect: none}}
+  two: {depends_on: [one], shell: {argv: [echo, two], effect: none}}
+"""
+
+
+@pytest.fixture
+def pg(tmp_path: Path, empty_postgres_url: str) -> Cli:
+    """Return the command line with a PostgreSQL database that has no tables yet."""
+    return Cli(tmp_path, AGENT_DATABASE__URL=empty_postgres_url)
+
+
+def test_run_without_a_daemon(pg: Cli) -> None:
+    """The command makes the tables and runs its task by itself, as on SQLite."""
+    pg.write("quick.yaml", QUICK)
+    assert "no tables" in pg("tasks", code=5).err
+    assert pg("run", "quick.yaml", "--json").json["status"] == "succeeded"
+    assert len(pg("tasks", "--json").json) == 1
+    assert pg("events", "--json").json["events"][0]["type"]
+    assert pg("doctor", "--deep", "--json").json["ok"] is True
+    assert pg("db", "prune", "--days", "0", "--json").json["tasks"] == 1
+    assert not (pg.directory / "data").exists()
+
+
+def test_a_database_that_may_only_be_read(pg: Cli, empty_postgres_url: str) -> None:
+    """Looking works, doctor warns, and whatever would write says why it does not."""
+    pg("db", "upgrade")
+    pg.write("quick.yaml", QUICK)
+    with Database(empty_postgres_url).connect() as connection:
+        ((name,),) = connection.query("SELECT current_database()")
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    assert pg("tasks", "--json").json == []
+    for command in (["up"], ["worker"], ["run", "quick.yaml"]):
+        assert "read-only" in pg(*command, code=5).err
+    findings = pg("doctor", "--json", code=5).json["findings"]
+    (wrong,) = [found for found in findings if found["state"] == "error"]
+    assert (wrong["what"], "read-only" in wrong["message"]) == ("database", True)
+
+
+def test_a_database_of_a_newer_agent(pg: Cli, empty_postgres_url: str) -> None:
+    """It is left alone by every command, with one message and the exit code for no database."""
+    pg("db", "upgrade")
+    with Database(empty_postgres_url).connect() as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    for command in (["tasks"], ["up"], ["worker"], ["db", "upgrade"], ["db", "prune"]):
+        assert "newer than this version" in pg(*command, code=5).err
+
+
+@pytest.mark.process
+def test_a_daemon_and_a_worker_share_the_tasks(pg: Cli) -> None:
+    """`agent worker` runs beside `agent up`; when the one ends, the other goes on."""
+    pg.write("quick.yaml", QUICK)
+    with pg.daemon() as first:
+        worker = subprocess.Popen(
+            [*PROGRAM, "worker"],
+            cwd=pg.directory,
+            env=pg.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        with worker:
+            assert worker.stdout is not None
+            assert "agent worker" in worker.stdout.readline()
+            assert "handed over" in pg("run", "quick.yaml").out
+            assert pg("run", "quick.yaml", "--wait", "--json").json["status"] == "succeeded"
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(PATIENCE_SECONDS) == 0
+            assert pg("run", "quick.yaml", "--wait", "--json").json["status"] == "succeeded"
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(PATIENCE_SECONDS) == 0
+        pg.wait_for(lambda: len(pg("tasks", "--status", "succeeded", "--json").json) == 3)

@@ -1,0 +1,274 @@
+"""`agent run` without a daemon: the task runs in the command's own process."""
+
+import contextlib
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.cli.conftest import PROGRAM, Cli
+
+DIAMOND = """\
+name: diamond
+inputs:
+  word: {type: string, default: hello}
+  times: {type: integer, default: 2}
+steps:
+  start:
+    shell: {argv: [echo, "{{ inputs.word }}"], effect: none}
+  left:
+    depends_on: [start]
+    shell: {argv: [echo, "left of {{ steps.start.output.stdout | trim }}"], effect: none}
+  right:
+    depends_on: [start]
+    shell: {argv: [echo, "right"], effect: none}
+  finish:
+    depends_on: [left, right]
+    shell: {argv: [echo, "{{ steps.left.output.stdout | trim }}, {{ inputs.times + 1 }}"], effect: none}
+output: "{{ steps.finish.output.stdout | trim }}"
+"""
+
+FAILING = """\
+name: failing
+steps:
+  good:
+    shell: {argv: [echo, fine], effect: none}
+  bad:
+    depends_on: [good]
+    shell: {argv: [sh, -c, "echo what went wrong >&2; exit 3"], effect: none}
+    retry: {max_attempts: 2, delay: 10ms}
+  never:
+    depends_on: [bad]
+    shell: {argv: [echo, never], effect: none}
+"""
+
+WAITING = """\
+name: waiting
+steps:
+  ask: {wait: {signal: go}}
+"""
+
+
+def test_a_task_runs_to_its_end(cli: Cli) -> None:
+    """The document on standard output is the task's own; its steps' outputs flow as written."""
+    cli.write("diamond.yaml", DIAMOND)
+    document = cli("run", "diamond.yaml", "--json", "-i", "word=hi", "-i", "times=4").json
+    assert document["status"] == "succeeded"
+    assert document["workflow"] == "diamond"
+    assert document["version"] == 1
+    assert document["input"] == {"word": "hi", "times": 4}
+    assert document["output"] == "left of hi, 5"
+    assert [step["name"] for step in document["steps"]] == ["start", "left", "right", "finish"]
+    assert {step["status"] for step in document["steps"]} == {"succeeded"}
+    assert cli("show", document["id"], "--json").json == document
+
+
+def test_a_person_sees_the_steps_and_the_result(cli: Cli) -> None:
+    """Without a terminal each step gets a line on standard error, the ending goes to the output."""
+    cli.write("diamond.yaml", DIAMOND)
+    result = cli("run", "diamond.yaml", "--wait")
+    assert "✓ succeeded finish" in result.err
+    assert "succeeded" in result.out
+    assert "left of hello, 3" in result.out
+    assert "\x1b[" not in result.out + result.err
+    listed = cli("tasks").out + cli("show", cli("tasks", "--json").json[0]["id"]).out
+    assert [line for line in listed.splitlines() if line.endswith(" ")] == []
+
+
+def test_a_terminal_gets_a_live_view_of_the_graph(cli: Cli) -> None:
+    """On a terminal the graph is drawn as it runs, without colours where NO_COLOR is set."""
+    cli.write("diamond.yaml", DIAMOND)
+    own, theirs = os.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "run", "diamond.yaml", "--wait"],
+        cwd=cli.directory,
+        env=cli.environment | {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        # A terminal whose last user has left reads as an error on Linux, as its end elsewhere.
+        with contextlib.suppress(OSError):
+            while piece := os.read(own, 65_536):
+                shown += piece
+        os.close(own)
+    text = shown.decode()
+    assert process.returncode == 0, text
+    assert "├─╮" in text
+    assert "finish  shell  succeeded" in text
+    assert "left of hello, 3" in text
+    assert "Traceback" not in text
+    assert "\x1b[32m" not in text
+
+
+def test_inputs_as_a_document(cli: Cli) -> None:
+    """Inputs come as JSON, from an argument or standard input, and `-i` wins over them."""
+    cli.write("diamond.yaml", DIAMOND)
+    given = json.dumps({"word": "from", "times": 9})
+    document = cli(
+        "run", "diamond.yaml", "--input-json", "-", "-i", "word=over", "--json", given=given
+    ).json
+    assert document["input"] == {"word": "over", "times": 9}
+
+
+def test_a_failed_task_is_exit_code_1(cli: Cli) -> None:
+    """The error names the step; what depended on it is skipped; retry starts from what is done."""
+    cli.write("failing.yaml", FAILING)
+    document = cli("run", "failing.yaml", "--json", code=1).json
+    assert document["status"] == "failed"
+    statuses = {step["name"]: step["status"] for step in document["steps"]}
+    assert statuses == {"good": "succeeded", "bad": "failed", "never": "skipped"}
+    assert document["steps"][1]["attempt"] == 2
+    text = cli("run", "failing.yaml", code=1).out
+    assert "failed" in text
+    assert "agent retry" in text
+    shown = cli("show", document["id"]).out
+    assert "bad" in shown
+    assert "agent retry" in shown
+    again = cli("retry", document["id"], "--json").json
+    assert again["task_id"] != document["id"]
+    first = cli.task(again["task_id"])["steps"][0]
+    assert first["status"] == "succeeded"
+
+
+def test_fork_runs_again_from_a_step_with_other_inputs(cli: Cli) -> None:
+    """What came before the step is kept, the inputs are read as their types and checked."""
+    cli.write("diamond.yaml", DIAMOND)
+    old = cli("run", "diamond.yaml", "--json").json
+    answer = cli("fork", old["id"], "--from", "finish", "-i", "times=7", "--json").json
+    assert answer["changed"] is True
+    new = cli.task(answer["task_id"])
+    assert new["id"] != old["id"]
+    assert new["forked_from"] == old["id"]
+    assert new["input"] == {"word": "hello", "times": 7}
+    assert [step["status"] for step in new["steps"]] == ["succeeded"] * 3 + ["pending"]
+    assert "whole number" in cli("fork", old["id"], "--from", "finish", "-i", "times=x", code=2).err
+    assert "no input" in cli("fork", old["id"], "--from", "finish", "-i", "nope=1", code=2).err
+    assert "no step" in cli("fork", old["id"], "--from", "nowhere", code=3).err
+    assert "--from" in cli("fork", old["id"], code=2).err
+    assert len(cli("tasks", "--json").json) == 2
+    waited = cli("fork", old["id"], "--from", "left", "-i", "word=bye", "--wait", "--json").json
+    assert (waited["forked_from"], waited["output"]) == (old["id"], "left of hello, 3")
+
+
+def test_a_retry_is_followed_to_its_end(cli: Cli) -> None:
+    """With --wait the new task runs here; `show` tells what it was given and where it comes from."""
+    cli.write(
+        "once.yaml",
+        """
+name: once
+inputs: {file: string, text: {type: string, default: "\\e]0;title\\ahello"}}
+steps:
+  look: {shell: {argv: [cat, "{{ inputs.file }}"], effect: none}, retry: {max_attempts: 1}}
+  then: {depends_on: look, shell: {argv: [echo, done], effect: none}}
+""",
+    )
+    path = cli.directory / "there.txt"
+    old = cli("run", "once.yaml", "-i", f"file={path}", "--json", code=1).json
+    path.write_text("x")
+    result = cli("retry", old["id"], "--wait")
+    assert "retried as" in result.err
+    assert "✓ succeeded: task" in result.out
+    new = cli("tasks", "--json").json[0]["id"]
+    shown = cli("show", new).out
+    assert f"retry of {old['id'][-8:]}" in shown
+    assert f"input file: {path}" in shown
+    assert "input text: \\x1b]0;title\\x07hello" in shown
+    assert "another step failed" in cli("show", old["id"]).out
+
+
+def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
+    """The command says what is waited for and how to answer, and leaves the task as it is."""
+    cli.write("waiting.yaml", WAITING)
+    document = cli("run", "waiting.yaml", "--json", code=4).json
+    assert document["status"] == "running"
+    assert document["steps"][0]["status"] == "waiting"
+    result = cli("run", "waiting.yaml", code=4)
+    assert "agent signal" in result.out
+    assert "waits for somebody" in cli("tasks").out
+    for task in cli("tasks", "--json").json:
+        cli("cancel", task["id"])
+    assert "waits for somebody" not in cli("tasks").out
+
+
+def test_names_are_found_in_the_workflow_directory(cli: Cli) -> None:
+    """A workflow can be run by its name; a changed file is a new version."""
+    path = cli.write("workflows/diamond.yaml", DIAMOND)
+    first = cli("run", "diamond", "--json").json
+    path.write_text(DIAMOND.replace("right", "wrong"), encoding="utf-8")
+    second = cli("run", "diamond", "--json").json
+    assert (first["version"], second["version"]) == (1, 2)
+    listed = cli("workflows", "list", "--json").json
+    assert [(entry["name"], entry["version"], entry["tasks"]) for entry in listed] == [
+        ("diamond", 2, 1)
+    ]
+    assert "+" in cli("workflows", "compare", "diamond", "1", "2").out
+    shown = cli("workflows", "show", "diamond", "--json").json
+    assert [version["version"] for version in shown["versions"]] == [2, 1]
+    assert "wrong" in cli("workflows", "show", "diamond").out
+    assert "has no version 9" in cli("workflows", "show", "diamond", "--version", "9", code=3).err
+    assert "no workflow 'x'" in cli("workflows", "show", "x", code=3).err
+
+
+def test_a_known_name_outlives_its_file(cli: Cli) -> None:
+    """What is on record can be started again by name when its file is not there."""
+    path = cli.write("workflows/diamond.yaml", DIAMOND)
+    cli("run", "diamond", "--json")
+    path.unlink()
+    assert cli("run", "diamond", "--json").json["status"] == "succeeded"
+
+
+def test_graphs_as_json_and_python(cli: Cli) -> None:
+    """A task can start from a compiled graph, in JSON or built by a Python module."""
+    graph = {
+        "name": "plain",
+        "steps": [{"name": "nap", "kind": "wait", "config": {"duration": "1ms"}}],
+    }
+    cli.write("plain.json", json.dumps(graph))
+    assert cli("run", "plain.json", "--json").json["status"] == "succeeded"
+    cli.write(
+        "built.py",
+        "from agent.workflows.graph import Graph\n"
+        f"graph = Graph.model_validate({graph!r} | {{'name': 'built'}})\n",
+    )
+    assert cli("run", "built.py", "--json").json["workflow"] == "built"
+
+
+def test_detached_tasks_wait_for_an_agent(cli: Cli) -> None:
+    """`--detach` only records the task; the next process that runs tasks carries it on."""
+    cli.write("diamond.yaml", DIAMOND)
+    result = cli("run", "diamond.yaml", "--detach")
+    assert "agent up" in result.out
+    (task,) = cli("tasks", "--json").json
+    assert task["status"] == "running"
+    assert cli("tasks", "--status", "succeeded", "--json").json == []
+    assert cli("tasks", "--workflow", "diamond", "--limit", "1", "--json").json == [task]
+    assert "diamond" in cli("tasks").out
+
+
+@pytest.mark.parametrize("arguments", [["logs"], ["events"]])
+def test_logs_and_events_tell_what_happened(cli: Cli, arguments: list[str]) -> None:
+    """What steps wrote and what happened can be read afterwards, whole or in part."""
+    cli.write("failing.yaml", FAILING)
+    task_id = cli("run", "failing.yaml", "--json", code=1).json["id"]
+    if arguments == ["logs"]:
+        assert "what went wrong" in cli("logs", task_id).out
+        assert cli("logs", task_id, "good").out == "fine\n"
+        pieces = cli("logs", task_id, "bad", "--attempt", "2", "--json").json
+        assert [piece["text"].strip() for piece in pieces] == ["what went wrong"]
+        assert cli("logs", task_id, "nowhere", code=3).err.startswith("agent: ")
+        return
+    found = cli("events", task_id, "--json").json
+    types = [event["type"] for event in found["events"]]
+    assert types[0] == "task.created"
+    assert types[-1] == "task.failed"
+    assert [event["seq"] for event in found["events"]] == list(range(1, len(types) + 1))
+    first = cli("events", "--limit", "2", "--json").json
+    rest = cli("events", "--after", first["cursor"], "--json").json
+    whole = cli("events", "--json").json
+    assert first["events"] + rest["events"] == whole["events"]
+    assert "task.failed" in cli("events", task_id).out
+    assert cli("events", "--after", "nonsense", code=2).err.startswith("agent: ")

@@ -1,0 +1,120 @@
+"""`init`, `doctor`, `db`, `validate` and `schema`: what surrounds the running of tasks."""
+
+import json
+
+from agent.store.sqlite import driver
+from tests.cli.conftest import Cli
+
+GOOD = """\
+name: good
+on: {schedule: [{cron: "0 8 * * 1-5"}]}
+steps:
+  one: {shell: {argv: [echo, one], effect: none}}
+"""
+
+BAD = """\
+name: bad
+steps:
+  one: {shel: {argv: [echo]}}
+  two: {depends_on: [thre], shell: {argv: [echo]}}
+  three: {shell: {argv: [echo]}}
+"""
+
+
+def test_init_makes_a_place_that_works(cli: Cli) -> None:
+    """A first workflow runs right after `init`; a second `init` overwrites nothing."""
+    assert "agent run hello" in cli("init").out
+    assert cli("run", "hello", "-i", "name=you", "--json").json["output"].startswith("hello, you")
+    (cli.directory / "config.toml").write_text("[engine]\nslots = 3\n")
+    assert cli("init", "--json").json["made"] == []
+    assert (cli.directory / "config.toml").read_text() == "[engine]\nslots = 3\n"
+    assert (cli.directory / "data").stat().st_mode & 0o077 == 0
+    elsewhere = cli("init", "some/where", "--json").json
+    assert len(elsewhere["made"]) == 2
+    assert (cli.directory / "some/where/data/agent.db").exists()
+
+
+def test_validate_says_everything_at_once(cli: Cli) -> None:
+    """All problems come with their lines, for people and for programs, and decide the exit code."""
+    cli.write("good.yaml", GOOD)
+    cli.write("bad.yaml", BAD)
+    result = cli("validate", "good.yaml")
+    assert "good" in result.out
+    assert "not active yet: schedule" in result.out
+    result = cli("validate", "good.yaml", "bad.yaml", "gone.yaml", code=2)
+    assert "bad.yaml:3" in result.out
+    assert "did you mean 'shell'" in result.out
+    assert "bad.yaml:4" in result.out
+    assert "did you mean 'three'" in result.out
+    assert "no such file" in result.out
+    document = cli("validate", "good.yaml", "bad.yaml", "--json", code=2).json
+    assert document["ok"] is False
+    assert [entry["ok"] for entry in document["files"]] == [True, False]
+    lines = [problem["line"] for problem in document["files"][1]["problems"]]
+    assert lines == [3, 4]
+
+
+def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
+    """Without files the workflow directory is checked; an empty one is told."""
+    assert "there are no workflow files" in cli("validate", code=2).err
+    cli.write("workflows/good.yaml", GOOD)
+    assert cli("validate", "--json").json["ok"] is True
+
+
+def test_schema_is_a_json_schema(cli: Cli) -> None:
+    """Editors get one document that knows the step kinds."""
+    document = cli("schema").json
+    assert "$schema" in document
+    assert "shell" in json.dumps(document)
+
+
+def test_backup_and_prune(cli: Cli) -> None:
+    """A backup is a whole database; pruning removes ended tasks and only those."""
+    cli.write("good.yaml", GOOD)
+    cli("run", "good.yaml", "--json")
+    kept = cli("run", "good.yaml", "--detach", "--json").json["id"]
+    copy = cli.directory / "copy.db"
+    assert cli("db", "backup", "copy.db", "--json").json["bytes"] == copy.stat().st_size
+    assert "already something here" in cli("db", "backup", "copy.db", code=3).err
+    assert "no such directory" in cli("db", "backup", "no/where.db", code=2).err
+    assert cli("db", "prune", "--json").json["tasks"] == 0
+    assert cli("db", "prune", "--days", "0", "--json").json["tasks"] == 1
+    assert [task["id"] for task in cli("tasks", "--json").json] == [kept]
+    assert "removed" in cli("db", "prune").out
+    restored = Cli(cli.directory, AGENT_DATABASE__URL="sqlite:///copy.db")
+    assert len(restored("tasks", "--json").json) == 2
+    assert "schema" in cli("db", "upgrade").out
+
+
+def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
+    """A healthy place is exit code 0; no database, broken workflows and damage are told apart."""
+    result = cli("doctor", code=5)
+    assert "agent init" in result.out
+    cli("init")
+    assert cli("doctor", "--deep", "--json").json["ok"] is True
+    assert "none is running" in cli("doctor").out
+    cli.write("workflows/bad.yaml", BAD)
+    document = cli("doctor", "--json", code=3).json
+    assert document["ok"] is False
+    assert any("bad.yaml:3" in finding["message"] for finding in document["findings"])
+
+
+def test_doctor_reads_the_whole_database(cli: Cli) -> None:
+    """`--deep` names the task and the step of what is not as it should be; the exit code says so."""
+    cli("init")
+    task_id = cli("run", "hello", "--wait", "--json").json["id"]
+    assert "everything was read (1 tasks)" in cli("doctor", "--deep").out
+    raw = driver().module.connect(str(cli.directory / "data" / "agent.db"))
+    raw.execute("UPDATE steps SET attempt = 7")
+    raw.commit()
+    raw.close()
+    shown = cli("doctor", "--deep", code=3).out
+    assert f"task {task_id[-8:]}: step " in shown and "is at attempt 7" in shown
+    found = cli("doctor", "--deep", "--json", code=3).json["findings"]
+    assert any(each["task"] == task_id and each["step"] for each in found)
+
+
+def test_version(cli: Cli) -> None:
+    """The version is one line, or one document."""
+    assert cli("version").out.startswith("agent ")
+    assert cli("version", "--json").json["version"]

@@ -1,0 +1,96 @@
+"""Schemathesis against the API's own description: `make fuzz`, and a short run of it as a test.
+
+It makes requests from what the description allows and from what it does not, follows what answers
+name (a task that was created is paused, forked, looked at), and holds every answer against the
+description: no 5xx, no status, media type or document that is not described, nothing let in without
+a token.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from agent.server import failures
+from agent.store import schema
+from agent.store.database import Database
+from tests.server.conftest import FAILING, QUICK, SIGNALLED
+from tests.server.harness import Running, wait_for
+from tests.server.test_approvals import ASKING, GATED
+
+LEFT_OUT: Final = (
+    # A valid request may still be refused for what it means: a workflow that does not compile, an
+    # answer that does not fit its question.
+    "positive_data_acceptance",
+)
+_CONFIG: Final = """\
+[parameters]
+"path.task_id" = "{task}"
+"path.approval_id" = "{approval}"
+
+[[operations]]
+# It never ends; tests of its own read it.
+include-path = "/api/v1/events/stream"
+enabled = false
+"""
+
+
+def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run Schemathesis against a server, in a directory for what it leaves behind."""
+    for text in (QUICK, SIGNALLED, FAILING, GATED, ASKING):
+        running.add_workflow(text)
+    with running.client() as client:
+        started = [
+            client.post(f"/api/v1/workflows/{workflow}/tasks").raise_for_status().json()["id"]
+            for workflow in ("quick", "gated", "signalled")
+        ]
+        asked = wait_for(lambda: client.get("/api/v1/approvals").json()["approvals"])
+        description = client.get("/api/v1/openapi.json").raise_for_status().text
+    (directory / "openapi.json").write_text(description, encoding="utf-8")
+    (directory / "schemathesis.toml").write_text(
+        _CONFIG.format(task=started[-1], approval=asked[0]["id"]), encoding="utf-8"
+    )
+    program = "import sys; from schemathesis.cli import schemathesis; schemathesis()"
+    return subprocess.run(
+        [
+            sys.executable, "-c", program, "run", "openapi.json", "--url", running.server.url,
+            "--header", f"Authorization: Bearer {running.token}", "--checks", "all",
+            "--exclude-checks", ",".join(LEFT_OUT), "--request-timeout", "30", "--no-color",
+            *options,
+        ],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def main() -> int:
+    """Run it for a while on a database of its own; return the exit status."""
+    parser = argparse.ArgumentParser(prog="make fuzz", description="Fuzz the HTTP API.")
+    parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=None, help="default: another each time")
+    given = parser.parse_args()
+    # Requests without a token are what is tested: none may be held back for the ones before.
+    failures.MOST = sys.maxsize  # type: ignore[misc]
+    directory = Path(tempfile.mkdtemp(prefix="agent-fuzz-"))
+    try:
+        database = Database(f"sqlite:///{directory}/agent.db")
+        schema.upgrade(database)
+        options = ["--max-time", str(given.seconds), "--max-examples", "1000"]
+        if given.seed is not None:
+            options += ["--seed", str(given.seed)]
+        with Running(database, directory) as running:
+            done = fuzz(running, directory, *options)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    sys.stdout.write(done.stdout + done.stderr)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

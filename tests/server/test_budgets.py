@@ -1,0 +1,58 @@
+"""What tasks use of models, over HTTP: seen by everybody, raised by whoever may approve."""
+
+import httpx
+import pytest
+
+from agent.server.shapes import BudgetDocument
+from agent.tasks import spending
+from tests.server.harness import Running
+
+
+@pytest.fixture
+def task(client: httpx.Client) -> str:
+    """Return a task that waits."""
+    return str(client.post("/api/v1/workflows/signalled/tasks").json()["id"])
+
+
+def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, task: str) -> None:
+    """The document is the command line's own; a raise counts at once."""
+    address = f"/api/v1/tasks/{task}/budget"
+    assert client.get(address).json()["budgets"] == []
+    with running.client(running.token_with("operate")) as program:
+        assert program.post(address, json={"usd": 5}).status_code == 403
+    with running.client(running.token_with("approve")) as person:
+        raised = person.post(address, json={"usd": 2.5, "tokens": 900, "seconds": 86_400})
+    assert (raised.status_code, raised.json()["changed"]) == (200, True)
+    found = client.get(address).json()
+    BudgetDocument.model_validate(found)
+    (budget,) = found["budgets"]
+    assert (budget["usd_limit"], budget["tokens_limit"]) == (2.5, 900)
+    with running.database.connect("reader") as connection:
+        assert found == spending.budget_document(connection, task)
+    assert client.get(f"/api/v1/tasks/{task}").json()["deadline"] is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, 422),
+        ({"usd": 0}, 422),
+        ({"tokens": 0}, 422),
+        ({"seconds": -1}, 422),
+        ({"step": "ask", "seconds": 5}, 422),
+        ({"step": "none", "usd": 1}, 404),
+        ({"seconds": 0.000001}, 409),
+    ],
+)
+def test_budgets_that_are_none(
+    client: httpx.Client, task: str, body: dict[str, object], code: int
+) -> None:
+    """What is no budget is refused and changes nothing."""
+    assert client.post(f"/api/v1/tasks/{task}/budget", json=body).status_code == code
+    assert client.get(f"/api/v1/tasks/{task}/budget").json()["budgets"] == []
+
+
+def test_an_unknown_task(client: httpx.Client) -> None:
+    """There is no budget where there is no task."""
+    assert client.get("/api/v1/tasks/none/budget").status_code == 404
+    assert client.post("/api/v1/tasks/none/budget", json={"usd": 1}).status_code == 404

@@ -1,0 +1,115 @@
+"""The server inside `agent up`: started, told, answered, ended."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.conftest import PATIENCE_SECONDS, Cli
+
+pytestmark = pytest.mark.process
+
+FLOW = "name: flow\nsteps: {one: {wait: {signal: go}}}\n"
+
+
+def _address(process: "subprocess.Popen[str]") -> str:
+    """Read what the daemon prints until it says where its API is."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if found:
+            return found[0]
+    raise AssertionError("the daemon did not say where its API is")
+
+
+def test_up_offers_the_api_and_ends_with_a_stream_open(tmp_path: Path) -> None:
+    """The token is in the home directory; files are found at once; SIGTERM ends it all in time."""
+    cli = Cli(tmp_path, AGENT_SERVER__PORT="0")
+    cli.write("workflows/flow.yaml", FLOW)
+    with cli.daemon() as process:
+        token = (tmp_path / "data" / "token").read_text().strip()
+        with httpx.Client(
+            base_url=_address(process),
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=PATIENCE_SECONDS,
+            trust_env=False,
+        ) as client:
+            listed = client.get("/api/v1/workflows").json()["workflows"]
+            assert [each["name"] for each in listed] == ["flow"]
+            created = client.post("/api/v1/workflows/flow/tasks").json()["id"]
+            assert cli.task(created)["id"] == created
+            ended = threading.Event()
+            is_open = threading.Event()
+
+            def read() -> None:
+                with client.stream("GET", "/api/v1/events/stream") as stream:
+                    for _ in stream.iter_lines():
+                        is_open.set()
+                ended.set()
+
+            threading.Thread(target=read, daemon=True).start()
+            assert is_open.wait(PATIENCE_SECONDS)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_SECONDS) == 0
+            assert ended.wait(PATIENCE_SECONDS)
+    assert cli.task(created)["status"] == "running"
+
+
+def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
+    """Without its port the daemon says so and runs tasks all the same."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        cli = Cli(tmp_path, AGENT_SERVER__PORT=str(taken.getsockname()[1]))
+        cli.write("flow.yaml", "name: quick\nsteps: {one: {wait: 1ms}}\n")
+        with cli.daemon():
+            assert cli("run", "flow.yaml", "--wait", "--json").json["status"] == "succeeded"
+        assert "not offered" in (tmp_path / "daemon.log").read_text()
+
+
+def test_an_unsafe_address_is_refused(tmp_path: Path) -> None:
+    """`agent up` does not start where others could reach it unasked."""
+    cli = Cli(tmp_path, AGENT_SERVER__HOST="0.0.0.0")
+    assert "allow_remote" in cli("up", code=2).err
+
+
+def test_tokens_by_command(tmp_path: Path) -> None:
+    """A token is printed once, listed without its text, and revoked."""
+    cli = Cli(tmp_path)
+    made: Any = cli("token", "create", "phone", "--scope", "approve", "--json").json
+    assert made["token"] not in (tmp_path / "data" / "tokens.json").read_text()
+    listed = cli("token", "list", "--json")
+    assert [each["name"] for each in listed.json] == ["phone"]
+    assert made["token"] not in listed.out
+    assert "already" in cli("token", "create", "phone", "--scope", "read", code=3).err
+    assert "phone" in cli("token", "revoke", "phone").out
+    assert "owner" in cli("token", "list").out
+
+
+def test_the_server_is_loaded_only_where_it_runs(tmp_path: Path) -> None:
+    """Commands and the token's own do not pay for FastAPI."""
+    cli = Cli(tmp_path)
+    program = (
+        "import json, sys; from agent.cli import main\n"
+        "sys.argv = ['agent', 'token', 'list']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(json.dumps([n for n in ('fastapi', 'uvicorn', 'starlette') if n in sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=cli.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == []

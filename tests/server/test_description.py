@@ -1,0 +1,147 @@
+"""The OpenAPI description: complete, with examples, and true."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+
+from agent.server.application import TABLES
+from agent.server.problems import TITLES
+
+
+@pytest.fixture(scope="module")
+def description(running: Any) -> dict[str, Any]:
+    """Return the description as the server gives it."""
+    with running.client() as client:
+        found: dict[str, Any] = client.get("/api/v1/openapi.json").json()
+    return found
+
+
+def _operations(description: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method.upper(), path): operation
+        for path, operations in description["paths"].items()
+        for method, operation in operations.items()
+    }
+
+
+def test_every_route_is_described(description: dict[str, Any]) -> None:
+    """Each has a summary, a text, its problems, and the scope that it needs."""
+    described = _operations(description)
+    routes = {
+        (str(each.method), each.path): each
+        for table in TABLES
+        for each in table.endpoints
+        # Pages are for people alone.
+        if each.options.get("include_in_schema", True)
+    }
+    assert described.keys() == routes.keys()
+    for key, operation in described.items():
+        assert operation["summary"], key
+        assert operation["description"], key
+        assert {"400", "401", "403", "413", "422", "429", "500", "503"} <= set(
+            operation["responses"]
+        ), key
+        for code, response in operation["responses"].items():
+            if int(code) >= 400:
+                assert list(response["content"]) == ["application/problem+json"], key
+        scope = routes[key].scope
+        wanted = None if scope == "public" else [{"token": [scope]}]
+        assert operation.get("security") == wanted, key
+
+
+def test_the_document_for_people_names_every_route() -> None:
+    """docs/api.md has a row for each route, with its method and its scope."""
+    text = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith(("| `GET", "| `POST", "| `DEL"))]
+    for endpoint in (each for table in TABLES for each in table.endpoints):
+        path = re.sub(r"\{(task|approval)_id\}", "{id}", endpoint.path.removeprefix("/api/v1"))
+        path = path.replace("/hooks/{name}", "/hooks/{workflow}")
+        last = f"`/{path.rpartition('/')[2]}`"
+        found = [
+            row
+            for row in rows
+            if f"`{endpoint.method} {path}`" in row
+            or (last in row and f"`{endpoint.method} {path.rpartition('/')[0]}/" in row)
+        ]
+        assert len(found) == 1, (endpoint.method, path)
+        scope = found[0].rstrip("| ").rpartition("|")[2].strip()
+        signed = ("/hooks/{workflow}", "/links/{token}", "/answers")
+        assert scope == dict.fromkeys(signed, "its signature").get(
+            path, "none" if endpoint.scope == "public" else endpoint.scope
+        )
+
+
+def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
+    """No part of the description names a schema that is not there."""
+    schemas = description["components"]["schemas"]
+
+    def check(part: Any) -> None:
+        if isinstance(part, dict):
+            reference = part.get("$ref")
+            if isinstance(reference, str):
+                assert reference.removeprefix("#/components/schemas/") in schemas
+            for member in part.values():
+                check(member)
+        elif isinstance(part, list):
+            for member in part:
+                check(member)
+
+    check(description)
+
+
+def _resolved(description: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the schemas that a schema stands for: itself, what it refers to, or its choices."""
+    if "$ref" in schema:
+        return [description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]]
+    return [
+        found
+        for option in schema.get("anyOf", [])
+        for found in _resolved(description, option)
+        if option.get("type") != "null"
+    ] or [schema]
+
+
+def test_everything_has_examples(description: dict[str, Any]) -> None:
+    """Whoever reads what a route takes and gives sees one of each; and each is one that fits."""
+    for key, operation in _operations(description).items():
+        for parameter in operation.get("parameters", []):
+            if parameter["in"] == "path":
+                assert parameter.get("example") or parameter["schema"].get("examples"), key
+            else:
+                assert parameter.get("description") or "default" in parameter["schema"], key
+        contents = list(operation.get("requestBody", {}).get("content", {}).values())
+        contents += [
+            content
+            for response in operation["responses"].values()
+            for content in response.get("content", {}).values()
+        ]
+        assert contents, key
+        for content in contents:
+            if "example" in content:
+                continue
+            for schema in _resolved(description, content["schema"]):
+                # What may be any JSON at all needs none.
+                if schema.keys() <= {"title", "description"}:
+                    continue
+                whole = {**schema, "components": description["components"]}
+                found = schema.get("examples") or [
+                    {
+                        name: member["examples"][0]
+                        for name, member in schema["properties"].items()
+                        if "examples" in member
+                    }
+                ]
+                for example in found:
+                    jsonschema.validate(example, whole)
+
+
+def test_kinds_of_problems_have_titles(client: httpx.Client) -> None:
+    """A problem's type stays the same for programs; its title is for people."""
+    found = client.get("/api/v1/tasks/none").json()
+    slug = found["type"].rpartition(":")[2]
+    assert found["title"] == TITLES[slug]
+    assert set(found) == {"type", "title", "status", "detail"}

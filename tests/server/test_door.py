@@ -1,0 +1,168 @@
+"""Who is let in: every route by table, tokens and scopes, hosts and origins, failures."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agent.scopes import SCOPES
+from agent.server import failures
+from agent.server.application import TABLES
+from agent.server.table import Endpoint
+from agent.store.database import Database
+from tests.server.harness import Running, wait_for
+
+ENDPOINTS = [endpoint for table in TABLES for endpoint in table.endpoints]
+GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope != "public"]
+
+
+def _named(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+def _ask(client: httpx.Client, endpoint: Endpoint, **given: str) -> httpx.Response:
+    """Send a request with a body that is no JSON: whoever reads it first would say so."""
+    path = re.sub(r"\{\w+\}", "nothing", endpoint.path)
+    return client.request(
+        endpoint.method,
+        path,
+        content=b"{" if endpoint.method == "POST" else None,
+        headers={"Content-Type": "application/json", **given},
+    )
+
+
+@pytest.fixture
+def _patience_with_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MOST", 100_000)
+
+
+@pytest.fixture
+def stranger(running: Running, _patience_with_failures: None) -> Iterator[httpx.Client]:
+    """Return a client without a token."""
+    with running.client("") as client:
+        yield client
+
+
+def test_only_health_and_what_is_signed_is_public() -> None:
+    """Nothing else may be asked without a token; a new public route fails here first."""
+    public = {_named(endpoint) for endpoint in ENDPOINTS if endpoint.scope == "public"}
+    assert public == {
+        "GET /healthz",
+        "GET /readyz",
+        "POST /hooks/{name}",
+        "GET /links/{token}",
+        "POST /links/{token}",
+        "POST /answers",
+    }
+    assert "GET /api/v1/events/stream" in {_named(endpoint) for endpoint in GUARDED}
+
+
+@pytest.mark.parametrize("endpoint", GUARDED, ids=_named)
+def test_every_route_refuses_without_a_token(stranger: httpx.Client, endpoint: Endpoint) -> None:
+    """No token, a wrong one, one by another scheme or in the address: 401, before the body is read."""
+    assert _ask(stranger, endpoint).status_code == 401
+    for given in ("Bearer wrong", "Bearer", "Basic d3Jvbmc6", "nonsense"):
+        refused = _ask(stranger, endpoint, Authorization=given)
+        assert refused.status_code == 401, given
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("endpoint", GUARDED, ids=_named)
+def test_every_route_refuses_too_small_a_scope(running: Running, endpoint: Endpoint) -> None:
+    """A token without the scope that a route needs gets 403, before the body is read."""
+    for scope in SCOPES:
+        with running.client(running.token_with(scope)) as client:
+            implied = {"admin": set(SCOPES)}.get(scope, {scope, "read"})
+            if endpoint.scope in implied:
+                continue
+            refused = _ask(client, endpoint)
+            assert refused.status_code == 403
+            assert refused.json()["needs"] == endpoint.scope
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/nothing", "/docs", "/openapi.json", "/HEALTHZ"])
+def test_what_is_not_there_needs_a_token_too(stranger: httpx.Client, path: str) -> None:
+    """Without a token nobody learns which addresses exist."""
+    assert stranger.get(path).status_code == 401
+
+
+def test_no_token_in_an_address(running: Running, stranger: httpx.Client) -> None:
+    """A token counts only in its header: addresses end up in logs."""
+    for name in ("token", "access_token", "authorization"):
+        assert stranger.get("/api/v1/tasks", params={name: running.token}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:99", True),
+        ("127.0.0.1:1", True),
+        ("[::1]:8420", True),
+        ("evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost@evil.example", False),
+        ("", False),
+        ("[", False),
+    ],
+)
+def test_only_known_hosts(client: httpx.Client, host: str, *, is_allowed: bool) -> None:
+    """A name that was rebound to this machine does not reach the API, token or not."""
+    found = client.get("/api/v1/tasks", headers={"Host": host})
+    assert found.status_code == (200 if is_allowed else 400)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:1", "file://"]
+)
+def test_no_foreign_origin(client: httpx.Client, origin: str) -> None:
+    """A web page of another origin is refused, also on this machine; no answer allows any."""
+    found = client.get("/api/v1/tasks", headers={"Origin": origin})
+    assert found.status_code == 403
+    assert "access-control-allow-origin" not in found.headers
+
+
+def test_own_and_listed_origins(running: Running, client: httpx.Client) -> None:
+    """The server's own origin may call it."""
+    found = client.get("/api/v1/tasks", headers={"Origin": running.server.url})
+    assert found.status_code == 200
+
+
+def test_failures_are_held_back(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many wrong tokens get 429 with a time; the right one is still let in."""
+    monkeypatch.setattr(failures, "MOST", 3)
+    # No test is so slow that the first failure is forgotten before the last.
+    monkeypatch.setattr(failures, "WINDOW_SECONDS", 3600.0)
+    with Running(sqlite_database, tmp_path) as running:
+        with running.client("wrong") as guessing:
+            answers = [guessing.get("/api/v1/tasks") for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 3600
+        with running.client() as client:
+            assert client.get("/api/v1/tasks").status_code == 200
+
+
+def test_failures_are_forgotten() -> None:
+    """After the window an address starts anew; others are not held back with it."""
+    now = 0.0
+    counted = failures.Failures(lambda: now)
+    for _ in range(failures.MOST):
+        assert counted.add("a") == 0
+    assert counted.add("a") > 0
+    assert counted.add("b") == 0
+    now = failures.WINDOW_SECONDS + 1
+    assert counted.add("a") == 0
+
+
+@pytest.mark.usefixtures("_patience_with_failures")
+def test_a_revoked_token_is_soon_refused(running: Running) -> None:
+    """Making a token takes effect at once, revoking it within a second, without a restart."""
+    with running.client(running.token_with("read")) as client:
+        assert client.get("/api/v1/tasks").status_code == 200
+        running.server.tokens.revoke("read")
+        wait_for(lambda: client.get("/api/v1/tasks").status_code == 401)

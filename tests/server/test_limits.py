@@ -1,0 +1,188 @@
+"""Bounds: large bodies, too many requests, a database that is not there, health and figures."""
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.config import ServerSettings
+from agent.server.address import UnsafeBindError, check_bind, is_loopback, listen
+from agent.store.database import Database
+from tests.server.conftest import QUICK
+from tests.server.harness import Running, wait_for
+
+
+def test_large_bodies(sqlite_database: Database, tmp_path: Path) -> None:
+    """A body over the limit is refused, announced or not, with a token or a webhook."""
+    with (
+        Running(sqlite_database, tmp_path, max_body_bytes=2048) as running,
+        running.client() as client,
+    ):
+        running.add_workflow(QUICK)
+        running.add_workflow(
+            'name: hook\non: {webhook: {verify: token, secret: "env:PATH"}}\n'
+            "steps: {one: {wait: 1ms}}\n"
+        )
+
+        def pieces() -> Iterator[bytes]:
+            yield b'{"input": {"word": "'
+            for _ in range(8):
+                yield b"x" * 500
+            yield b'"}}'
+
+        for path in ("/api/v1/workflows/quick/tasks", "/api/v1/workflows", "/hooks/hook"):
+            for content in (b"x" * 4096, pieces()):
+                refused = client.post(
+                    path, content=content, headers={"Content-Type": "application/json"}
+                )
+                assert refused.status_code == 413, (path, refused.text)
+                assert refused.json()["type"] == "urn:agent:problem:too-large"
+        small = client.post("/api/v1/workflows/quick/tasks", json={"input": {"word": "x" * 1500}})
+        assert small.status_code == 201
+
+
+def test_overload_is_told_and_loses_nothing(sqlite_database: Database, tmp_path: Path) -> None:
+    """Beyond its bounds the server answers 429 or 503; every 201 is a task, and nothing else is."""
+    with (
+        Running(sqlite_database, tmp_path, max_requests=2, database_threads=1) as running,
+        running.client() as client,
+    ):
+        running.add_workflow("name: plain\nsteps: {one: {wait: {signal: never}}}\n")
+
+        def create(number: int) -> httpx.Response:
+            return client.post(
+                "/api/v1/workflows/plain/tasks", headers={"Idempotency-Key": f"key-{number}"}
+            )
+
+        with ThreadPoolExecutor(24) as threads:
+            answers = list(threads.map(create, range(120)))
+        codes = {answer.status_code for answer in answers}
+        assert codes <= {201, 429, 503}
+        assert 201 in codes
+        for answer in answers:
+            if answer.status_code != 201:
+                assert int(answer.headers["retry-after"]) >= 1
+        created = {answer.json()["id"] for answer in answers if answer.status_code == 201}
+        listed = wait_for(
+            lambda: client.get("/api/v1/tasks", params={"limit": 500}).json().get("tasks")
+        )
+        assert {task["id"] for task in listed} == created
+
+
+def test_health_needs_no_token(running: Running) -> None:
+    """Whoever looks after the process may ask, under any name, whether it lives."""
+    with running.client("", Host="10.0.0.7:8420") as prober:
+        assert prober.get("/healthz").json() == {"status": "ok"}
+        assert prober.get("/readyz").json() == {"status": "ok"}
+
+
+def test_not_ready_without_a_database(sqlite_database: Database, tmp_path: Path) -> None:
+    """It lives, and says that it cannot work; what is asked of it gets 503 and tells no path."""
+    with Running(sqlite_database, tmp_path) as running, running.client() as client:
+        assert sqlite_database.path is not None
+        moved = sqlite_database.path.with_name("moved.db")
+        sqlite_database.path.rename(moved)
+        try:
+            assert client.get("/healthz").status_code == 200
+            refused = client.get("/readyz")
+            assert refused.status_code == 503
+            assert str(tmp_path) not in refused.text
+            assert client.get("/api/v1/tasks").status_code == 503
+        finally:
+            moved.rename(sqlite_database.path)
+        wait_for(lambda: client.get("/readyz").status_code == 200)
+
+
+def test_figures(running: Running, client: httpx.Client) -> None:
+    """Every line of /metrics is one that Prometheus reads, and the figures are right."""
+    task_id = client.post("/api/v1/workflows/quick/tasks").json()["id"]
+    running.wait_for_task(client, task_id, "succeeded")
+    found = client.get("/metrics")
+    assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples: dict[str, float] = {}
+    for line in found.text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP|TYPE) agent_[a-z_]+ .+", line)
+            continue
+        sample = re.fullmatch(r'(agent_[a-z_]+(?:\{[a-z]+="[^"]+"\})?) ([0-9.e+-]+)', line)
+        assert sample, line
+        samples[sample[1]] = float(sample[2])
+    assert samples['agent_tasks{status="succeeded"}'] >= 1
+    assert samples["agent_workers"] == 1
+    assert samples["agent_attempts_total"] >= 2
+    assert (
+        samples["agent_turn_seconds_count"] == samples['agent_turn_seconds_bucket{le="+Inf"}'] > 0
+    )
+    assert samples['agent_events_total{type="task.succeeded"}'] >= 1
+    assert {
+        "agent_queue_age_seconds",
+        "agent_unknown_effects",
+        "agent_approvals_waiting",
+        "agent_spend_usd_today",
+    } <= set(samples)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_safe"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.2", False),
+        ("example.com", False),
+    ],
+)
+def test_beyond_loopback_only_when_told_so(host: str, *, is_safe: bool) -> None:
+    """An address that others reach needs a setting of its own."""
+    assert is_loopback(host) is is_safe
+    check_bind(ServerSettings(host=host, allow_remote=True))
+    check_bind(ServerSettings(host=host, enabled=False))
+    if is_safe:
+        check_bind(ServerSettings(host=host))
+        return
+    with pytest.raises(UnsafeBindError, match="allow_remote"):
+        check_bind(ServerSettings(host=host))
+
+
+def test_a_slow_client_hinders_nobody(running: Running, client: httpx.Client) -> None:
+    """A request that never ends keeps its own connection waiting, and no other."""
+    port = int(running.server.url.rpartition(":")[2])
+    slow: list[Any] = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    try:
+        for each in slow:
+            each.sendall(b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\n")
+        assert client.get("/api/v1/tasks").status_code == 200
+    finally:
+        for each in slow:
+            each.close()
+
+
+async def _first_connection(listening: socket.socket) -> Any:
+    """Return the socket that asyncio makes of the first connection, as the server has it."""
+    connected: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda _, w: connected.set_result(w), sock=listening)
+    async with server:
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        accepted = await connected
+        try:
+            return accepted.get_extra_info("socket").getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NODELAY
+            )
+        finally:
+            for each in (writer, accepted):
+                each.close()
+                await each.wait_closed()
+
+
+def test_small_answers_leave_at_once() -> None:
+    """No answer waits for the client's word that it has the part before: that takes 40 ms."""
+    assert asyncio.run(_first_connection(listen(ServerSettings(port=0))))

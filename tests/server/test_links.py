@@ -1,0 +1,288 @@
+"""Links that answer a question, and programs that answer with a signature."""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from standardwebhooks import Webhook
+
+from agent.channels.signing import BadLinkError, key_of, link_token, read_link
+from agent.clock import SECOND
+from agent.config_channels import ChannelSettings, WebhookSettings
+from agent.server import failures
+from agent.store.database import Database
+from tests.server.harness import Running, wait_for
+
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+KEY = key_of(SECRET)
+NASTY = "<script>alert('x')</script>&\"'"
+PAYING = """\
+name: paying
+inputs: {what: {type: string, default: lunch}}
+steps:
+  pay:
+    approval: {message: "Pay for {{ inputs.what }}?", editable: [argv, env], who: "{{ inputs.who }}"}
+    shell: {argv: [echo, "{{ inputs.what }}"], env: {AMOUNT: "12"}, effect: none}
+output: "{{ steps.pay.output.stdout | trim }}"
+"""
+ASKING = """\
+name: asking
+steps:
+  which: {input: {message: Which?, choices: [red, 7]}}
+  many: {depends_on: [which], input: {message: How many?, schema: {type: integer, minimum: 1}}}
+output: {which: "{{ steps.which.output.value }}", many: "{{ steps.many.output.value }}"}
+"""
+
+
+@pytest.fixture(scope="module")
+def linked(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Return a running server with a webhook's secret, so that it takes links."""
+    home = tmp_path_factory.mktemp("linked")
+    shutil.copyfile(sqlite_template, home / "agent.db")
+    (home / "secret").write_text(SECRET)
+    running = Running(Database(f"sqlite:///{home}/agent.db"), home)
+    webhook = WebhookSettings(url="http://127.0.0.1:9/", secret=f"file:{home}/secret")
+    running.settings = running.settings.model_copy(
+        update={"channels": ChannelSettings(webhook=webhook)}
+    )
+    with running:
+        for text in (PAYING.replace('"{{ inputs.who }}"', "[webhook, api]"), ASKING):
+            running.add_workflow(text)
+        running.add_workflow(
+            PAYING.replace("name: paying", "name: others").replace('"{{ inputs.who }}"', "telegram")
+        )
+        yield running
+
+
+@pytest.fixture
+def owner(linked: Running) -> Iterator[httpx.Client]:
+    """Return a client with the owner's token."""
+    with linked.client() as client:
+        yield client
+
+
+@pytest.fixture
+def person(linked: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """Return a client without a token, as a browser is."""
+    monkeypatch.setattr(failures, "MOST", 100_000)
+    with linked.client("") as client:
+        yield client
+
+
+def _ask(owner: httpx.Client, workflow: str, **inputs: str) -> str:
+    started = owner.post(f"/api/v1/workflows/{workflow}/tasks", json={"input": inputs})
+    assert started.status_code == 201, started.text
+    task: str = started.json()["id"]
+    return task
+
+
+def _question(owner: httpx.Client, task: str, other_than: str = "") -> dict[str, Any]:
+    def look() -> Any:
+        found = owner.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
+        return next((each for each in found if each["id"] != other_than), None)
+
+    question: dict[str, Any] = wait_for(look)
+    return question
+
+
+def _link(approval: dict[str, Any], seconds: float = 3600) -> str:
+    now = int(time.time()) * SECOND
+    return f"/links/{link_token(KEY, approval['id'], now + int(seconds) * SECOND)}"
+
+
+def _seen(page: httpx.Response) -> str:
+    return unescape(re.sub(r"<[^>]*>", " ", page.text))
+
+
+def test_looking_changes_nothing_and_posting_decides(
+    linked: Running, owner: httpx.Client, person: httpx.Client
+) -> None:
+    """However often a link is followed nothing happens; the form decides, and the page says so."""
+    task = _ask(owner, "paying")
+    approval = _question(owner, task)
+    link = _link(approval)
+    for _ in range(3):
+        shown = person.get(link)
+        assert shown.status_code == 200
+        assert person.head(link).status_code == 405
+    assert "Pay for lunch?" in _seen(shown)
+    assert '"echo"' in _seen(shown), "what will be done is there in full"
+    assert owner.get(f"/api/v1/approvals/{approval['id']}").json()["status"] == "pending"
+    # A browser that tells nobody where a form comes from says that its origin is null.
+    posted = person.post(
+        link, data={"decision": "approve", "comment": "fine"}, headers={"Origin": "null"}
+    )
+    assert posted.status_code == 303
+    after = person.get(httpx.URL(link).join(posted.headers["location"]))
+    assert "✓ approved by link (webhook): fine" in _seen(after)
+    assert "<form" not in after.text
+    assert linked.wait_for_task(owner, task, "succeeded")["output"] == "lunch"
+
+
+def test_a_link_decides_once(linked: Running, owner: httpx.Client, person: httpx.Client) -> None:
+    """The second answer by a link changes nothing and is told what was decided."""
+    task = _ask(owner, "paying")
+    link = _link(_question(owner, task))
+    assert person.post(link, data={"decision": "deny"}).status_code == 303
+    late = person.post(link, data={"decision": "approve"})
+    assert late.status_code == 409
+    assert "came too late: it was denied already by link (webhook)" in _seen(late)
+    linked.wait_for_task(owner, task, "failed")
+
+
+def test_the_page_gives_nothing_away_and_loads_nothing(
+    owner: httpx.Client, person: httpx.Client
+) -> None:
+    """What is shown is escaped; the page may load, run and tell nothing."""
+    page = person.get(_link(_question(owner, _ask(owner, "paying", what=NASTY))))
+    assert NASTY in _seen(page)
+    assert "<script" not in page.text
+    assert "alert('x')" not in page.text
+    assert not re.search(r"\b(src|href|on\w+)=", page.text)
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_edits_within_what_is_editable(
+    linked: Running, owner: httpx.Client, person: httpx.Client
+) -> None:
+    """What the form changed is approved as changed; a mistake keeps what was typed."""
+    task = _ask(owner, "paying")
+    link = _link(_question(owner, task))
+    refused = person.post(link, data={"decision": "approve", "edit:argv": "[echo", "comment": "hm"})
+    assert refused.status_code == 422
+    assert "For argv give JSON" in _seen(refused)
+    assert "[echo" in _seen(refused)
+    assert ">hm<" in refused.text
+    unchanged = json.dumps({"AMOUNT": "12"}, indent=2).replace("\n", "\r\n")
+    done = {"decision": "approve", "edit:argv": '["echo", "dinner"]', "edit:env": unchanged}
+    assert person.post(link, data=done).status_code == 303
+    assert linked.wait_for_task(owner, task, "succeeded")["output"] == "dinner"
+    decided = owner.get("/api/v1/approvals", params={"task": task, "all": True}).json()
+    assert decided["approvals"][0]["decision"]["edits"] == {"argv": ["echo", "dinner"]}
+
+
+def test_values_by_a_form(linked: Running, owner: httpx.Client, person: httpx.Client) -> None:
+    """A choice is chosen, a value typed; what does not fit is told why."""
+    task = _ask(owner, "asking")
+    which = _question(owner, task)
+    link = _link(which)
+    assert ">red<" in person.get(link).text
+    for form in ({}, {"decision": "approve"}, {"decision": "answer", "choice": "2"}):
+        assert person.post(link, data=form).status_code == 422
+    assert person.post(link, data={"decision": "answer", "choice": "1"}).status_code == 303
+    link = _link(_question(owner, task, which["id"]))
+    refused = person.post(link, data={"decision": "answer", "value": "0"})
+    assert (refused.status_code, "minimum" in _seen(refused)) == (422, True)
+    assert person.post(link, data={"decision": "answer", "value": "3"}).status_code == 303
+    assert linked.wait_for_task(owner, task, "succeeded")["output"] == {"which": 7, "many": 3}
+
+
+def test_links_that_are_none(owner: httpx.Client, person: httpx.Client) -> None:
+    """Another's signature, a changed question, a changed or past time: all are refused alike."""
+    task = _ask(owner, "paying")
+    approval = _question(owner, task)
+    good = _link(approval)
+    head, stamp, signature = good.rsplit(".", 2)
+    later = f"{head}.{int(stamp) + 86_400}.{signature}"
+    other = good.replace(approval["id"], "0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11")
+    for link in (later, other, good[:-1], good + "=", "/links/x", f"{head}..{signature}"):
+        for answer in (person.get(link), person.post(link, data={"decision": "approve"})):
+            assert answer.status_code == 404
+            assert "This link is not known" in _seen(answer)
+    over = _link(approval, -1)
+    assert "This link's time is over" in _seen(person.get(over))
+    assert person.post(over, data={"decision": "approve"}).status_code == 404
+    assert owner.get(f"/api/v1/approvals/{approval['id']}").json()["status"] == "pending"
+
+
+def test_a_question_for_others_is_not_answered_here(
+    owner: httpx.Client, person: httpx.Client
+) -> None:
+    """`who` without webhook: the link shows and does not decide."""
+    link = _link(_question(owner, _ask(owner, "others")))
+    refused = person.post(link, data={"decision": "approve"})
+    assert refused.status_code == 403
+    assert "Link may not answer this from webhook" in _seen(refused)
+
+
+def test_who_guesses_is_held_back(linked: Running) -> None:
+    """Links that do not fit count as failures."""
+    with linked.client("") as guesser:
+        answers = [guesser.get("/links/guess").status_code for _ in range(failures.MOST + 5)]
+    assert answers[-1] == 429
+
+
+def test_without_a_webhook_there_are_no_links(running: Running) -> None:
+    """Where no secret is configured nothing can be signed, and nothing is taken."""
+    with running.client("") as person:
+        assert person.get("/links/x").status_code == 404
+        assert person.post("/answers", content=b"{}").status_code == 404
+
+
+def _signed(body: Any, *, secret: str = SECRET, at: float | None = None) -> Any:
+    text = json.dumps(body)
+    moment = datetime.fromtimestamp(time.time() if at is None else at, UTC)
+    return {
+        "content": text,
+        "headers": {
+            "content-type": "application/json",
+            "webhook-id": "answer-1",
+            "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": Webhook(secret).sign("answer-1", moment, text),
+        },
+    }
+
+
+def test_programs_answer_with_a_signature(
+    linked: Running, owner: httpx.Client, person: httpx.Client
+) -> None:
+    """What is signed with the webhook's secret decides, once; a repetition is told so."""
+    task = _ask(owner, "paying")
+    approval = _question(owner, task)
+    said = {"approval": approval["id"], "decision": "approve", "comment": "by rule 7"}
+    for bad in (
+        _signed(said, secret="whsec_" + "A" * 32),
+        _signed(said, at=time.time() - 400),
+        {"content": json.dumps(said)},
+    ):
+        assert person.post("/answers", **bad).status_code == 401
+    done = person.post("/answers", **_signed(said))
+    assert (done.status_code, done.json()["status"]) == (200, "approved")
+    again = person.post("/answers", **_signed(said))
+    assert again.status_code == 409
+    assert again.json()["decided"] == {"status": "approved", "by": "program", "channel": "webhook"}
+    linked.wait_for_task(owner, task, "succeeded")
+
+
+def test_a_notice_cannot_be_turned_into_an_answer(person: httpx.Client) -> None:
+    """What we have signed ourselves, and everything else of another shape, is no answer."""
+    bodies: list[Any] = [{"type": "approval.requested", "data": {}}, {"approval": "x"}, []]
+    for body in bodies:
+        refused = person.post("/answers", **_signed(body))
+        assert refused.status_code == 422
+    nobody = {"approval": "x", "decision": "approve"}
+    assert person.post("/answers", **_signed(nobody)).status_code == 404
+
+
+def test_a_link_is_good_for_what_it_says() -> None:
+    """What a link carries is read back as it was written, up to its last second."""
+    token = link_token(KEY, "abc", 100 * SECOND)
+    assert read_link(KEY, token, 99 * SECOND).approval_id == "abc"
+    with pytest.raises(BadLinkError, match="time is over"):
+        read_link(KEY, token, 100 * SECOND)
+    with pytest.raises(BadLinkError, match="not known"):
+        read_link(b"another key of enough bytes", token, 0)

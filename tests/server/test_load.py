@@ -1,0 +1,42 @@
+"""The API of a real daemon under load, counted and not timed: nothing that it took is lost."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+pytestmark = pytest.mark.process
+
+
+def test_what_is_acknowledged_under_load_is_kept() -> None:
+    """Beyond its bounds it refuses with 429 or 503; each task it took is there and succeeds."""
+    given = {
+        "rate": 60,
+        "seconds": 1.5,
+        "flood_seconds": 1.5,
+        "flooders": 60,
+        "naps": 10,
+        "max_requests": 12,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.programs.api", json.dumps(given)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    # The program itself fails when a task that was acknowledged is not there or does not succeed.
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found["requests"] == 90
+    taken = found["codes"].get("201", 0) + found["flood_codes"].get("201", 0)
+    assert found["tasks_acknowledged"] >= taken > 0
+    assert {"200", "201"} <= set(found["flood_codes"]) <= {"200", "201", "429", "503"}
+    assert {"429", "503"} & set(found["flood_codes"])

@@ -1,0 +1,80 @@
+"""Tokens on disk: readable by their owner alone, and by their hashes only."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.scopes import SCOPES
+from agent.server.tokens import Grant, TokenError, Tokens
+from tests.server.harness import wait_for
+
+
+def test_the_owners_token_is_made_once(tmp_path: Path) -> None:
+    """It is in a file for its owner alone, stays the same, and allows everything."""
+    tokens = Tokens(tmp_path / "home")
+    tokens.ensure_owner()
+    path = tokens.owner_file
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text().strip()
+    assert len(text) > 40
+    path.chmod(0o644)
+    tokens.ensure_owner()
+    assert path.read_text().strip() == text
+    assert path.stat().st_mode & 0o777 == 0o600
+    grant = tokens.grant_of(text)
+    assert grant is not None
+    assert grant.scopes == set(SCOPES)
+
+
+@pytest.mark.parametrize("text", ["", " ", "owner", "wrong", "\0", "\udc80"])
+def test_anything_else_is_nobody(tmp_path: Path, text: str) -> None:
+    """Neither an empty token nor a name lets anybody in, also when there is no file at all."""
+    tokens = Tokens(tmp_path)
+    assert tokens.grant_of(text) is None
+    tokens.ensure_owner()
+    assert tokens.grant_of(text) is None
+    tokens.owner_file.write_text("")
+    assert tokens.grant_of(text) is None
+    assert Tokens(tmp_path).grant_of(text) is None
+
+
+def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
+    """The text of a token is nowhere on disk; others see the change; revoking ends it."""
+    tokens, others = Tokens(tmp_path), Tokens(tmp_path)
+    text = tokens.create("phone", ["approve"], "2026-01-01T00:00:00.000Z")
+    path = tmp_path / "tokens.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert text not in path.read_text()
+    grant = others.grant_of(text)
+    assert grant is not None
+    assert grant == Grant("phone", frozenset({"read", "approve"}))
+    assert others.listed() == [
+        {"name": "phone", "scopes": ["approve"], "created_at": "2026-01-01T00:00:00.000Z"}
+    ]
+    tokens.revoke("phone")
+    assert Tokens(tmp_path).grant_of(text) is None
+    wait_for(lambda: others.grant_of(text) is None)
+
+
+def test_what_cannot_be_made(tmp_path: Path) -> None:
+    """Unknown scopes, none, twins and the owner's name are refused."""
+    tokens = Tokens(tmp_path)
+    tokens.create("a", ["read"], None)
+    for name, scopes in (
+        ("b", []), ("b", ["everything"]), ("b", ["read", "x"]), ("a", ["read"]),
+        ("owner", ["read"]), ("", ["read"]), ("a\nb", ["read"]),
+    ):  # fmt: skip
+        with pytest.raises(TokenError):
+            tokens.create(name, scopes, None)
+    for name in ("nobody", "owner"):
+        with pytest.raises(TokenError):
+            tokens.revoke(name)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}x", json.dumps([{"name": "a"}])])
+def test_a_damaged_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
+    """What cannot be read is an error, never an open door."""
+    (tmp_path / "tokens.json").write_text(text)
+    with pytest.raises(TokenError):
+        Tokens(tmp_path).grant_of("anything")
