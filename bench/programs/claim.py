@@ -1,0 +1,110 @@
+"""What a turn costs that claims, with so many tasks waiting in the table.
+
+Half of them are due and wait for a slot, half wait for a time to come. They are copies of one task
+that the engine made, so that they are as it would have made them.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agent.clock import SECOND
+from agent.store.database import Connection, Database
+from agent.store.statements import STEP_TYPES, TASK_TYPES
+from agent.tasks.batch import Batch
+from agent.tasks.claiming import Room
+from agent.tasks.creation import Submission
+from agent.tasks.delivery import Delivery
+from bench import definitions, process, usage
+
+_SLOTS: Final = 10
+_TURNS: Final = 40
+_WARM_UP: Final = 5
+_LATER_US: Final = 86_400 * SECOND
+
+
+def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Fill the tables of migrated databases, each with so many tasks, then measure turns.
+
+    The databases take turns too: whatever else the machine does then falls on all of them alike.
+    """
+    deliveries = [_filled(url, waiting) for url, waiting in places]
+    elapsed: list[list[float]] = [[] for _ in places]
+    for _ in range(_WARM_UP + _TURNS):
+        for delivery, times in zip(deliveries, elapsed, strict=True):
+            start = time.perf_counter()
+            delivered = delivery.deliver(Batch(), _room(_SLOTS))
+            times.append(time.perf_counter() - start)
+            assert len(delivered.attempts) == _SLOTS
+    return [{"p50_ms": usage.p50_ms(times[_WARM_UP:]), "claims": _SLOTS} for times in elapsed]
+
+
+def _filled(url: str, waiting: int) -> Delivery:
+    assert waiting // 2 > (_TURNS + _WARM_UP) * _SLOTS
+    database = Database(url)
+    database.set_clock()
+    delivery = Delivery(database, database.clock)
+    delivery.enroll()
+    submission = Submission(definitions.chain(1))
+    delivery.deliver(Batch(submissions=[submission]), _room(0))
+    with database.connect("writer") as connection, connection.transaction():
+        _multiply(connection, submission.task_id, waiting, database.clock.now())
+    _settle_down(database)
+    return delivery
+
+
+def _room(slots: int) -> Room:
+    return Room("", 0, slots=slots, running=0, lease_us=60 * SECOND, most_due=slots)
+
+
+def _multiply(tx: Connection, task_id: str, copies: int, now: int) -> None:
+    """Copy a task and its step, every second one to wait for a later time."""
+    if tx.sql.name == "sqlite":
+        numbers = (
+            "(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :copies)"
+            " SELECT n FROM n) AS n"
+        )
+        digits = "printf('%012d', n.n)"
+    else:
+        numbers = "generate_series(1, CAST(:copies AS bigint)) AS n(n)"
+        digits = "lpad(n.n::text, 12, '0')"
+    wake = f"CASE WHEN n.n % 2 = 0 THEN {now} - :copies + n.n ELSE {now + _LATER_US} + n.n END"
+    new_task = f"'01900000-0000-7000-8000-' || {digits}"
+    new_step = f"'01900000-0000-7000-9000-' || {digits}"
+    changed_task = {"id": new_task, "origin_id": new_task, "next_wake_time": wake}
+    changed_step = {"id": new_step, "task_id": new_task, "wake_at": wake}
+    for table, key, types, changed in (
+        ("tasks", "id", TASK_TYPES, changed_task),
+        ("steps", "task_id", STEP_TYPES, changed_step),
+    ):
+        tx.execute(
+            f"INSERT INTO {table} ({_quoted(types)}) SELECT {_selected(types, changed)}"
+            f" FROM {numbers} CROSS JOIN {table} AS t WHERE t.{key} = :task_id",
+            copies=copies,
+            task_id=task_id,
+        )
+
+
+def _quoted(names: Mapping[str, str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _selected(names: Mapping[str, str], changed: Mapping[str, str]) -> str:
+    return ", ".join(changed.get(name, f't."{name}"') for name in names)
+
+
+def _settle_down(database: Database) -> None:
+    """Let the database finish what a bulk load leaves behind, as time alone would."""
+    if database.path is not None:
+        with database.connect("writer") as connection:
+            connection.query("PRAGMA wal_checkpoint(TRUNCATE)")
+        return
+    import psycopg
+
+    with psycopg.connect(database.url, autocommit=True) as server:
+        server.execute("VACUUM ANALYZE")
+        server.execute("CHECKPOINT")
+
+
+if __name__ == "__main__":
+    process.answer(main)

@@ -1,0 +1,39 @@
+"""One of several workers on a queue: it connects, waits for the word, and works until told to end."""
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+from agent import app
+from agent.config import EngineSettings
+from agent.store.database import Database
+from agent.tasks.worker import Worker
+from bench import process, usage
+
+
+def main(url: str) -> dict[str, Any]:
+    """Say `ready`, start at the first line on standard input, stop at its end."""
+    return asyncio.run(_work(url))
+
+
+async def _work(url: str) -> dict[str, Any]:
+    database = Database(url)
+    database.set_clock()
+    worker = Worker(database, EngineSettings())
+    # The connection of its turns is made before the word: a worker in service has it.
+    worker.delivery.connection.query("SELECT 1")
+    app.collect_garbage_seldom()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    cpu = time.process_time()
+    running = asyncio.create_task(worker.run())
+    await asyncio.to_thread(sys.stdin.read)
+    cpu = time.process_time() - cpu
+    worker.stop()
+    await running
+    return {"cpu_seconds": cpu, "rss_mb": usage.rss_mb()}
+
+
+if __name__ == "__main__":
+    process.answer(main)

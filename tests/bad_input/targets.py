@@ -1,0 +1,189 @@
+"""What reads input that somebody else wrote: each takes it, or says what is wrong with it.
+
+Every target is given bytes of any kind and raises nothing: an exception that gets out is a finding.
+The properties here feed them, and so does atheris in `make fuzz`.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+import agent.steps.kinds  # noqa: F401  (the real kinds)
+from agent.server import signatures
+from agent.server.signatures import SignatureError
+from agent.steps.model_output import Invalid, read_answer
+from agent.workflows.compiling import compile_text
+from agent.workflows.durations import parse_duration
+from agent.workflows.problems import WorkflowError, show
+from agent.workflows.templates import TemplateError, evaluate, render
+from agent.workflows.triggers import ScheduleKeys
+
+ROOT: Final = Path(__file__).parent.parent.parent
+NOW_US: Final = 1_800_000_000_000_000
+_MOST_CHARACTERS: Final = 20_000
+_SECRET: Final = "whsec_" + base64.b64encode(b"a secret of some length").decode()
+_HEADERS: Final = (
+    *("webhook-id", "webhook-timestamp", "webhook-signature", "x-hub-signature-256"),
+    *("x-github-delivery", "stripe-signature", "x-slack-signature", "authorization"),
+)
+_SCOPE: Final[dict[str, Any]] = {
+    "steps": {"fetch": {"output": {"items": [1, "two", None], "count": 3}, "status": "succeeded"}},
+    "inputs": {"name": "Ada", "limit": 500},
+    "item": {"id": 7},
+}
+_SCHEMA: Final = {
+    "type": "object",
+    "required": ["vendor", "amount"],
+    "properties": {"vendor": {"type": "string"}, "amount": {"type": "number"}},
+}
+
+
+def _check_message(text: str) -> None:
+    """A message is for a person: it says something, it is bounded, and it shows no traceback."""
+    assert text.strip()
+    assert "Traceback" not in text
+    assert len(text) < _MOST_CHARACTERS, len(text)
+
+
+def workflow(given: bytes) -> None:
+    """Compile the text of a workflow file."""
+    try:
+        graph = compile_text(given, "it.yaml")
+    except WorkflowError as error:
+        _check_message(show(error.problems))
+    else:
+        # What is accepted can be kept and read again.
+        assert type(graph).model_validate_json(graph.text) == graph
+
+
+def template(given: bytes) -> None:
+    """Render a template."""
+    try:
+        render(_text(given), _SCOPE)
+    except TemplateError as error:
+        _check_message(str(error))
+
+
+def expression(given: bytes) -> None:
+    """Evaluate a condition."""
+    try:
+        evaluate(_text(given), _SCOPE)
+    except TemplateError as error:
+        _check_message(str(error))
+
+
+def duration(given: bytes) -> None:
+    """Read a duration."""
+    try:
+        assert parse_duration(_text(given)) >= 0
+    except ValueError as error:
+        _check_message(str(error))
+
+
+def cron(given: bytes) -> None:
+    """Read a cron expression."""
+    try:
+        ScheduleKeys(cron=_text(given))
+    except ValidationError as error:
+        _check_message(str(error))
+
+
+def answer(given: bytes) -> None:
+    """Read a model's answer."""
+    found = read_answer(_text(given), is_json=True, schema=_SCHEMA, limit_bytes=10_000)
+    if isinstance(found, Invalid):
+        _check_message(found.error.message)
+
+
+def delivery(given: bytes) -> None:
+    """Verify a webhook by every scheme: with headers out of nowhere, and properly signed."""
+    head, _, body = given.partition(b"\n")
+    wild = head.decode("latin-1")
+    stamp = str(NOW_US // 1_000_000)
+    for preset in signatures.PRESETS:
+        _verify(preset, _SECRET, dict.fromkeys(_HEADERS, wild), body)
+        _verify(preset, wild or "x", _signed(preset, stamp, wild, body), body)
+        _verify(preset, _SECRET, _signed(preset, stamp, wild, body), body)
+
+
+def _verify(preset: str, secret: str, headers: dict[str, str], body: bytes) -> None:
+    try:
+        signatures.verify(preset, secret, headers, body, NOW_US)
+    except SignatureError as error:
+        _check_message(str(error))
+
+
+def _signed(preset: str, stamp: str, name: str, body: bytes) -> dict[str, str]:
+    """Return the headers with which a sender would sign this body, whatever is in it."""
+    key = base64.b64decode(_SECRET.removeprefix("whsec_"))
+    standard = hmac.new(key, f"{name}.{stamp}.".encode() + body, hashlib.sha256).digest()
+
+    def hexed(signed: bytes) -> str:
+        return hmac.new(_SECRET.encode(), signed, hashlib.sha256).hexdigest()
+
+    return {
+        "standard": {
+            "webhook-id": name,
+            "webhook-timestamp": stamp,
+            "webhook-signature": "v1," + base64.b64encode(standard).decode(),
+        },
+        "github": {"x-hub-signature-256": "sha256=" + hexed(body), "x-github-delivery": name},
+        "stripe": {"stripe-signature": f"t={stamp},v1=" + hexed(f"{stamp}.".encode() + body)},
+        "slack": {
+            "x-slack-request-timestamp": stamp,
+            "x-slack-signature": "v0=" + hexed(f"v0:{stamp}:".encode() + body),
+        },
+        "token": {"authorization": f"Bearer {_SECRET}", "webhook-id": name},
+    }[preset]
+
+
+def _text(given: bytes) -> str:
+    # Texts come from YAML and JSON, which may hold lone surrogates: bytes that are no UTF-8 become some.
+    return given.decode("utf-8", "surrogateescape")
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    "workflow": workflow,
+    "template": template,
+    "expression": expression,
+    "duration": duration,
+    "cron": cron,
+    "answer": answer,
+    "delivery": delivery,
+}
+
+
+def good(target: str) -> list[bytes]:
+    """Return good input for a target, from which bad input is made."""
+    if target == "workflow":
+        return [path.read_bytes() for path in sorted((ROOT / "examples").glob("*.yaml"))]
+    return [text.encode() for text in _GOOD[target]]
+
+
+_GOOD: Final[dict[str, tuple[str, ...]]] = {
+    "template": (
+        "{{ steps.fetch.output['items'] | map('string') | join(', ') }}",
+        "Pay {{ inputs.limit }} to {{ inputs.name | upper }}?",
+        "{% for each in range(3) %}{{ each }}{% if not loop.last %},{% endif %}{% endfor %}",
+        "{{ 'a' * 3 ~ item.id ** 2 }}",
+    ),
+    "expression": (
+        "steps.fetch.output.count <= inputs.limit and item.id in [1, 7]",
+        "steps.fetch.status == 'succeeded'",
+    ),
+    "duration": ("1h30m", "500ms", "2w3d", "0.5s"),
+    "cron": ("0 8 * * 1-5", "*/15 0,12 1-7 JAN-MAR MON#2", "@daily", "0 0 L * *"),
+    "answer": (
+        '{"vendor": "ACME", "amount": 12.5, "lines": [{"text": "a", "n": 1}]}',
+        'Here it is:\n```json\n{"vendor": "ACME", "amount": 1e3}\n```\nAnything else?',
+    ),
+    "delivery": (
+        'msg_1\n{"type": "invoice.paid", "id": "evt_1", "event_id": "Ev1", "data": [1, null]}',
+        'msg_2\n{"type": "url_verification", "challenge": "abc"}',
+    ),
+}

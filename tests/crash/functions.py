@@ -1,0 +1,87 @@
+"""What the golden tasks do to the world, and a record of it that no crash of theirs touches."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from agent.steps.context import StepContext
+from agent.steps.errors import DefiniteFailure
+
+effects: Counter[tuple[str, str]] = Counter()
+"""How often each effect happened, by its task and its name."""
+tries: Counter[tuple[str, str]] = Counter()
+scripts: dict[str, Callable[[], object]] = {}
+"""What single tests want an effect to do, by name."""
+
+
+def _place(ctx: StepContext) -> str:
+    return ctx.step if ctx.parallel_index is None else f"{ctx.step}[{ctx.parallel_index}]"
+
+
+def _happen(ctx: StepContext, name: str) -> int:
+    effects[(ctx.task_id, name)] += 1
+    return effects[(ctx.task_id, name)]
+
+
+async def touch(ctx: StepContext) -> str:
+    """Do something that may be repeated."""
+    _happen(ctx, f"{_place(ctx)} repeatable")
+    await asyncio.sleep(0)
+    return ctx.step
+
+
+async def once(ctx: StepContext) -> str:
+    """Be an effect as a whole (`effect: once`)."""
+    await asyncio.sleep(0)
+    _happen(ctx, _place(ctx))
+    return ctx.step
+
+
+async def act(ctx: StepContext) -> object:
+    """Make one journaled call."""
+    return await ctx.call("act", {"for": _place(ctx)}, lambda: _happen(ctx, _place(ctx)))
+
+
+async def act_thrice(ctx: StepContext) -> object:
+    """Make three journaled calls with checkpoints between them."""
+    given = []
+    for number in range(3):
+        name = f"{_place(ctx)} {number}"
+        # Bound now: the name differs with each call.
+        given.append(await ctx.call("act", {"for": name}, lambda name=name: _happen(ctx, name)))
+        await ctx.save({"made": number + 1})
+    return given
+
+
+async def act_at_last(ctx: StepContext) -> object:
+    """Be told twice that nothing happened, then act."""
+
+    def act() -> int:
+        tries[(ctx.task_id, ctx.step)] += 1
+        if tries[(ctx.task_id, ctx.step)] <= 2:
+            raise DefiniteFailure("come again later")
+        return _happen(ctx, ctx.step)
+
+    return await ctx.call("act", {"for": ctx.step}, act)
+
+
+async def act_unheard(ctx: StepContext) -> object:
+    """Act, and never hear what came of it the first time."""
+
+    def act() -> int:
+        count = _happen(ctx, ctx.step)
+        if count == 1:
+            raise ConnectionError("the answer was lost")
+        return count
+
+    return await ctx.call("act", {"for": ctx.step}, act)
+
+
+async def fail() -> None:
+    """Fail for good."""
+    raise DefiniteFailure("it does not work", may_retry=False)
+
+
+async def act_by_script(ctx: StepContext, name: str) -> object:
+    """Make one journaled call that does what a test has put down."""
+    return await ctx.call("act", {"for": name}, scripts[name])

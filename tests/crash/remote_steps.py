@@ -1,0 +1,32 @@
+"""Step functions that real daemons run in these tests."""
+
+import asyncio
+import urllib.request
+from pathlib import Path
+
+from agent.steps.context import StepContext
+
+
+async def hold(ctx: StepContext, gate: str, url: str) -> object:
+    """Wait until a file is there, then have one effect."""
+    # Another process makes the file, which sets no event of this loop.
+    while not Path(gate).exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    return await post(ctx, url)
+
+
+async def post(ctx: StepContext, url: str) -> object:
+    """Have one effect."""
+
+    def send() -> int:
+        request = urllib.request.Request(url, method="POST")
+        with urllib.request.urlopen(request) as answer:
+            return int(answer.status)
+
+    return await ctx.call("post", {"post": url}, lambda: asyncio.to_thread(send))
+
+
+async def pass_on(ctx: StepContext) -> str:
+    """Do what may be repeated."""
+    await asyncio.sleep(0)
+    return ctx.task_id

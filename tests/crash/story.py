@@ -1,0 +1,204 @@
+"""One task from its submission to its end, through a fault and what follows it."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from agent import recovery
+from agent.config import EngineSettings
+from agent.keys import new_id
+from agent.store import workers
+from agent.store.database import Database, StoreError
+from agent.tasks import checker
+from agent.tasks.creation import Submission
+from agent.tasks.operator import Operator, RefusedError
+from agent.tasks.worker import Worker
+from tests.crash import functions
+from tests.crash.faults import Died, FaultyDatabase, HandClock, Way
+from tests.crash.shapes import Shape
+
+PATIENCE_SECONDS = 120.0
+SETTINGS = EngineSettings(poll_seconds=0.02, lease_seconds=60.0, shutdown_seconds=5.0)
+ENDED = ("succeeded", "failed", "canceled")
+
+
+class Story:
+    """A golden task on a database, with one fault at one of its commits."""
+
+    def __init__(self, url: str, shape: Shape, at: int | None, way: Way) -> None:
+        self.shape = shape
+        self.clock = HandClock()
+        self.url = url
+        self.database = FaultyDatabase(url, self.clock, at, way)
+        self.plain = Database(url, clock=self.clock)
+        self.task_id = new_id()
+        self.is_acknowledged = False
+        self.lives = 0
+        self._deadline = time.monotonic() + PATIENCE_SECONDS
+        self._reader = self.plain.connect("reader")
+
+    def run(self, *later: tuple[int, Way]) -> bool:
+        """Live until the task has ended; return whether the fault happened.
+
+        `later` are the faults of the lives after the first.
+        """
+        faults = list(later)
+        try:
+            self._learn_child()
+            while True:
+                self.lives += 1
+                try:
+                    if self.lives > 1:
+                        recovery.recover(self.database, self.clock)
+                    asyncio.run(self._live())
+                    return self.database.has_happened
+                except Died:
+                    pass
+                except StoreError:
+                    # The recovery pass met the fault: whoever starts the daemon starts it again.
+                    assert self.database.has_happened
+                assert self.lives < 9, "it dies again and again"
+                self._bury()
+                at, way = faults.pop(0) if faults else (None, Way.REFUSED)
+                self.database = FaultyDatabase(self.url, self.clock, at, way)
+                self.database.has_happened = True
+        finally:
+            self.check()
+            self._reader.close()
+
+    def _learn_child(self) -> None:
+        child = self.shape.child_graph()
+        if child is not None:
+            operator = Operator(self.plain, self.clock)
+            operator.cancel(operator.submit(Submission(graph=child)))
+
+    def _bury(self) -> None:
+        """Declare the dead dead: on PostgreSQL others would, once a lease has passed."""
+        with self.plain.connect("writer") as connection:
+            for worker_id, turn, *_ in workers.living(connection):
+                with connection.transaction():
+                    workers.declare_dead(connection, worker_id, turn, self.clock.now())
+
+    async def _live(self) -> None:
+        # The dead do not complain: what their attempts still raise is nobody's to hear.
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        worker = Worker(self.database, SETTINGS, self.clock)
+        running = asyncio.create_task(worker.run())
+        submitting = None
+        if not self.is_acknowledged:
+            submitting = asyncio.create_task(worker.submit(self._submission()))
+        try:
+            while not self._has_ended():
+                self._check_on(running)
+                if submitting is not None and submitting.done() and not self.is_acknowledged:
+                    assert submitting.result() == self.task_id
+                    self.is_acknowledged = True
+                self._be_the_person()
+                await asyncio.sleep(0.002)
+            self._check_on(running)
+            worker.stop()
+            await running
+            self.database.check_alive()
+        finally:
+            for task in (running, *([submitting] if submitting else [])):
+                task.cancel()
+                await asyncio.wait([task])
+            worker._link.close()
+            await asyncio.to_thread(worker._link.join, PATIENCE_SECONDS)
+            worker.delivery.disconnect()
+
+    def _submission(self) -> Submission:
+        graph = self.shape.graph("golden")
+        return Submission(graph=graph, task_id=self.task_id, dedupe_key=self.task_id)
+
+    def _check_on(self, running: "asyncio.Task[None]") -> None:
+        self.database.check_alive()
+        if running.done():
+            running.result()
+            raise AssertionError("the worker ended by itself")
+        assert time.monotonic() < self._deadline, self.describe()
+
+    def _rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._reader.query(sql, **parameters)
+
+    def _has_ended(self) -> bool:
+        found = self._rows("SELECT status FROM tasks WHERE id = :id", id=self.task_id)
+        return bool(found and found[0][0] in ENDED)
+
+    def _be_the_person(self) -> None:
+        """Answer questions truthfully, and let time pass when nothing else is going on."""
+        for task_id, name, parallel_index, waiting_on in self._rows(
+            "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
+        ):
+            call_id = json.loads(waiting_on or "{}").get("unknown")
+            if call_id is not None:
+                title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
+                self._answer(task_id, title, call_id)
+        ((busy,),) = self._rows(
+            "SELECT count(*) FROM steps WHERE status = 'running'"
+            " OR (status = 'pending' AND wake_at <= :now)",
+            now=self.clock.now(),
+        )
+        ((wake,),) = self._rows("SELECT min(next_wake_time) FROM tasks WHERE status = 'running'")
+        if not busy and wake is not None:
+            left = (wake - self.clock.now()) / 1_000_000
+            if left > 1:
+                self.clock.skip(left)
+
+    def _answer(self, task_id: str, title: str, call_id: str) -> None:
+        ((request,),) = self._rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
+        # A step that is an effect as a whole has no request of its own that names it.
+        name = json.loads(request).get("for", title)
+        did_happen = functions.effects[(task_id, name)] > 0
+        try:
+            Operator(self.plain, self.clock).resolve(
+                task_id, title, "done" if did_happen else "retry", 1
+            )
+        except RefusedError:
+            # The late word about it came first.
+            return
+
+    def check(self) -> None:
+        """Hold the database and the world against what was promised."""
+        shape = self.shape
+        assert checker.check(self._reader, self.clock.now()) == [], self.describe()
+        ((status,),) = self._rows("SELECT status FROM tasks WHERE id = :id", id=self.task_id)
+        assert status == shape.status, self.describe()
+        assert self._effects(self.task_id) == dict.fromkeys(shape.once, 1), self.describe()
+        for name in shape.again:
+            assert functions.effects[(self.task_id, f"{name} repeatable")] >= 1
+        children = self._rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=self.task_id)
+        assert len(children) == (1 if shape.child else 0), self.describe()
+        for (child,) in children:
+            assert self._effects(child) == dict.fromkeys(shape.child_once, 1), self.describe()
+
+    def _effects(self, task_id: str) -> dict[str, int]:
+        return {
+            name: count
+            for (owner, name), count in functions.effects.items()
+            if owner == task_id and not name.endswith(" repeatable")
+        }
+
+    def describe(self) -> str:
+        """Say what the database and the world look like, for whoever reads a failure."""
+        return "\n".join(
+            [
+                f"lives {self.lives}, commits {self.database.commits}",
+                *(
+                    str(row)
+                    for row in self._rows(
+                        "SELECT name, parallel_index, status, attempt, wake_at, waiting_on, error"
+                        " FROM steps ORDER BY task_id, id"
+                    )
+                ),
+                *(
+                    str(row)
+                    for row in self._rows(
+                        "SELECT e.seq, e.type, s.name, e.attempt, e.data FROM events AS e"
+                        " LEFT JOIN steps AS s ON s.id = e.step_id ORDER BY e.id"
+                    )
+                ),
+                str(self._effects(self.task_id)),
+            ]
+        )

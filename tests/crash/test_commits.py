@@ -1,0 +1,74 @@
+"""Every commit of every golden task goes wrong once, in every way: nothing is lost or doubled."""
+
+import itertools
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.tasks import worker
+from tests.crash.faults import Way
+from tests.crash.shapes import SHAPES
+from tests.crash.story import Story
+
+MOST_COMMITS = 200
+"""Far more than any golden task needs: a story that goes on beyond it does not end."""
+
+Fresh = Callable[[], str]
+
+
+@pytest.fixture
+def fresh(sqlite_template: Path, tmp_path: Path) -> Fresh:
+    """Return a function that makes a new, migrated SQLite database."""
+    numbers = itertools.count()
+
+    def make() -> str:
+        path = tmp_path / f"{next(numbers)}.db"
+        shutil.copyfile(sqlite_template, path)
+        return f"sqlite:///{path}"
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers try again sooner than they would: the faults here never last."""
+    monkeypatch.setattr(worker, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "_FIRST_PAUSE_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
+@pytest.mark.parametrize("name", SHAPES)
+def test_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:
+    """Whichever commit it is, the task ends as it should, each effect having happened once."""
+    for at in range(1, MOST_COMMITS):
+        if not Story(fresh(), SHAPES[name], at, way).run():
+            break
+    else:
+        raise AssertionError("it did not end")
+    assert at > 3
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_recovery_dies_too(name: str, fresh: Fresh) -> None:
+    """A crash in the middle of putting a crash in order is put in order like any other."""
+    ways = itertools.cycle([Way.DIED_AFTER, Way.DIED_BEFORE])
+    happened = []
+    for at in range(2, 7):
+        later = [(1 + at % 3, next(ways)), (1 + at % 2, next(ways))]
+        happened.append(Story(fresh(), SHAPES[name], at, next(ways)).run(*later))
+    assert any(happened)
+
+
+@pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
+def test_some_commits_on_postgresql(way: Way, postgres_url: str) -> None:
+    """The same holds on PostgreSQL, of a sample."""
+    chance = random.Random(way.name)
+    happened = [
+        Story(postgres_url, shape, at, way).run()
+        for shape in SHAPES.values()
+        for at in chance.sample(range(1, len(shape.steps) + 6), 2)
+    ]
+    assert any(happened)

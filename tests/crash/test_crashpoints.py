@@ -1,0 +1,38 @@
+"""A daemon that ends in the middle of making something durable; `make crashpoints` tries them all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash import tracing
+from tests.crash.campaign import SETTINGS
+from tests.crash.crashpoints import Points
+from tests.crash.nursery import Nursery
+from tests.crash.processes import agents
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not tracing.is_possible(), reason="there is no strace that may trace"),
+]
+
+
+@pytest.fixture
+def points(sqlite_template: Path, tmp_path: Path) -> Iterator[Points]:
+    """Return the golden workload."""
+    nursery = Nursery()
+    url = f"sqlite:///{tmp_path / 'agent.db'}"
+    with agents(tmp_path, url, SETTINGS, nursery=nursery) as those:
+        yield Points(those, sqlite_template)
+    nursery.close()
+
+
+def test_some_syncs(points: Points) -> None:
+    """Killed in a sync, killed again in the life after it, or told of a disk's error: all is well."""
+    points.begin()
+    assert points.kill(6)
+    assert points.kill(3)
+    points.finish("killed at sync 6, then at sync 3")
+    points.begin()
+    assert points.fail("EIO", 4)
+    points.finish("EIO at sync 4")

@@ -1,0 +1,191 @@
+"""Deliberate breaks of the engine, each a small change of its text: what the suite must notice."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One break: in this file, `old`, which occurs once, becomes `new`."""
+
+    name: str
+    why: str
+    path: str
+    old: str
+    new: str
+
+
+MUTANTS: Final = (
+    Mutant(
+        "no fence",
+        "a worker that was declared dead goes on committing turns",
+        "agent/store/opening.py",
+        "AND turn = :before AND dead = 0 RETURNING",
+        "AND :before >= 0 RETURNING",
+    ),
+    Mutant(
+        "late outcomes count",
+        "an outcome under an old claim moves the step that somebody else runs",
+        "agent/tasks/settlement.py",
+        "if step is None or not holds(step, claim, worker_id) or unit.task.status in TASK_ENDED:",
+        "if step is None or step.status != StepStatus.RUNNING:",
+    ),
+    Mutant(
+        "effect before intent",
+        "an effect begins while its intent is still on its way to the disk",
+        "agent/steps/calls.py",
+        "await self._services.journal.intend(claimed, intent)",
+        '__import__("asyncio").ensure_future(self._services.journal.intend(claimed, intent))',
+    ),
+    Mutant(
+        "unknown is success",
+        "what a dead worker left unknown counts as done",
+        "agent/tasks/takeover.py",
+        "if response is None:\n            others.append",
+        "if step.idempotency_key is None:\n            others.append",
+    ),
+    Mutant(
+        "unknown is retried",
+        "what may have happened is done again without asking anybody",
+        "agent/steps/calls.py",
+        'if request.on_unknown in ("ask", "reconcile"):',
+        'if request.on_unknown == "reconcile":',
+    ),
+    Mutant(
+        "acting before the time is over",
+        "an unknown is decided while the earlier send may still be under way",
+        "agent/steps/calls.py",
+        "if self._services.clock.now() < call.expires_at and request.is_effect:",
+        "if call.expires_at < 0 and request.is_effect:",
+    ),
+    Mutant(
+        "send_by is ignored",
+        "a worker that was held up sends long after others have given its call up",
+        "agent/steps/calls.py",
+        "if call.is_effect and self._services.clock.now() > call.send_by:",
+        "if call.is_effect and call.send_by < 0:",
+    ),
+    Mutant(
+        "recorded calls run again",
+        "a call with a recorded answer is made once more",
+        "agent/steps/calls.py",
+        "if call.status == CallStatus.SUCCEEDED:\n                is_inherited",
+        "if call.status == CallStatus.SUCCEEDED and not request.is_effect:\n"
+        "                is_inherited",
+    ),
+    Mutant(
+        "changed calls are accepted",
+        "the answer to one request is given for another",
+        "agent/steps/calls.py",
+        "            self._check_same(past, action, body_hash)\n",
+        "",
+    ),
+    Mutant(
+        "another key after an unknown",
+        "the remote cannot tell the repeated request from a new one",
+        "agent/steps/calls.py",
+        "remote_key=unknown.remote_key\n            if unknown is not None\n            else keys",
+        "remote_key=keys.new_id()\n            if unknown is not None\n            else keys",
+    ),
+    Mutant(
+        "one attempt too many",
+        "a failing step is tried once more than its policy allows",
+        "agent/tasks/settlement.py",
+        "if step.attempt >= step.max_attempts and not",
+        "if step.attempt > step.max_attempts and not",
+    ),
+    Mutant(
+        "lost attempts are free",
+        "a step that kills its worker is tried for ever",
+        "agent/tasks/transitions.py",
+        '"step.lost", {"reason": reason})\n    step.attempt = step.attempt + 1',
+        '"step.lost", {"reason": reason})',
+    ),
+    Mutant(
+        "acting beyond the last attempt",
+        "an attempt that may only find out what happened acts",
+        "agent/steps/calls.py",
+        "        if not self._claimed.may_act:\n            self.end(Failed(exhausted",
+        "        if self._claimed.max_attempts < 0:\n            self.end(Failed(exhausted",
+    ),
+    Mutant(
+        "a forgotten decrement",
+        "a step waits for ever on a dependency that was skipped",
+        "agent/tasks/advance.py",
+        "dependent.deps_remaining = dependent.deps_remaining - 1",
+        "dependent.deps_remaining = dependent.deps_remaining - (not transitions"
+        ".is_skipped_by_failure(step))",
+    ),
+    Mutant(
+        "a place that is never given back",
+        "a window fills up with steps that ended long ago",
+        "agent/tasks/transitions.py",
+        "    if step.placed:\n        step.placed = 0\n"
+        "        unit.task.places_taken = unit.task.places_taken - 1",
+        "    if step.placed:\n        step.placed = 0",
+    ),
+    Mutant(
+        "windows are ignored",
+        "more steps of a task run at once than it allows",
+        "agent/tasks/advance.py",
+        "return limit is None or unit.task.places_taken < limit",
+        "return limit is None or unit.task.places_taken <= limit",
+    ),
+    Mutant(
+        "a forgotten event",
+        "a step waits, and the log does not say so",
+        "agent/tasks/transitions.py",
+        "    step.status = target\n    unit.tell(event, step, data)",
+        '    step.status = target\n    if event != "step.waiting":\n'
+        "        unit.tell(event, step, data)",
+    ),
+    Mutant(
+        "paused tasks go on",
+        "steps of a task that a person paused are claimed",
+        "agent/tasks/claiming.py",
+        "if unit.task.status != TaskStatus.RUNNING:",
+        "if unit.task.status == TaskStatus.PENDING:",
+    ),
+    Mutant(
+        "a look renews the lease",
+        "a dead worker's steps stay running for ever",
+        "agent/tasks/liveness.py",
+        "silent + watched if known == turn else 0.0",
+        "watched if known == turn else 0.0",
+    ),
+    Mutant(
+        "the living are declared dead",
+        "a worker whose turn has moved since it was seen loses its steps",
+        "agent/store/workers.py",
+        "WHERE id = :id AND dead = 0 AND turn = :turn",
+        "WHERE id = :id AND dead = 0 AND :turn >= 0",
+    ),
+    Mutant(
+        "the dead are not buried",
+        "a restarted daemon leaves what its predecessor was running",
+        "agent/recovery.py",
+        "        if database.is_sqlite:\n            _bury",
+        "        if not database.is_sqlite:\n            _bury",
+    ),
+    Mutant(
+        "an unanswered commit counts as landed",
+        "claims and outcomes of a turn that never happened are acted on",
+        "agent/tasks/delivery.py",
+        "if turned is None or not self._has_landed(number):",
+        "if turned is None:",
+    ),
+    Mutant(
+        "any approval will do",
+        "a yes to one request lets another one run",
+        "agent/steps/gate.py",
+        "if approval.request_hash == digest and approval.status in statuses",
+        "if approval.status in statuses",
+    ),
+    Mutant(
+        "half a task",
+        "an outcome is taken for a late one when its task gets free in the middle of a turn",
+        "agent/tasks/turn.py",
+        "if task_id not in units and task_id not in task_ids]",
+        "if task_id not in units]",
+    ),
+)

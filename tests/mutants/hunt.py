@@ -1,0 +1,95 @@
+"""Break the engine in one way after another and see which test notices.
+
+    python -m tests.mutants.hunt [NAME …]
+
+Each break is made in a copy of the tree, on which a fast part of the suite runs until its first
+failure. A break that nothing notices is a test that is missing.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.mutants.breaks import MUTANTS, Mutant
+
+ROOT = Path(__file__).parent.parent.parent
+COPIED = ("agent", "tests", "examples", "docs", "pyproject.toml", "config.toml", "README.md")
+SUBSET = (
+    "tests/steps/test_calls.py",
+    "tests/steps/test_unknown.py",
+    "tests/approvals/test_gate.py",
+    "tests/engine/test_graphs.py",
+    "tests/engine/test_groups.py",
+    "tests/engine/test_waits.py",
+    "tests/engine/test_control.py",
+    "tests/engine/test_workers.py",
+    "tests/engine/test_faults.py",
+    "tests/engine/test_sharing.py",
+    "tests/test_recovery.py",
+    "tests/crash/test_commits.py",
+)
+"""Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
+MOST_SECONDS = 900
+
+
+def hunt(mutant: Mutant, copy: Path) -> str | None:
+    """Return the test that notices a break, or None."""
+    path = copy / mutant.path
+    text = path.read_text(encoding="utf-8")
+    assert text.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.path} once"
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
+             "-k", "not postgres", "--timeout", "60", *SUBSET],
+            cwd=copy,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MOST_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "nothing ends any more"
+    finally:
+        path.write_text(text, encoding="utf-8")
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if found is not None:
+        return found[1]
+    if done.returncode == 0:
+        return None
+    # A test that never ends takes the whole run down, and says so in its last words.
+    return f"exit code {done.returncode}: {(done.stdout + done.stderr).strip()[-200:]}"
+
+
+def main() -> int:
+    """Hunt all breaks, or those that are named; the status is bad if one survives."""
+    wanted = [mutant for mutant in MUTANTS if not sys.argv[1:] or mutant.name in sys.argv[1:]]
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="agent-mutants-") as directory:
+        copy = Path(directory)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, copy / name, ignore=ignored)
+            else:
+                shutil.copyfile(source, copy / name)
+        for number, mutant in enumerate(wanted, 1):
+            began = time.monotonic()
+            caught = hunt(mutant, copy)
+            survivors += caught is None
+            by = caught or "SURVIVED: " + mutant.why
+            seconds = time.monotonic() - began
+            print(
+                f"{number:2}/{len(wanted)}  {mutant.name:<38} {by}  ({seconds:.0f} s)", flush=True
+            )
+    print(f"{len(wanted) - survivors} of {len(wanted)} breaks were noticed")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""`make simulate`: many seeds with progress, or one seed with a trace that can be read."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from agent.store import schema
+from agent.store.database import Database
+from tests.simulation.run import Result, run
+from tests.simulation.scenario import Scenario, draw
+from tests.simulation.shrinking import shrink
+
+KEPT = Path(__file__).parent / "regressions"
+_SHARD = 20
+
+
+def main() -> int:
+    """Run what the command line asks for; the status is bad if anything was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="replay this one with its trace")
+    parser.add_argument("--file", type=Path, help="replay a scenario that was written down")
+    parser.add_argument("--shrink", action="store_true", help="cut a failure down and keep it")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes to use")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        template = Path(directory) / "template.db"
+        schema.upgrade(Database(f"sqlite:///{template}"))
+        if given.seed is not None or given.file is not None:
+            scenario = Scenario.read(given.file) if given.file else draw(given.seed)
+            return _replay(scenario, template, is_shrinking=given.shrink)
+        return _run_many(range(given.first, given.first + given.seeds), template, given.jobs)
+
+
+def _replay(scenario: Scenario, template: Path, *, is_shrinking: bool) -> int:
+    result = run(scenario, template, is_traced=True)
+    print("\n".join(result.trace))
+    print(_summary(result))
+    if not result.problems or not is_shrinking:
+        return 1 if result.problems else 0
+    first = _kind(result.problems[0])
+
+    def fails(smaller: Scenario) -> bool:
+        return any(_kind(problem) == first for problem in run(smaller, template).problems)
+
+    smallest = shrink(scenario, fails)
+    path = KEPT / f"seed-{scenario.seed}.json"
+    path.write_text(smallest.text(), encoding="utf-8")
+    print(f"cut down and kept as {path}")
+    return 1
+
+
+def _kind(problem: str) -> str:
+    """Return a problem without what differs between two runs: ids, times and counts."""
+    return " ".join(word for word in problem.split() if not any(sign.isdigit() for sign in word))
+
+
+def _summary(result: Result) -> str:
+    lines = [f"  {problem}" for problem in result.problems] or ["  all is well"]
+    told = f"{result.callbacks} callbacks, {result.seconds:.0f} virtual s, {result.lives} lives"
+    return "\n".join([f"{told}, digest {result.digest[:16]}", *lines])
+
+
+def _run_many(seeds: range, template: Path, jobs: int) -> int:
+    shards = [seeds[start : start + _SHARD] for start in range(0, len(seeds), _SHARD)]
+    failed: list[int] = []
+    began = time.monotonic()
+    done = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for found in pool.map(_run_shard, shards, [template] * len(shards)):
+            done += 1
+            for seed, problems in found:
+                failed.append(seed)
+                print(f"seed {seed} fails:", *problems[:5], sep="\n  ", flush=True)
+            ran = min(done * _SHARD, len(seeds))
+            rate = ran / (time.monotonic() - began)
+            left = (len(seeds) - ran) / rate
+            text = f"{ran} of {len(seeds)} seeds, {len(failed)} failed, {left:.0f} s left"
+            if sys.stderr.isatty():
+                print(f"\r{text}   ", end="", file=sys.stderr, flush=True)
+            elif done % 25 == 0:
+                print(text, file=sys.stderr, flush=True)
+    seconds = time.monotonic() - began
+    print(f"\n{len(seeds)} seeds in {seconds:.0f} s, {len(failed)} failed")
+    for seed in failed:
+        print(f"  make simulate SEED={seed}")
+    return 1 if failed else 0
+
+
+def _run_shard(seeds: range, template: Path) -> list[tuple[int, list[str]]]:
+    return list(_failures(seeds, template))
+
+
+def _failures(seeds: range, template: Path) -> Iterator[tuple[int, list[str]]]:
+    for seed in seeds:
+        problems = run(draw(seed), template).problems
+        if problems:
+            yield seed, problems
+
+
+if __name__ == "__main__":
+    sys.exit(main())

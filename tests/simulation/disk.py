@@ -1,0 +1,212 @@
+"""A database file as simulated processes see it: commits fail in every way in which they can."""
+
+from collections import Counter
+from typing import Any
+
+from agent.store.database import CommitUnknownError, Connection, Database, Role, StoreError
+from agent.store.dialect import Fault
+from agent.store.sqlite import SqliteConnection
+from tests.simulation.loop import DiedError, Process, SimulatedLoop
+from tests.simulation.nature import SimulatedClock
+
+COMMIT_FAULTS = (
+    "died before",
+    "died after",
+    "refused",
+    "full",
+    "landed unheard",
+    "lost",
+    "lost unheard",
+    "cut off",
+    "stopped after",
+    "damaged",
+    "damaged unheard",
+)
+"""How one COMMIT goes wrong; those that end in `unheard` leave nobody knowing whether it landed."""
+
+
+SLOW_SECONDS = 4.0
+"""How long a slow disk may take for one commit: not as long as a lease."""
+
+
+STOPPED_SECONDS = 20.0
+"""How long a process stays stopped after a commit: until its effects have long been given up."""
+
+
+class Weather:
+    """What is wrong with the machine for a while, for everybody on it."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._until: dict[str, float] = {}
+
+    def set(self, kind: str, seconds: float) -> None:
+        """Let a kind of trouble last for some time from now."""
+        self._until[kind] = self._loop.time() + seconds
+
+    def has(self, kind: str) -> bool:
+        """Whether that kind of trouble lasts."""
+        return self._until.get(kind, 0.0) > self._loop.time()
+
+    def clear(self) -> None:
+        """Let all be well."""
+        self._until.clear()
+
+
+class SimulatedDatabase(Database):
+    """One process's view of the file."""
+
+    def __init__(
+        self,
+        url: str,
+        clock: SimulatedClock,
+        loop: SimulatedLoop,
+        process: Process,
+        weather: Weather,
+    ) -> None:
+        super().__init__(url, clock=clock)
+        self.loop = loop
+        self.process = process
+        self.weather = weather
+        self.commits = 0
+        self.faults: dict[int, str] = {}
+        self.happened: Counter[str] = Counter()
+        self._open: list[SimulatedConnection] = []
+        self._mark = 0
+
+    def connect(self, role: Role = "writer") -> Connection:
+        self.check_alive()
+        if self.weather.has("lost"):
+            raise StoreError(Fault.LOST, "the database cannot be reached")
+        assert self.path is not None
+        connection = SimulatedConnection(self, role)
+        self._open.append(connection)
+        return connection
+
+    def write_mark(self) -> int:
+        if not self.weather.has("deaf"):
+            self._mark = super().write_mark()
+        return self._mark
+
+    def check_alive(self) -> None:
+        """Let nothing happen after the end."""
+        if self.process.is_dead:
+            raise DiedError
+
+    def pause(self) -> None:
+        """Let others come between two transactions; on a slow disk, many of them."""
+        self.loop.pause(
+            self.loop.chance.uniform(0, SLOW_SECONDS) if self.weather.has("slow") else None
+        )
+
+    def die(self) -> None:
+        """End the process; the system closes its files, and what was not committed is undone."""
+        self.process.is_dead = True
+        self.close_all()
+
+    def close_all(self) -> None:
+        """Close what is still open."""
+        while self._open:
+            self._open.pop().abandon()
+
+    def fault_of_next_commit(self) -> str | None:
+        """Count a commit, and say how it is to go wrong."""
+        self.commits += 1
+        fault = self.faults.pop(self.commits, None)
+        if fault is None and self.weather.has("full"):
+            fault = "full"
+        if fault is not None:
+            self.happened[fault] += 1
+        return fault
+
+
+class SimulatedConnection(SqliteConnection):
+    """A connection that may be lost, to a file that may refuse."""
+
+    def __init__(self, database: SimulatedDatabase, role: Role) -> None:
+        self._is_cut = False
+        self._database = database
+        assert database.path is not None
+        super().__init__(database.path, role, database.gate)
+
+    def query(self, sql: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        self._check()
+        return super().query(sql, **params)
+
+    def execute(self, sql: str, /, **params: Any) -> int:
+        self._check()
+        return super().execute(sql, **params)
+
+    def query_each(self, statements: Any) -> list[list[tuple[Any, ...]]]:
+        self._check()
+        return super().query_each(statements)
+
+    def defer(self, sql: str, /, **params: Any) -> None:
+        self._check()
+        super().defer(sql, **params)
+
+    def close(self) -> None:
+        if self in self._database._open:
+            self._database._open.remove(self)
+        super().close()
+
+    def abandon(self) -> None:
+        """Close as the system does for a process that is gone."""
+        self._is_cut = True
+        super().close()
+
+    def _check(self) -> None:
+        self._database.check_alive()
+        if self._database.weather.has("lost") and not self.in_transaction:
+            self._is_cut = True
+        if self._is_cut:
+            raise StoreError(Fault.LOST, "the connection is gone")
+
+    def _begin(self) -> None:
+        self._database.pause()
+        self._check()
+        super()._begin()
+
+    def _begin_snapshot(self) -> None:
+        self._check()
+        super()._begin_snapshot()
+
+    def _commit(self) -> None:
+        database = self._database
+        database.check_alive()
+        fault = database.fault_of_next_commit()
+        lands = fault in (
+            None,
+            "died after",
+            "landed unheard",
+            "cut off",
+            "damaged unheard",
+            "stopped after",
+        )
+        if lands:
+            super()._commit()
+        else:
+            self._rollback()
+        if fault is not None:
+            self._fail_commit(fault)
+        database.pause()
+        database.check_alive()
+
+    def _fail_commit(self, fault: str) -> None:
+        database = self._database
+        if fault.startswith("died"):
+            database.die()
+            raise DiedError
+        if fault == "stopped after":
+            database.process.stopped_until = database.loop.time() + STOPPED_SECONDS
+            return
+        self._is_cut = fault in ("landed unheard", "lost", "lost unheard", "cut off")
+        if fault == "cut off":
+            return
+        message = f"the commit went wrong: {fault}"
+        if fault == "damaged unheard":
+            raise CommitUnknownError(Fault.CORRUPT, message)
+        if fault.endswith("unheard"):
+            raise CommitUnknownError(Fault.LOST, message)
+        kinds = {"refused": Fault.BUSY, "full": Fault.FULL, "damaged": Fault.CORRUPT}
+        raise StoreError(kinds.get(fault, Fault.LOST), message)

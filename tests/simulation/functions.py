@@ -1,0 +1,123 @@
+"""What simulated steps do: every attempt follows its part of a plan that the scenario holds.
+
+A plan is a list of words, one for each attempt; after its end all goes well. Of an effect: `ok`;
+`definite` (surely nothing happened), `refused` (the same, for good), `lost` (the request never
+arrived and nobody knows), `unheard` (it arrived, and its answer did not), `late` (it arrived, and the
+answer takes longer than anybody waits). Of other code: `ok`, `error`, `refused`, `late`.
+"""
+
+import asyncio
+
+from agent.steps.context import StepContext
+from agent.steps.effects import Call
+from agent.steps.errors import Applied, DefiniteFailure
+from agent.steps.outcome import RecordedCall
+from tests.simulation.world import World
+
+LATE_SECONDS = 60.0
+
+world = World()
+"""The world of the run that is going on; the simulator puts a new one here."""
+
+
+def _word(ctx: StepContext, plan: list[str]) -> str:
+    return plan[ctx.attempt - 1] if ctx.attempt <= len(plan) else "ok"
+
+
+def _place(ctx: StepContext) -> str:
+    return ctx.step if ctx.parallel_index is None else f"{ctx.step}[{ctx.parallel_index}]"
+
+
+async def touch(
+    ctx: StepContext, plan: list[str], seconds: float, size: int = 0, taken: object = None
+) -> str:
+    """Do something that may be repeated, with what another step gave; give much or little."""
+    world.touched[f"{ctx.task_id} {_place(ctx)}"] += 1
+    word = _word(ctx, plan)
+    ctx.log(f"attempt {ctx.attempt}: {word}")
+    await asyncio.sleep(LATE_SECONDS if word == "late" else seconds)
+    if word == "error":
+        raise ValueError("it did not work")
+    if word == "refused":
+        raise DefiniteFailure("it never will", may_retry=False)
+    return _place(ctx).ljust(size)
+
+
+async def many(ctx: StepContext, count: int) -> list[int]:
+    """Give a list for others to work on."""
+    return list(range(count))
+
+
+async def save(ctx: StepContext, rounds: int, seconds: float) -> int:
+    """Work in rounds with a checkpoint after each; pause at any of them."""
+    done = ctx.checkpoint or 0
+    while done < rounds:
+        await asyncio.sleep(seconds)
+        done += 1
+        await ctx.save(done)
+    return int(done)
+
+
+async def act(
+    ctx: StepContext, plan: list[str], seconds: float, calls: int = 1, policy: str = "ask"
+) -> int:
+    """Make journaled calls, one after another; only the first follows the plan."""
+    for number in range(1, calls + 1):
+        word = _word(ctx, plan) if number == 1 else "ok"
+        await _call(ctx, word, number, seconds, policy)
+    return calls
+
+
+async def _call(ctx: StepContext, word: str, number: int, seconds: float, policy: str) -> None:
+    async def perform(call: Call) -> str:
+        return await _perform(ctx, call, word, number, seconds, is_once=policy != "retry")
+
+    def reconcile(call: RecordedCall) -> Applied | bool:
+        return Applied("seen") if world.has_seen(call.remote_key) else False
+
+    await ctx.call(
+        "act",
+        {"for": _place(ctx), "number": number},
+        perform,
+        on_unknown=policy,
+        timeout=5.0,
+        reconcile=reconcile if policy == "reconcile" else None,
+    )
+
+
+async def use(task: str, number: int, word: str) -> str:
+    """Be the tool of an agent."""
+    if word == "definite":
+        raise DefiniteFailure("come again")
+    world.by_use[(task, number)] += 1
+    await asyncio.sleep(0.05)
+    if word == "unheard" and world.by_use[(task, number)] == 1:
+        raise ConnectionError("the answer was lost")
+    return "used"
+
+
+async def once(ctx: StepContext, plan: list[str], seconds: float) -> str:
+    """Be an effect as a whole (`effect: once`)."""
+    call = ctx._call
+    assert call is not None
+    return await _perform(ctx, call, _word(ctx, plan), 1, seconds, is_once=True)
+
+
+async def _perform(
+    ctx: StepContext, call: Call, word: str, number: int, seconds: float, *, is_once: bool
+) -> str:
+    if word == "definite":
+        await asyncio.sleep(seconds)
+        raise DefiniteFailure("come again")
+    if word == "refused":
+        raise DefiniteFailure("never", may_retry=False)
+    if word == "lost":
+        await asyncio.sleep(seconds)
+        raise ConnectionError("no route")
+    origin = ctx.claimed.task.origin_id
+    place = (origin, _place(ctx), number)
+    world.happen(call.idempotency_key, call.remote_key, place, is_once=is_once)
+    await asyncio.sleep(LATE_SECONDS if word == "late" else seconds)
+    if word == "unheard":
+        raise ConnectionError("the answer was lost")
+    return "done"

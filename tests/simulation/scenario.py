@@ -1,0 +1,268 @@
+"""A scenario: all that is decided before a run, as plain data that can be kept, cut down and replayed.
+
+The order of events is decided during the run, by the scenario's seed.
+"""
+
+import json
+import random
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.workflows.graph import Graph
+from tests.simulation.disk import COMMIT_FAULTS
+
+HORIZON_SECONDS = 40.0
+"""Operators act and faults strike in this time; then all is well and everything must end."""
+
+JsonObject = dict[str, Any]
+
+
+@dataclass
+class Scenario:
+    """What is run, what people do, and what goes wrong."""
+
+    seed: int
+    workers: int
+    """One is a daemon that puts things in order at its start; several watch each other."""
+    graphs: list[JsonObject] = field(default_factory=list)
+    submissions: list[JsonObject] = field(default_factory=list)
+    """`at`, `graph`, `key` (the same one twice is one task), `by` (worker or operator)."""
+    operations: list[JsonObject] = field(default_factory=list)
+    """`at`, `do`, and the `task` that it is done to, by the number of its submission."""
+    faults: list[JsonObject] = field(default_factory=list)
+    """`kind`, and either `life` with `callback` or `commit`, or `at` with `seconds`."""
+
+    def text(self) -> str:
+        """Write it down."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> "Scenario":
+        """Read one that was written down."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def draw(seed: int) -> Scenario:
+    """Draw a scenario from a seed."""
+    chance = random.Random(f"scenario {seed}")
+    workers = 1 if chance.random() < 0.6 else chance.randint(2, 3)
+    graphs = [_graph(chance, "grandchild", None), _graph(chance, "child", "grandchild")]
+    graphs += [_graph(chance, f"flow{number}", "child") for number in range(2)]
+    scenario = Scenario(seed, workers, graphs)
+    for number in range(chance.randint(1, 4)):
+        scenario.submissions += _submissions(chance, number)
+    count = len(scenario.submissions)
+    for _ in range(chance.randint(0, 8)):
+        scenario.operations.append(_operation(chance, count))
+    for _ in range(chance.randint(0, 9)):
+        scenario.faults.append(_fault(chance, workers))
+    return scenario
+
+
+def _submissions(chance: random.Random, number: int) -> list[JsonObject]:
+    key = f"hook-{number}" if chance.random() < 0.7 else None
+    at = round(chance.uniform(0, 5), 3)
+    graph = chance.choice(["flow0", "flow1"])
+    first = {"at": at, "graph": graph, "key": key, "by": chance.choice(["worker", "operator"])}
+    if key is None or chance.random() < 0.6:
+        return [first]
+    # Delivered again, at once or much later.
+    later = round(at + chance.choice([0.0, 0.001, chance.uniform(0, 20)]), 3)
+    return [first, {**first, "at": later, "by": chance.choice(["worker", "operator"])}]
+
+
+def _operation(chance: random.Random, count: int) -> JsonObject:
+    words = ["pause", "resume", "cancel", "retry", "fork", "signal", "answer", "answer"]
+    at = round(HORIZON_SECONDS * chance.random() ** 2, 3)
+    operation = {"at": at, "do": chance.choice(words), "task": chance.randrange(count)}
+    if operation["do"] in ("pause", "cancel") and chance.random() < 0.3:
+        operation["task"] = -1  # some child
+    return operation
+
+
+def _fault(chance: random.Random, workers: int) -> JsonObject:
+    kind = chance.choice(
+        ["kill", "kill", "commit", "commit", "stop", "jump", "weather", "operator"]
+    )
+    if workers > 1 and chance.random() < 0.2:
+        kind = "stop"
+    life = min(int(chance.expovariate(0.7)), 5)
+    if kind in ("kill", "end"):
+        return {"kind": kind, "life": life, "callback": _early(chance, 250)}
+    if kind == "commit":
+        way = chance.choice(COMMIT_FAULTS)
+        if workers > 1 and chance.random() < 0.2:
+            way = "stopped after"
+        return {"kind": kind, "life": life, "commit": _early(chance, 60), "way": way}
+    if kind == "operator":
+        ways = [way for way in COMMIT_FAULTS if way.split()[0] not in ("damaged", "stopped")]
+        way = chance.choice(ways)
+        return {
+            "kind": kind,
+            "life": chance.randrange(8),
+            "commit": chance.randint(1, 3),
+            "way": way,
+        }
+    if kind == "stop":
+        seconds = round(chance.uniform(1, 20), 3)
+        return {"kind": kind, "life": life, "callback": _early(chance, 250), "seconds": seconds}
+    at = round(HORIZON_SECONDS * chance.random() ** 2, 3)
+    if kind == "jump":
+        seconds = round(chance.choice([-1, 1]) * chance.choice([0.01, 1, 30, 3600]), 3)
+        return {"kind": kind, "at": at, "seconds": seconds}
+    weather = chance.choice(["full", "lost", "slow", "deaf"])
+    return {"kind": weather, "at": at, "seconds": round(chance.uniform(0.05, 10), 3)}
+
+
+def _early(chance: random.Random, most: int) -> int:
+    """Draw a number that is more often small: much happens at the beginning of a life."""
+    return 1 + int(chance.random() ** 2 * most)
+
+
+def _graph(chance: random.Random, name: str, child: str | None) -> JsonObject:
+    count = chance.randint(1, 6 if name.startswith("flow") else 3)
+    steps: list[JsonObject] = []
+    for index in range(count):
+        steps.append(_step(chance, index, [step["name"] for step in steps], child))
+    graph: JsonObject = {"name": name, "steps": steps}
+    if chance.random() < 0.3:
+        graph["max_parallel"] = chance.randint(1, 3)
+    if chance.random() < 0.3:
+        graph["fail_fast"] = False
+    if chance.random() < 0.15:
+        graph["timeout_seconds"] = chance.choice([5.0, 20.0, 60.0])
+    if chance.random() < 0.2:
+        graph["priority"] = chance.choice(["high", "low"])
+    if any(step["kind"] == "llm" for step in steps) and chance.random() < 0.6:
+        exhausted = chance.choice(["pause", "fail"])
+        graph["budget"] = {"tokens": chance.choice([30, 80, 200]), "on_exhausted": exhausted}
+    Graph.model_validate(graph)
+    return graph
+
+
+def _step(chance: random.Random, index: int, before: list[str], child: str | None) -> JsonObject:
+    kind = chance.choice(
+        [
+            "touch",
+            "touch",
+            "act",
+            "act",
+            "act",
+            "once",
+            "once",
+            "save",
+            "group",
+            "group",
+            "each",
+            "many",
+        ]
+        + ["timer", "signal", "approval", "input", "llm", "agent", "gated"]
+        + (["child", "child"] if child is not None else [])
+    )
+    step: JsonObject = {"name": f"s{index}", "depends_on": _some(chance, before)}
+    step["retry"] = {
+        "max_attempts": chance.choice([1, 2, 3, 8, 8]),
+        "delay_seconds": chance.choice([0.0, 0.1, 2.0]),
+        "jitter": chance.random() < 0.5,
+    }
+    step.update(_doing(chance, kind, before, child))
+    if "taken" in step["config"].get("with", {}):
+        step["refers_to"] = [before[-1]]
+    if step["depends_on"]:
+        step["run_on"] = chance.choice(["success", "success", "success", "failure", "always"])
+        if chance.random() < 0.1:
+            step["condition"] = chance.choice(["true", "false", "1 == 1"])
+    if chance.random() < 0.2 and step["kind"] == "python":
+        step["timeout_seconds"] = chance.choice([1.0, 10.0])
+    return step
+
+
+def _doing(chance: random.Random, kind: str, before: list[str], child: str | None) -> JsonObject:
+    seconds = chance.choice([0.0, 0.05, 0.5, 2.0])
+    words = ["ok", "ok", "ok", "definite", "refused", "lost", "unheard", "late"]
+    plan = [chance.choice(words) for _ in range(chance.randint(0, 3))]
+    match kind:
+        case "group":
+            doing = _doing(chance, chance.choice(["touch", "act", "once", "signal"]), before, child)
+            fanout: JsonObject = {"count": chance.randint(0, 5)}
+            if chance.random() < 0.6:
+                fanout["concurrency"] = chance.randint(1, 3)
+            return {**doing, "fanout": fanout}
+        case "each":
+            doing = _doing(chance, chance.choice(["touch", "act", "child"]), before, child)
+            if before and chance.random() < 0.5:
+                # What the step before gave may be no list, or nothing.
+                fanout = {"items_of": f"steps.{before[-1]}.output or []"}
+                return {**doing, "fanout": fanout, "depends_on": [before[-1]]}
+            return {**doing, "fanout": {"items": list(range(chance.randint(0, 4)))}}
+        case "many":
+            return _python("many", {"count": chance.randint(0, 4)})
+        case "act":
+            policy = chance.choice(["ask", "ask", "reconcile", "retry", "fail"])
+            given = {"plan": plan, "seconds": seconds, "policy": policy}
+            return _python("act", {**given, "calls": chance.choice([1, 1, 2, 3])})
+        case "once":
+            return _python("once", {"plan": plan, "seconds": seconds}, effect="once")
+        case "save":
+            return _python("save", {"rounds": chance.randint(1, 5), "seconds": seconds})
+        case "timer":
+            return {"kind": "wait", "config": {"duration": chance.choice([0, 0.5, 8.0])}}
+        case "signal":
+            return {"kind": "wait", "config": {"signal": chance.choice(["go", "now"])}}
+        case "approval" | "input":
+            return {"kind": kind, "config": _question(chance)}
+        case "gated":
+            given = {"plan": plan, "seconds": seconds}
+            return {**_python("once", given, effect="once"), "approval": _question(chance)}
+        case "llm":
+            config = {"prompt": "hello there", "model": "echo", "max_tokens": 10}
+            return {"kind": "llm", "config": config}
+        case "agent":
+            return {"kind": "agent", "config": _agent(chance)}
+        case "child" if child is not None:
+            return {"kind": "workflow", "config": {"name": child}}
+    plan = [chance.choice(["ok", "ok", "error", "refused", "late"]) for _ in plan]
+    touched: JsonObject = {"plan": plan, "seconds": seconds}
+    if before and chance.random() < 0.3:
+        touched["taken"] = f"{{{{ steps.{before[-1]}.output }}}}"
+    if chance.random() < 0.2:
+        touched["size"] = 5_000
+    return _python("touch", touched)
+
+
+def _agent(chance: random.Random) -> JsonObject:
+    script: list[JsonObject] = []
+    number = 10 * chance.randrange(100_000)  # another for each step
+    for _ in range(chance.randint(1, 3)):
+        uses = []
+        for _ in range(chance.choice([1, 1, 2])):
+            number += 1
+            word = chance.choice(["ok", "ok", "definite", "unheard"])
+            arguments = {"task": "{{ task.id }}", "number": number, "word": word}
+            uses.append({"name": "use", "arguments": arguments})
+        script.append({"tool_uses": uses, "tokens_in": 10, "tokens_out": 5})
+    script.append({"text": "done", "tokens_in": 10, "tokens_out": 5})
+    approve = chance.choice(["never", "never", "always"])
+    tool = {"python": "tests.simulation.functions:use", "approve": approve}
+    goal = f"use it\n```echo\n{json.dumps(script)}\n```"
+    return {"goal": goal, "model": "echo", "max_turns": 9, "tools": {"use": tool}}
+
+
+def _python(function: str, given: JsonObject, **options: Any) -> JsonObject:
+    call = f"tests.simulation.functions:{function}"
+    return {"kind": "python", "config": {"call": call, "with": given, **options}}
+
+
+def _question(chance: random.Random) -> JsonObject:
+    question: JsonObject = {"message": "May I?"}
+    if chance.random() < 0.4:
+        question["expires"] = chance.choice([2, 15])
+        question["on_expiry"] = chance.choice(["fail", "renew"])
+    if chance.random() < 0.3:
+        question["remind"] = 3
+    return question
+
+
+def _some(chance: random.Random, names: list[str]) -> list[str]:
+    return [name for name in names if chance.random() < 0.45]

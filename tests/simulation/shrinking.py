@@ -1,0 +1,65 @@
+"""Cutting a scenario down to what it needs to fail."""
+
+import copy
+from collections.abc import Callable, Iterator
+
+from tests.simulation.scenario import Scenario
+
+Fails = Callable[[Scenario], bool]
+
+
+def shrink(scenario: Scenario, fails: Fails, most_tries: int = 400) -> Scenario:
+    """Return a smaller scenario that still fails, dropping one thing after another."""
+    best = scenario
+    tries = 0
+    has_shrunk = True
+    while has_shrunk and tries < most_tries:
+        has_shrunk = False
+        for smaller in _smaller(best):
+            tries += 1
+            if tries > most_tries:
+                break
+            if fails(smaller):
+                best, has_shrunk = smaller, True
+                break
+    return best
+
+
+def _smaller(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario without one fault, operation, submission, step, or with less of one."""
+    for name in ("faults", "operations"):
+        for place in range(len(getattr(scenario, name))):
+            smaller = copy.deepcopy(scenario)
+            del getattr(smaller, name)[place]
+            yield smaller
+    for place in range(len(scenario.submissions)):
+        smaller = copy.deepcopy(scenario)
+        del smaller.submissions[place]
+        smaller.operations = [each for each in smaller.operations if each["task"] != place]
+        for operation in smaller.operations:
+            operation["task"] -= operation["task"] > place
+        yield smaller
+    yield from _without_steps(scenario)
+    for graph in range(len(scenario.graphs)):
+        for option in ("max_parallel", "fail_fast", "timeout_seconds", "priority", "budget"):
+            if option in scenario.graphs[graph]:
+                smaller = copy.deepcopy(scenario)
+                del smaller.graphs[graph][option]
+                yield smaller
+
+
+def _without_steps(scenario: Scenario) -> Iterator[Scenario]:
+    for graph, definition in enumerate(scenario.graphs):
+        if len(definition["steps"]) == 1:
+            continue
+        for place in range(len(definition["steps"])):
+            smaller = copy.deepcopy(scenario)
+            steps = smaller.graphs[graph]["steps"]
+            name = steps.pop(place)["name"]
+            for step in steps:
+                if name in step["depends_on"]:
+                    step["depends_on"].remove(name)
+                if not step["depends_on"]:
+                    step.pop("run_on", None)
+                    step.pop("condition", None)
+            yield smaller

@@ -1,0 +1,88 @@
+"""Some hundred runs of the engine on a simulated machine, and every failure that was ever found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.steps.calls import Calls
+from tests.simulation.run import run
+from tests.simulation.scenario import Scenario, draw
+from tests.simulation.shrinking import shrink
+
+SEEDS = 200
+SHARDS = 20
+KEPT = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_whatever_goes_wrong_everything_ends_well(shard: int, sqlite_template: Path) -> None:
+    """After the faults every task ends, the checker is content, and no effect happened twice."""
+    for seed in range(shard, SEEDS, SHARDS):
+        problems = run(draw(seed), sqlite_template).problems
+        assert problems == [], f"make simulate SEED={seed}"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_what_was_found_once_stays_mended(path: Path, sqlite_template: Path) -> None:
+    """Each was a failure, cut down to what it took."""
+    assert run(Scenario.read(path), sqlite_template).problems == []
+
+
+async def _repeat_blindly(*_: object) -> None:
+    """Treat what is unknown as if it had never begun."""
+
+
+def test_a_planted_defect_is_found(sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that repeats what may have happened is caught by one of a few seeds."""
+    monkeypatch.setattr(Calls, "_settle_unknown", _repeat_blindly)
+    problems = [
+        problem for seed in range(10) for problem in run(draw(seed), sqlite_template).problems
+    ]
+    assert any("of which nobody knows" in problem for problem in problems)
+    assert any("happened 2 times" in problem for problem in problems)
+
+
+def test_a_failure_is_cut_down_to_what_it_takes(
+    sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faults, operations, submissions and steps go as long as it still fails."""
+    monkeypatch.setattr(Calls, "_settle_unknown", _repeat_blindly)
+
+    def fails(scenario: Scenario) -> bool:
+        problems = run(scenario, sqlite_template).problems
+        return any("of which nobody knows" in problem for problem in problems)
+
+    whole = next(scenario for scenario in map(draw, range(10)) if fails(scenario))
+    smaller = shrink(whole, fails, most_tries=25)
+    assert fails(smaller)
+    assert len(smaller.text()) < len(whole.text()) / 2
+
+
+def test_a_seed_is_a_run(sqlite_template: Path) -> None:
+    """The same seed gives the same run, to the last event; another one gives another."""
+    digests = [run(draw(seed), sqlite_template).digest for seed in (7, 7, 8)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_seed_is_the_same_run_in_every_process(sqlite_template: Path) -> None:
+    """Nothing hangs on the order of sets, which differs from process to process."""
+    code = (
+        "import sys; from pathlib import Path;"
+        " from tests.simulation.run import run; from tests.simulation.scenario import draw;"
+        " print(run(draw(11), Path(sys.argv[1])).digest)"
+    )
+    digests = set()
+    for hash_seed in ("1", "2"):
+        answer = subprocess.run(
+            [sys.executable, "-c", code, str(sqlite_template)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parent.parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(answer.stdout.strip())
+    assert len(digests) == 1
