@@ -1,0 +1,14 @@
+"""The functions of sign-off.yaml."""
+
+from typing import Any
+
+
+def draft(title: str) -> str:
+    """Write a draft."""
+    return f"# {title}\n\nAll is well.\n"
+
+
+def publish(text: str, signature: Any) -> dict[str, Any]:
+    """Sign the text with whatever the signal carried."""
+    by = signature.get("by", "somebody") if isinstance(signature, dict) else "somebody"
+    return {"text": f"{text}\nSigned by {by}\n", "signed_by": by}
