@@ -38,7 +38,9 @@ def _errand(url: str) -> Graph:
     many = _post(
         "many", url, "many{{ parallel_index }}", depends_on=["first"], fanout=Fanout(count=3)
     )
-    nap = Step(name="nap", kind="wait", config={"duration": 0.05}, depends_on=["between"])
+    nap = Step(
+        name="nap", kind="wait", config={"duration": 0.05}, depends_on=["between"], retry=OFTEN
+    )
     last = _post("last", url, "last", depends_on=["many", "nap"])
     return Graph(name="errand", steps=[_post("first", url, "first"), between, many, nap, last])
 
