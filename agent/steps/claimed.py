@@ -1,6 +1,5 @@
 """Everything an attempt may know of its task and its step, read when it was claimed."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -35,9 +34,9 @@ class Upstream:
     error: dict[str, Json] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Claimed:
-    """One claimed step: the identity of the attempt and what it works with."""
+    """One claimed step: the identity of the attempt and what it works with; nobody changes it."""
 
     task: TaskView
     graph: Graph
@@ -74,19 +73,21 @@ class Claimed:
 class Signals:
     """What the engine tells an attempt in flight: pause at a checkpoint, or stop now."""
 
+    __slots__ = ("is_out_of_hand", "is_pausing", "is_stopping", "on_stop", "stop_reason")
+
     def __init__(self) -> None:
-        self.pause = asyncio.Event()
-        self.stop = asyncio.Event()
+        self.is_pausing = False
+        self.is_stopping = False
         self.stop_reason = ""
         self.on_stop: Callable[[], None] | None = None
-        """Called once the attempt is asked to stop: waiting on the event would cost it a task."""
+        """Called once the attempt is asked to stop."""
         self.is_out_of_hand = False
         """Told by the attempt: a thread of it goes on, whatever it is asked."""
 
     def stop_for(self, reason: str) -> None:
         """Ask the attempt to stop; the reason is for its log."""
         self.stop_reason = reason
-        self.stop.set()
+        self.is_stopping = True
         if self.on_stop is not None:
             self.on_stop()
 

@@ -103,12 +103,12 @@ class ContextFacts:
     @property
     def should_stop(self) -> bool:
         """Whether the attempt is asked to stop now, or is over already."""
-        return self.signals.stop.is_set() or self.calls.is_revoked
+        return self.signals.is_stopping or self.calls.is_revoked
 
     @property
     def should_pause(self) -> bool:
         """Whether the attempt is asked to pause; the next `save` does."""
-        return self.signals.pause.is_set()
+        return self.signals.is_pausing
 
     @property
     def remote_key(self) -> str:

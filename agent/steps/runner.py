@@ -96,7 +96,7 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     if context.calls.ended is not None:
         return context.calls.ended
     if scope.expired():
-        is_stopped = context.signals.stop.is_set()
+        is_stopped = context.signals.is_stopping
         is_known = isinstance(outcome, Succeeded) and (
             is_stopped or outcome.idempotency_key is not None
         )
@@ -126,7 +126,7 @@ def _listen(context: StepContext, scope: asyncio.Timeout) -> None:
 
     context.is_interrupted = scope.expired
     signals.on_stop = interrupt
-    if signals.stop.is_set():
+    if signals.is_stopping:
         interrupt()
 
 

@@ -4,7 +4,6 @@ Rows of budgets are locked after those of tasks and before that of the day, each
 ids, so that no two transactions wait for each other.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from agent.store.database import Connection
 from agent.store.dialect import ColumnType, Sql
 from agent.store.queries import Rows
+from agent.store.values import set_of
 
 _AMOUNTS: Final = ("tokens_used", "microusd_used", "tokens_reserved", "microusd_reserved")
 
@@ -28,7 +28,7 @@ def _ensure(sql: Sql) -> str:
 
 def ensure(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Make budgets that are not there yet: (id, task id, limit of tokens, limit of money)."""
-    tx.defer(_ensure(tx.sql), rows=json.dumps(list(rows)))
+    tx.defer(_ensure(tx.sql), rows=set_of(rows))
 
 
 def lock(tx: Connection, ids: Iterable[str]) -> Rows:
@@ -37,7 +37,7 @@ def lock(tx: Connection, ids: Iterable[str]) -> Rows:
         "SELECT id, tokens_limit, microusd_limit, tokens_used + tokens_reserved,"
         f" microusd_used + microusd_reserved FROM budgets WHERE id IN {tx.sql.ids()}"
         f" ORDER BY id {tx.sql.lock}",
-        ids=json.dumps(sorted(ids)),
+        ids=set_of(sorted(ids)),
     )
 
 
@@ -65,12 +65,12 @@ def _add(sql: Sql, table: str, key: str) -> str:
 
 def add(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
     """Change budgets by (id, tokens used, money used, tokens reserved, money reserved)."""
-    tx.defer(_add(tx.sql, "budgets", "id"), rows=json.dumps(list(rows)))
+    tx.defer(_add(tx.sql, "budgets", "id"), rows=set_of(rows))
 
 
 def add_to_days(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
     """Change days by (day, tokens used, money used, tokens reserved, money reserved)."""
-    tx.defer(_add(tx.sql, "daily_spend", "day"), rows=json.dumps(list(rows)))
+    tx.defer(_add(tx.sql, "daily_spend", "day"), rows=set_of(rows))
 
 
 def ancestors(tx: Connection, task_id: str) -> Rows:

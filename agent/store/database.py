@@ -118,6 +118,13 @@ class Connection(ABC):
             raise
         self.execute("RELEASE SAVEPOINT unit")
 
+    def mark(self) -> tuple[int, int] | None:
+        """Return what changes when anybody else writes, and how many transactions this one began.
+
+        To be asked inside a transaction; None where the database cannot tell.
+        """
+        return None
+
     @abstractmethod
     def lock_timeout(self, timeout_ms: int) -> None:
         """Bound how long this transaction waits for a row's lock; SQLite has no row locks."""

@@ -1,6 +1,5 @@
 """What an attempt is given to work with, read in sets after its claim was committed."""
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -9,6 +8,7 @@ from agent.store import artifacts
 from agent.store.database import Connection
 from agent.store.dialect import Sql
 from agent.store.queries import Rows
+from agent.store.values import set_of
 
 
 @cache
@@ -49,7 +49,7 @@ def _ended(sql: Sql) -> str:
 
 def ended_steps(connection: Connection, places: Sequence[tuple[str, int]]) -> Rows:
     """Return (id, task id, index, status, output, error, item count) of steps by place."""
-    return connection.query(_ended(connection.sql), rows=json.dumps(list(places)))
+    return connection.query(_ended(connection.sql), rows=set_of(places))
 
 
 def gathered(connection: Connection, task_id: str, index: int) -> list[Any]:
@@ -92,4 +92,4 @@ def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int 
 
 
 def _singles(ids: Sequence[str]) -> str:
-    return json.dumps([[value] for value in ids])
+    return set_of([[value] for value in ids])

@@ -1,11 +1,11 @@
 """How a turn opens: everything that can be asked for at once, in one round trip."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.store import queries
 from agent.store.database import Connection
+from agent.store.values import set_of
 
 _FENCE: Final = (
     "UPDATE workers SET turn = :turn WHERE id = :id AND turn = :before AND dead = 0 RETURNING id"
@@ -42,9 +42,9 @@ def open_turn(
     ]
     if tasks[1]:
         locking = queries.locking_statement(tx.sql, tasks[0], is_waiting=is_waiting)
-        asked.append((locking, {"ids": json.dumps(tasks[1])}))
+        asked.append((locking, {"ids": set_of(tasks[1])}))
     if steps[1]:
-        asked.append((queries.places_statement(tx.sql, steps[0]), {"rows": json.dumps(steps[1])}))
+        asked.append((queries.places_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
     if due[1] > 0:
         asked.append((queries.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
     answers = iter(tx.query_each(asked))

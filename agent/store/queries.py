@@ -4,13 +4,13 @@ A set is a JSON array bound once. The columns are the caller's, so that rows are
 what was asked for. Literal statuses let PostgreSQL use the partial indexes.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
 from agent.store.database import Connection
 from agent.store.dialect import Sql
+from agent.store.values import set_of
 
 Rows = list[tuple[Any, ...]]
 
@@ -51,7 +51,7 @@ def lock_tasks(
     task is to be read in a later statement. Without waiting, tasks that others hold are left out.
     """
     statement = locking_statement(tx.sql, columns, is_waiting=is_waiting)
-    return tx.query(statement, ids=json.dumps(list(task_ids)))
+    return tx.query(statement, ids=set_of(task_ids))
 
 
 @cache
@@ -67,7 +67,7 @@ def places_statement(sql: Sql, columns: tuple[str, ...]) -> str:
 
 def steps_at(tx: Connection, columns: tuple[str, ...], places: list[list[Any]]) -> Rows:
     """Return the steps at (task_id, index, parallel_index)."""
-    return tx.query(places_statement(tx.sql, columns), rows=json.dumps(places))
+    return tx.query(places_statement(tx.sql, columns), rows=set_of(places))
 
 
 @cache
@@ -91,7 +91,7 @@ def _first_of_each(
         for task_id in task_ids:
             found += tx.query(statement, task_id=task_id, **parameters)
         return found
-    return tx.query(statement, rows=json.dumps([[task_id] for task_id in task_ids]), **parameters)
+    return tx.query(statement, rows=set_of([[task_id] for task_id in task_ids]), **parameters)
 
 
 def due_steps(
@@ -160,7 +160,7 @@ def _claims(sql: Sql) -> str:
 
 def claims(tx: Connection, step_ids: Sequence[str]) -> Rows:
     """Return (step id, token, owner, the task's status and phase) of steps that are claimed."""
-    return tx.query(_claims(tx.sql), rows=json.dumps([[step_id] for step_id in step_ids]))
+    return tx.query(_claims(tx.sql), rows=set_of([[step_id] for step_id in step_ids]))
 
 
 def group_items(tx: Connection, step_id: str) -> str:
@@ -205,7 +205,7 @@ def _unresolved_calls(sql: Sql) -> str:
 
 def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
     """Return (step id, call id, number, action, attempt) of calls whose outcome is not known."""
-    return tx.query(_unresolved_calls(tx.sql), rows=json.dumps([[id_] for id_ in step_ids]))
+    return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
 
 
 @cache
@@ -218,7 +218,7 @@ def _expire_calls(sql: Sql) -> str:
 
 def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
     """Say that nothing which these steps began goes on any more."""
-    tx.defer(_expire_calls(tx.sql), rows=json.dumps([[id_] for id_ in step_ids]), now=now)
+    tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
 
 
 @cache
@@ -233,7 +233,7 @@ def _successes(sql: Sql) -> str:
 
 def successes(tx: Connection, keys: Sequence[str]) -> dict[str, str]:
     """Return the recorded responses of those keys under which a call has succeeded."""
-    found = tx.query(_successes(tx.sql), rows=json.dumps([[key] for key in keys]))
+    found = tx.query(_successes(tx.sql), rows=set_of([[key] for key in keys]))
     return {str(key): str(response) for key, response in found}
 
 
@@ -252,7 +252,7 @@ def _steps_by_id(sql: Sql, columns: tuple[str, ...]) -> str:
 
 def steps_by_id(tx: Connection, columns: tuple[str, ...], step_ids: Sequence[str]) -> Rows:
     """Return steps by their ids."""
-    rows = json.dumps([[step_id] for step_id in step_ids])
+    rows = set_of([[step_id] for step_id in step_ids])
     return tx.query(_steps_by_id(tx.sql, columns), rows=rows)
 
 
@@ -302,7 +302,7 @@ def processes_of(connection: Connection, owners: Sequence[str], host: str) -> Ro
     """Return (process id, start time) of what steps of these workers run on a machine."""
     if not owners:
         return []
-    return connection.query(_processes(connection.sql), ids=json.dumps(list(owners)), host=host)
+    return connection.query(_processes(connection.sql), ids=set_of(owners), host=host)
 
 
 @cache
@@ -312,7 +312,7 @@ def _attempts(sql: Sql) -> str:
 
 def step_attempts(connection: Connection, step_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
     """Return (status, attempt) of those of the steps that are there."""
-    ids = json.dumps(sorted(step_ids))
+    ids = set_of(sorted(step_ids))
     return {
         row[0]: (row[1], row[2]) for row in connection.query(_attempts(connection.sql), ids=ids)
     }
@@ -325,4 +325,4 @@ def _existing(sql: Sql) -> str:
 
 def existing_tasks(tx: Connection, task_ids: Sequence[str]) -> set[str]:
     """Return those of the tasks that are still there."""
-    return {str(row[0]) for row in tx.query(_existing(tx.sql), ids=json.dumps(list(task_ids)))}
+    return {str(row[0]) for row in tx.query(_existing(tx.sql), ids=set_of(task_ids))}

@@ -87,6 +87,7 @@ class SqliteConnection(Connection):
         self._gate: GateHandle | None = None
         self._marks = gate
         self._seen_mark = 0
+        self._begun = 0
         self._errors: tuple[type[Exception], ...] = (chosen.module.Error, *_BINDING_ERRORS)
         self._is_writer = role == "writer"
         if not path.exists():
@@ -154,6 +155,9 @@ class SqliteConnection(Connection):
         except self._errors as error:
             self._fail(error)
 
+    def mark(self) -> tuple[int, int] | None:
+        return self.query("PRAGMA data_version")[0][0], self._begun
+
     def lock_timeout(self, timeout_ms: int) -> None:
         """Nothing to bound: the one writer holds the whole file."""
 
@@ -211,6 +215,7 @@ class SqliteConnection(Connection):
         if gate is not None and not self._is_writer:
             gate.drop()
         self.in_transaction = True
+        self._begun += 1
 
     def _begin_snapshot(self) -> None:
         self.execute("BEGIN")

@@ -5,7 +5,6 @@ the rules have been applied in memory. Nobody waits for their results, so on Pos
 together with what comes next.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from agent.store.database import Connection
 from agent.store.dialect import ColumnType, Sql
+from agent.store.values import set_of
 
 _NEVER: Final = 2**62
 
@@ -160,10 +160,6 @@ _OUTCOME_TYPES: Final[Mapping[str, ColumnType]] = {
 }
 
 
-def _dump(rows: Iterable[Sequence[Any]]) -> str:
-    return json.dumps(list(rows), ensure_ascii=False)
-
-
 @cache
 def _insert(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], ending: str) -> str:
     names = ", ".join(f'"{name}"' for name, _ in columns)
@@ -182,7 +178,7 @@ def _insert_rows(
     rows: Iterable[Sequence[Any]],
     ending: str = "",
 ) -> None:
-    tx.defer(_insert(tx.sql, table, tuple(types.items()), ending), rows=_dump(rows))
+    tx.defer(_insert(tx.sql, table, tuple(types.items()), ending), rows=set_of(rows))
 
 
 @cache
@@ -197,13 +193,23 @@ def _update(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], e
 
 
 def update_steps(tx: Connection, changed: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Write the changed columns of steps: one statement for each set of columns that changed."""
+    """Write the changed columns of steps, given as (id, changes)."""
+    _update_rows(tx, "steps", STEP_TYPES, changed)
+
+
+def _update_rows(
+    tx: Connection,
+    table: str,
+    types: Mapping[str, ColumnType],
+    changed: Iterable[tuple[str, dict[str, Any]]],
+) -> None:
+    """Update rows by their ids: one statement for each set of columns that changed."""
     shapes: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
-    for step_id, changes in changed:
-        shapes[tuple(changes)].append([step_id, *changes.values()])
+    for row_id, changes in changed:
+        shapes[tuple(changes)].append([row_id, *changes.values()])
     for names, rows in shapes.items():
-        columns = (("id", STEP_TYPES["id"]), *((name, STEP_TYPES[name]) for name in names))
-        tx.defer(_update(tx.sql, "steps", columns, ""), rows=_dump(rows))
+        columns = (("id", types["id"]), *((name, types[name]) for name in names))
+        tx.defer(_update(tx.sql, table, columns, ""), rows=set_of(rows))
 
 
 @cache
@@ -217,6 +223,11 @@ def _next_wake(sql: Sql) -> str:
     return f"next_wake_time = nullif({soonest}, {_NEVER})"
 
 
+def update_whole_tasks(tx: Connection, changed: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Write the changed columns of tasks whose next wake times are among them, if they changed."""
+    _update_rows(tx, "tasks", TASK_TYPES, changed)
+
+
 def update_tasks(
     tx: Connection, now: int, changed: Iterable[tuple[str, int | None, dict[str, Any]]]
 ) -> None:
@@ -228,7 +239,7 @@ def update_tasks(
     for task_id, deadline, changes in changed:
         shapes[tuple(changes)].append([task_id, now, deadline, *changes.values()])
     for names, rows in shapes.items():
-        tx.defer(_update_tasks(tx.sql, names), rows=_dump(rows))
+        tx.defer(_update_tasks(tx.sql, names), rows=set_of(rows))
 
 
 @cache
@@ -260,7 +271,7 @@ def _insert_steps(sql: Sql, names: tuple[str, ...]) -> str:
 
 def insert_steps(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
     """Insert steps by the columns named; the others are as for any new step."""
-    tx.defer(_insert_steps(tx.sql, names), rows=_dump(rows))
+    tx.defer(_insert_steps(tx.sql, names), rows=set_of(rows))
 
 
 @cache
@@ -274,7 +285,7 @@ def _insert_events(sql: Sql) -> str:
 
 def insert_events(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Append events: (task id, number, type, step id, attempt, at, data)."""
-    tx.defer(_insert_events(tx.sql), rows=_dump(rows))
+    tx.defer(_insert_events(tx.sql), rows=set_of(rows))
 
 
 def insert_logs(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
@@ -299,7 +310,7 @@ def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "u
 
 def record_spend(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Write what calls of models used: (id, tokens in, out, cost, request id, stop reason)."""
-    tx.defer(_update(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items()), ""), rows=_dump(rows))
+    tx.defer(_update(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items()), ""), rows=set_of(rows))
 
 
 @cache
@@ -329,8 +340,8 @@ def resolve_calls(
     `outcomes` holds (key, status, response hash, at), `calls` by key (call id, response, error,
     latency). What is resolved already stays as it is: the first word counts.
     """
-    resolved = {str(row[0]) for row in tx.query(_resolve_outcomes(tx.sql), rows=_dump(outcomes))}
+    resolved = {str(row[0]) for row in tx.query(_resolve_outcomes(tx.sql), rows=set_of(outcomes))}
     told = [calls[key] for key in resolved]
     if told:
-        tx.defer(_resolve_calls(tx.sql), rows=_dump(told))
+        tx.defer(_resolve_calls(tx.sql), rows=set_of(told))
     return resolved

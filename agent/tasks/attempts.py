@@ -82,20 +82,20 @@ class Attempts:
     def stop(self, step_id: str, reason: str) -> None:
         """Ask one attempt to stop, if it is in flight here."""
         attempt = self._by_step.get(step_id)
-        if attempt is not None and not attempt.signals.stop.is_set():
+        if attempt is not None and not attempt.signals.is_stopping:
             attempt.signals.stop_for(reason)
 
     def pause(self, step_id: str) -> None:
         """Ask one attempt to pause at its next checkpoint."""
         attempt = self._by_step.get(step_id)
         if attempt is not None:
-            attempt.signals.pause.set()
+            attempt.signals.is_pausing = True
 
     def unpause(self, step_ids: set[str]) -> None:
         """Let attempts go on whose tasks are no longer paused."""
         for step_id, attempt in self._by_step.items():
             if step_id not in step_ids:
-                attempt.signals.pause.clear()
+                attempt.signals.is_pausing = False
 
     def stop_all(self, reason: str) -> None:
         """Ask every attempt to stop."""

@@ -47,6 +47,8 @@ class Room:
     """How deep tasks may be nested."""
     most_due: int = 0
     """How many due tasks to look at, also when there is no slot: timers and deadlines pass."""
+    must_look: bool = False
+    """Whether to look for what is due even where nothing should be: the poll, as a safety net."""
 
 
 @dataclass(frozen=True, slots=True)

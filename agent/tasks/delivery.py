@@ -5,7 +5,6 @@ error repeats the same turn. After a COMMIT without an answer the worker's own r
 turn landed.
 """
 
-import json
 import os
 import socket
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from agent.steps.processes import start_time
 from agent.store import artifacts, queries, workers
 from agent.store.database import CommitUnknownError, Connection, Database, StoreError
 from agent.store.dialect import Fault
+from agent.store.values import decode
 from agent.store.vault import Vault
 from agent.tasks import keeping, turn
 from agent.tasks.batch import Batch, Settle, Turned
@@ -33,6 +33,7 @@ from agent.tasks.rows import StepRow
 from agent.tasks.settlement import Claim
 from agent.tasks.turn import FencedError
 from agent.tasks.unit import Unit
+from agent.tasks.unit_cache import UnitCache
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +76,7 @@ class Delivery:
         self.turn = 0
         self.graphs = Graphs()
         self.memory = Memory()
+        self.cache = UnitCache()
         self.vault: Vault | None = None
         """Where large values are kept, if not in the database."""
         self.turns = Turns()
@@ -126,9 +128,11 @@ class Delivery:
     def deliver(self, batch: Batch, room: Room) -> Delivered:
         """Commit a turn and prepare the attempts that it claimed."""
         began = self.clock.monotonic()
+        is_whole = False
         try:
             self._keep_apart(batch)
             delivered = Delivered(self._commit(batch, room))
+            is_whole = True
         except FencedError:
             raise
         except StoreError as error:
@@ -146,6 +150,8 @@ class Delivery:
             self._is_alone = delivered.turned.is_alone
         if self._unequipped:
             self._equip(delivered)
+        if is_whole and not self._unequipped:
+            self.cache.keep(delivered.turned.units)
         return delivered
 
     def _equip(self, delivered: Delivered) -> None:
@@ -182,7 +188,9 @@ class Delivery:
         turned = None
         try:
             with connection.transaction():
-                turned = turn.run(connection, batch, room, self.graphs, self.clock.now())
+                turned = turn.run(
+                    connection, batch, room, self.graphs, self.cache, self.clock.now()
+                )
         except CommitUnknownError:
             # The turn was computed under its locks: if its number is in our row, it landed whole.
             if turned is None or not self._has_landed(number):
@@ -290,8 +298,8 @@ class Delivery:
                         id=task.id,
                         workflow=task.workflow_name,
                         version=task.workflow_version,
-                        input=json.loads(extra["input"]),
-                        trigger=json.loads(extra["trigger"]),
+                        input=decode(extra["input"]),
+                        trigger=decode(extra["trigger"]),
                         origin_id=task.origin_id,
                         created_at=extra["created_at"],
                         deadline=task.deadline,
@@ -310,7 +318,7 @@ class Delivery:
                     continue
                 if not step.is_item and step.parallel_count is None:
                     name = unit.definition(step).name
-                    known = Upstream("succeeded", json.loads(output))
+                    known = Upstream("succeeded", decode(output))
                     self.memory.learn_output(task.id, name, known, len(output))
         self.memory.trim()
 

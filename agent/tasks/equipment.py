@@ -7,6 +7,7 @@ created, outputs that it settled) is not read again.
 import json
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from agent.clock import SECOND
 from agent.states import ApprovalStatus, CallStatus
@@ -16,6 +17,7 @@ from agent.steps.outcome import Json, RecordedApproval, RecordedCall
 from agent.store import approvals, artifacts, versions
 from agent.store import equipment as read
 from agent.store.database import Connection
+from agent.store.values import decode
 from agent.tasks import budgets, outputs
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow
@@ -27,6 +29,9 @@ _MOST_KEPT = 2000
 _LARGEST_KEPT = 16_384
 _ASKING = frozenset({"approval", "input", "agent"})
 """Kinds of steps that ask by themselves."""
+
+
+_NOTHING: Final = (None, None, None)
 
 
 @dataclass(slots=True)
@@ -50,9 +55,10 @@ class Memory:
             self._tasks.move_to_end(task_id)
         return known
 
-    def learn_task(self, view: TaskView) -> None:
+    def learn_task(self, view: TaskView) -> _Known:
         """Remember a task, until `trim` at least: what is being equipped must not be forgotten."""
-        self._tasks[view.id] = _Known(view)
+        known = self._tasks[view.id] = _Known(view)
+        return known
 
     def learn_output(self, task_id: str, name: str, upstream: Upstream, size: int) -> None:
         """Remember a step's output, unless it is large."""
@@ -74,8 +80,8 @@ def equip(
     connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
 ) -> list[Claimed]:
     """Return what each claimed step's attempt starts with."""
-    _learn_tasks(connection, claimed, memory, graphs)
-    _learn_outputs(connection, claimed, memory)
+    tasks = _learn_tasks(connection, claimed, memory, graphs)
+    _learn_outputs(connection, claimed, tasks)
     # A first claim of a plain step has no past; anything else may have.
     with_past = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
     own = {row[0]: row[1:] for row in read.own_values(connection, with_past)} if with_past else {}
@@ -88,10 +94,9 @@ def equip(
     result = []
     for unit, step in claimed:
         definition = unit.definition(step)
-        known = memory.get(step.task_id)
-        assert known is not None
-        checkpoint, item, waiting_on = own.get(step.id, (None, None, None))
-        names = {*definition.depends_on, *definition.refers_to}
+        known = tasks[step.task_id]
+        ended = known.ended
+        checkpoint, item, waiting_on = own.get(step.id, _NOTHING)
         waited = json.loads(waiting_on) if waiting_on else None
         if waited is not None and isinstance(waited.get("child"), str):
             waited.update(outputs.child_result(connection, waited["child"], graphs))
@@ -107,12 +112,14 @@ def equip(
                 is_group=definition.fanout is not None and not step.is_item,
                 parallel_index=step.parallel_index if step.is_item else None,
                 parallel_count=step.parallel_count,
-                item=json.loads(item) if item is not None else None,
-                checkpoint=json.loads(checkpoint) if checkpoint is not None else None,
+                item=decode(item),
+                checkpoint=decode(checkpoint),
                 waited=waited,
                 deadline=_step_deadline(connection, unit, step),
                 failures=step.failures,
-                upstream={name: known.ended[name] for name in names if name in known.ended},
+                upstream={
+                    name: ended[name] for name in unit.graph.sees[step.index] if name in ended
+                },
                 calls=calls.get(step.id, []),
                 approvals=asked.get(step.id, []),
                 workflows=_workflows(connection, definition, graphs),
@@ -157,19 +164,21 @@ def _as_of_now(view: TaskView, unit: Unit) -> TaskView:
 
 def _learn_tasks(
     connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
-) -> None:
-    units = {unit.task.id: unit for unit, _ in claimed if memory.get(unit.task.id) is None}
-    if not units:
-        return
-    for task_id, given, trigger, created_at in read.tasks(connection, list(units)):
-        task = units[task_id].task
-        memory.learn_task(
+) -> dict[str, _Known]:
+    """Return what is known of the tasks of claimed steps; what is not remembered is read."""
+    tasks = {unit.task.id: memory.get(unit.task.id) for unit, _ in claimed}
+    unread = {unit.task.id: unit.task for unit, _ in claimed if tasks[unit.task.id] is None}
+    for task_id, given, trigger, created_at in (
+        read.tasks(connection, list(unread)) if unread else ()
+    ):
+        task = unread[task_id]
+        tasks[task_id] = memory.learn_task(
             TaskView(
                 id=task_id,
                 workflow=task.workflow_name,
                 version=task.workflow_version,
-                input=json.loads(given),
-                trigger=json.loads(trigger) if trigger is not None else None,
+                input=decode(given),
+                trigger=decode(trigger),
                 origin_id=task.origin_id,
                 created_at=created_at,
                 deadline=task.deadline,
@@ -177,33 +186,28 @@ def _learn_tasks(
                 source_path=graphs.path(connection, task.workflow_name, task.workflow_version),
             )
         )
+    return {task_id: known for task_id, known in tasks.items() if known is not None}
 
 
 def _learn_outputs(
-    connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory
+    connection: Connection, claimed: list[tuple[Unit, StepRow]], tasks: dict[str, _Known]
 ) -> None:
     """Read what steps refer to and this worker does not remember."""
     wanted: dict[tuple[str, int], str] = {}
     for unit, step in claimed:
-        known = memory.get(unit.task.id)
-        assert known is not None
-        definition = unit.definition(step)
-        for name in (*definition.depends_on, *definition.refers_to):
-            if name not in known.ended:
-                wanted[(unit.task.id, unit.graph.index_of[name])] = name
+        ended = tasks[step.task_id].ended
+        for name in unit.graph.sees[step.index]:
+            if name not in ended:
+                wanted[(step.task_id, unit.graph.index_of[name])] = name
     if not wanted:
         return
     for _, task_id, index, status, output, error, count in read.ended_steps(
         connection, list(wanted)
     ):
-        known = memory.get(task_id)
-        assert known is not None
         value: Json = artifacts.load(connection, output)
         if count is not None and status == "succeeded":
             value = read.gathered(connection, task_id, index)
-        known.ended[wanted[(task_id, index)]] = Upstream(
-            status, value, json.loads(error) if error is not None else None
-        )
+        tasks[task_id].ended[wanted[(task_id, index)]] = Upstream(status, value, decode(error))
 
 
 def _approvals(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from agent.keys import content_hash
@@ -12,7 +12,7 @@ from agent.store import approvals, statements, values
 from agent.store.database import Connection
 from agent.tasks import budgets, transitions
 from agent.tasks.creation import inserted_values
-from agent.tasks.rows import StepRow
+from agent.tasks.rows import STEP_COLUMNS, StepRow
 from agent.tasks.unit import Unit
 
 _FRESH: Final = (
@@ -36,29 +36,40 @@ _FRESH_COLUMNS: Final = (*_FRESH, "name", "kind")
 _ITEM: Final = (*_FRESH, "parallel_index", "parallel_count")
 _ITEM_VALUES: Final = attrgetter(*_ITEM)
 _ITEM_COLUMNS: Final = (*_ITEM, "name", "kind", "item")
+_WAKE_AT: Final = itemgetter(STEP_COLUMNS.index("wake_at"))
 
 
 def write(tx: Connection, units: Collection[Unit], now: int) -> None:
     """Write all units; the tasks' next wake times are derived from their steps here."""
     _insert_new(tx, units)
     steps: list[tuple[str, dict[str, Any]]] = []
-    tasks: list[tuple[str, int | None, dict[str, Any]]] = []
+    whole: list[tuple[str, dict[str, Any]]] = []
+    parts: list[tuple[str, int | None, dict[str, Any]]] = []
     for unit in units:
         if unit.is_new:
             continue
+        task = unit.task
         before = len(steps)
         for step in unit.steps.values():
             if not step.is_new:
                 changes = step.changes()
                 if changes:
                     steps.append((step.id, changes))
-        changes = unit.task.changes()
+        if unit.is_complete:
+            task.next_wake_time = _next_wake_time(unit)
+            changes = task.changes()
+            if changes:
+                whole.append((task.id, changes))
+            continue
+        changes = task.changes()
         if changes or unit.is_touched or len(steps) > before:
-            tasks.append((unit.task.id, unit.task.deadline, changes))
+            parts.append((task.id, task.deadline, changes))
     if steps:
         statements.update_steps(tx, steps)
-    if tasks:
-        statements.update_tasks(tx, now, tasks)
+    if whole:
+        statements.update_whole_tasks(tx, whole)
+    if parts:
+        statements.update_tasks(tx, now, parts)
     events = [event for unit in units for event in unit.events]
     if events:
         statements.insert_events(tx, events)
@@ -77,10 +88,7 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
     for unit in units:
         new_steps = [step for step in unit.steps.values() if step.is_new]
         if unit.is_new:
-            wakes = [step.wake_at for step in new_steps if step.wake_at is not None]
-            if unit.task.deadline is not None:
-                wakes.append(unit.task.deadline)
-            unit.task.next_wake_time = min(wakes, default=None)
+            unit.task.next_wake_time = _next_wake_time(unit)
             tasks.append(inserted_values(unit.task, statements.TASK_TYPES))
         for step in new_steps:
             definition = unit.definition(step)
@@ -100,6 +108,20 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
         statements.insert_steps(tx, items, _ITEM_COLUMNS)
     if others:
         statements.insert_steps(tx, others, tuple(statements.STEP_TYPES))
+
+
+def _next_wake_time(unit: Unit) -> int | None:
+    """Return when to look at a task whose open steps are all in memory."""
+    # Never in the past: a task that was served goes behind those that wait.
+    now = unit.now
+    wakes = [step.wake_at for step in unit.steps.values() if step.wake_at is not None]
+    if unit.shelf:
+        wakes += [wake for wake in map(_WAKE_AT, unit.shelf.values()) if wake is not None]
+    if wakes:
+        wakes = [max(min(wakes), now)]
+    if unit.task.deadline is not None:
+        wakes.append(unit.task.deadline)
+    return min(wakes, default=None)
 
 
 def _insert_calls(tx: Connection, units: Iterable[Unit]) -> None:

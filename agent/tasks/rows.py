@@ -75,6 +75,11 @@ class Row:
         """Set columns that were never read."""
         self.extra.update(values)
 
+    def settle_down(self) -> None:
+        """Take the row as it is for what is on record."""
+        self.original = type(self).values(self)
+        self.extra = {}
+
     def changes(self) -> dict[str, Any]:
         """Return what changed since the row was read, in the order of the columns."""
         values = type(self).values(self)
@@ -229,18 +234,29 @@ class StepRow(Row):
         return row
 
     @classmethod
-    def new(cls, step_id: str, task_id: str, index: int, **values: Any) -> Self:
+    def new(
+        cls,
+        step_id: str,
+        task_id: str,
+        index: int,
+        *,
+        max_attempts: int = 1,
+        deps_remaining: int = 0,
+        parallel_index: int = -1,
+        parallel_count: int | None = None,
+        **values: Any,
+    ) -> Self:
         """Make a row that is to be inserted."""
         row = cls()
-        row.id, row.task_id, row.index = step_id, task_id, index
-        row.parallel_index = -1
+        row.id, row.task_id, row.index, row.parallel_index = step_id, task_id, index, parallel_index
+        row.max_attempts, row.deps_remaining = max_attempts, deps_remaining
+        row.parallel_count = parallel_count
         row.status = "pending"
-        row.attempt = row.max_attempts = 1
-        row.deps_remaining = row.deps_failed = row.held = row.placed = row.alone = 0
-        row.claim_token = row.failures = 0
+        row.attempt = 1
+        row.deps_failed = row.held = row.placed = row.alone = row.claim_token = row.failures = 0
         row.items_done = row.items_placed = row.items_ended = row.items_failed = 0
         row.wake_at = row.owner = row.claim_turn = row.waiting_on = None
-        row.idempotency_key = row.parallel_count = row.started_at = None
+        row.idempotency_key = row.started_at = None
         row.original, row.extra = (), {}
         row.is_new = True
         for name, value in values.items():

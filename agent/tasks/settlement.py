@@ -32,7 +32,7 @@ CHILD_LOOK_US = 15 * SECOND
 """How often a step looks at its child by itself; the child's end wakes it at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
     """A worker's right to one attempt: what its outcome must still find in place."""
 

@@ -29,6 +29,7 @@ from agent.tasks.claiming import Room
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
+from agent.tasks.unit_cache import UnitCache
 
 MAX_DUE_TASKS = 64
 LOCK_TIMEOUT_MS = 200
@@ -38,10 +39,13 @@ class FencedError(Exception):
     """The worker was declared dead: its claims are others' now, and it must begin anew."""
 
 
-def run(tx: Connection, batch: Batch, room: Room, graphs: Graphs, now: int) -> Turned:
+def run(
+    tx: Connection, batch: Batch, room: Room, graphs: Graphs, cache: UnitCache, now: int
+) -> Turned:
     """Run one turn in an open transaction; the caller commits."""
     turned = Turned()
-    units = _open(tx, batch, room, graphs, now, turned)
+    cache.open(tx)
+    units = _open(tx, batch, room, graphs, cache, now, turned)
     _apply(tx, batch, room, graphs, units, turned)
     recording.resolve(tx, units.values())
     for unit in units.values():
@@ -59,6 +63,7 @@ def run(tx: Connection, batch: Batch, room: Room, graphs: Graphs, now: int) -> T
     recording.write(tx, everyone, now)
     if batch.logs:
         statements.insert_logs(tx, batch.logs)
+    cache.close(tx, everyone)
     turned.units = everyone
     for unit in everyone:
         _report(unit, turned)
@@ -66,9 +71,56 @@ def run(tx: Connection, batch: Batch, room: Room, graphs: Graphs, now: int) -> T
 
 
 def _open(
-    tx: Connection, batch: Batch, room: Room, graphs: Graphs, now: int, turned: Turned
+    tx: Connection,
+    batch: Batch,
+    room: Room,
+    graphs: Graphs,
+    cache: UnitCache,
+    now: int,
+    turned: Turned,
 ) -> dict[str, Unit]:
     """Take the fence, lock what outcomes and notes are about, find what is due, read it all."""
+    places = _places(batch)
+    task_ids = {place[0] for place in places} | {end.parent_task_id for end in batch.child_ends}
+    units = {task_id: unit for task_id in task_ids if (unit := cache.take(task_id, now))}
+    if units:
+        places = [p for p in places if p[0] not in units or not units[p[0]].has(p[1:])]
+    most = min(MAX_DUE_TASKS, room.most_due)
+    if not room.must_look and not cache.is_anything_due(now):
+        most = 0
+    if batch.must_wait:
+        tx.lock_timeout(LOCK_TIMEOUT_MS)
+    opened = opening.open_turn(
+        tx,
+        room.worker_id,
+        room.turn,
+        (TASK_COLUMNS, sorted(task_ids - units.keys())),
+        (STEP_COLUMNS, places),
+        (now, most),
+        is_waiting=batch.must_wait,
+    )
+    if not opened.is_fence_held:
+        raise FencedError(room.worker_id)
+    for values in opened.tasks:
+        _add_unit(tx, units, values, graphs, now)
+    for values in opened.steps:
+        unit = units.get(values[1])
+        if unit is not None:
+            unit.add(StepRow.read(values))
+    turned.gone = _gone(tx, task_ids - units.keys())
+    due = [row[0] for row in opened.due]
+    turned.has_more = len(due) >= most > 0
+    if due:
+        # A task of the batch that somebody else held was read without its lock: it is carried,
+        # even where it could be had by now.
+        more = [task_id for task_id in due if task_id not in units and task_id not in task_ids]
+        _lock_due(tx, more, units, graphs, cache, now, turned)
+        _look_at_due(tx, due, units, room, now, turned)
+    return units
+
+
+def _places(batch: Batch) -> list[tuple[str, int, int]]:
+    """Return where the steps stand that outcomes and notes are about, and their dependents."""
     places: dict[tuple[str, int, int], None] = {}
     claims = [part.claim for part in batch.settles] + [part.claim for part in batch.notes]
     for claim in claims:
@@ -80,39 +132,37 @@ def _open(
         if claim.parallel_index < 0:
             for index in settle.graph.dependents[claim.index]:
                 places[(claim.task_id, index, -1)] = None
-    task_ids = {place[0] for place in places} | {end.parent_task_id for end in batch.child_ends}
-    most = min(MAX_DUE_TASKS, room.most_due)
-    if batch.must_wait:
-        tx.lock_timeout(LOCK_TIMEOUT_MS)
-    opened = opening.open_turn(
-        tx,
-        room.worker_id,
-        room.turn,
-        (TASK_COLUMNS, sorted(task_ids)),
-        (STEP_COLUMNS, list(places)),
-        (now, most),
-        is_waiting=batch.must_wait,
-    )
-    if not opened.is_fence_held:
-        raise FencedError(room.worker_id)
-    units: dict[str, Unit] = {}
-    for values in opened.tasks:
-        _add_unit(tx, units, values, graphs, now)
-    for values in opened.steps:
-        unit = units.get(values[1])
-        if unit is not None:
-            unit.add(StepRow.read(values))
-    due = [row[0] for row in opened.due]
-    # A task of the batch that somebody else held was read without its lock: it is carried, even
-    # where it could be had by now.
-    more = [task_id for task_id in due if task_id not in units and task_id not in task_ids]
-    if more:
-        locked = queries.lock_tasks(tx, TASK_COLUMNS, more)
-        turned.has_locked = len(locked) < len(more)
+    return list(places)
+
+
+def _lock_due(
+    tx: Connection,
+    task_ids: list[str],
+    units: dict[str, Unit],
+    graphs: Graphs,
+    cache: UnitCache,
+    now: int,
+    turned: Turned,
+) -> None:
+    """Lock and read more tasks, those that are due."""
+    unread = []
+    for task_id in task_ids:
+        unit = cache.take(task_id, now)
+        if unit is None:
+            unread.append(task_id)
+        else:
+            units[task_id] = unit
+    if unread:
+        locked = queries.lock_tasks(tx, TASK_COLUMNS, unread)
+        turned.has_locked = len(locked) < len(unread)
         for values in locked:
             _add_unit(tx, units, values, graphs, now)
-    turned.has_more = len(due) >= most > 0
-    turned.gone = _gone(tx, task_ids - units.keys())
+
+
+def _look_at_due(
+    tx: Connection, due: list[str], units: dict[str, Unit], room: Room, now: int, turned: Turned
+) -> None:
+    """Read the due steps of tasks that are due, and do what is due besides claiming."""
     wanted = [task_id for task_id in due if task_id in units and _is_due(units[task_id], now)]
     if wanted:
         # Tasks take turns: none of them needs more than its share of the slots.
@@ -123,7 +173,6 @@ def _open(
             units[values[1]].add(StepRow.read(values))
         for task_id in wanted:
             _look(tx, units[task_id], room)
-    return units
 
 
 def _gone(tx: Connection, missing: set[str]) -> set[str]:
@@ -140,6 +189,7 @@ def _add_unit(
 
 
 def _is_due(unit: Unit, now: int) -> bool:
+    """Whether a task that was found due still is, under its lock."""
     task = unit.task
     return (
         task.status == TaskStatus.RUNNING

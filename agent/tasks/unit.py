@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from agent.states import STEP_ENDED
 from agent.steps.outcome import CallResult, Intent, Json
 from agent.store import queries
 from agent.store.approvals import ApprovalRow
@@ -20,6 +21,10 @@ Place = tuple[int, int]
 
 MAX_NEW_ROWS = 500
 """How many steps one transaction may make in one task; the rest follows in the next turns."""
+
+
+WAKE_NOT_KNOWN = -1
+"""Of a task kept in memory: its next wake time was derived by the database, and not read."""
 
 
 class FamilyPause(NamedTuple):
@@ -50,6 +55,7 @@ class Unit:
         "pauses",
         "questions",
         "results",
+        "shelf",
         "source_path",
         "steps",
         "stops",
@@ -65,6 +71,13 @@ class Unit:
         self.is_complete = is_new
         """Whether every open step is in memory."""
         self.steps: dict[Place, StepRow] = {}
+        """Those that this transaction has looked at."""
+        self.shelf: dict[Place, tuple[Any, ...]] = {}
+        """Open steps as they are on record, which nobody has looked at yet."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start with nothing that this transaction has done."""
         self.events: list[tuple[Any, ...]] = []
         self.ended: list[StepRow] = []
         """Steps that ended and whose dependents `advance` has still to tell."""
@@ -89,9 +102,38 @@ class Unit:
         """Families of tasks that a budget pauses."""
         self.admissions = MAX_NEW_ROWS
 
+    def settle_down(self) -> None:
+        """Take what was committed for what is on record; the next transaction starts from there."""
+        self.is_new = False
+        if not self.is_complete:
+            self.task.next_wake_time = WAKE_NOT_KNOWN
+        self.task.settle_down()
+        for place, step in self.steps.items():
+            if step.status not in STEP_ENDED:
+                self.shelf[place] = StepRow.values(step)
+        self.steps = {}
+        self._begin()
+
     def add(self, step: StepRow) -> StepRow:
         """Take a step into the unit; the row in memory wins over one read later."""
-        return self.steps.setdefault((step.index, step.parallel_index), step)
+        place = (step.index, step.parallel_index)
+        self.shelf.pop(place, None)
+        return self.steps.setdefault(place, step)
+
+    def has(self, place: Place) -> bool:
+        """Whether a step is in memory; if so, it is looked at."""
+        if place in self.steps:
+            return True
+        values = self.shelf.pop(place, None)
+        if values is None:
+            return False
+        self.steps[place] = StepRow.read(values)
+        return True
+
+    def _clear_shelf(self) -> None:
+        while self.shelf:
+            place, values = self.shelf.popitem()
+            self.steps[place] = StepRow.read(values)
 
     def definition(self, step: StepRow) -> Step:
         """Return what the graph says of a step."""
@@ -119,7 +161,7 @@ class Unit:
         """Bring steps into memory by their places."""
         if self.is_complete and self.is_new:
             return
-        missing = [place for place in places if place not in self.steps]
+        missing = [place for place in places if not self.has(place)]
         if missing:
             rows = [[self.task.id, index, parallel_index] for index, parallel_index in missing]
             for values in queries.steps_at(tx, STEP_COLUMNS, rows):
@@ -127,6 +169,7 @@ class Unit:
 
     def load_open(self, tx: Connection) -> list[StepRow]:
         """Bring every open step into memory and return them in order."""
+        self._clear_shelf()
         if not self.is_complete:
             for values in queries.open_steps(tx, STEP_COLUMNS, self.task.id):
                 self.add(StepRow.read(values))
@@ -135,6 +178,7 @@ class Unit:
 
     def load_held(self, tx: Connection, limit: int) -> list[StepRow]:
         """Return the first steps that a full window holds back, in order."""
+        self._clear_shelf()
         if not self.is_complete:
             # Rows in memory may have been let go since they were written.
             known = sum(1 for step in self.steps.values() if not step.is_new)
@@ -145,6 +189,7 @@ class Unit:
 
     def load_held_items(self, tx: Connection, index: int) -> list[StepRow]:
         """Return the items of a group that have rows and no place yet, in order."""
+        self._clear_shelf()
         if not self.is_complete:
             for values in queries.held_items(tx, STEP_COLUMNS, self.task.id, index):
                 self.add(StepRow.read(values))

@@ -185,6 +185,9 @@ class Worker:
     async def _sleep(self, seconds: float) -> None:
         """Wait for a reason to go on; after a full wait, look by itself."""
         if not self._wakeup.is_set():
+            # Attempts that end at once are the reason, and cost less to wait for in this way.
+            await asyncio.sleep(0)
+        if not self._wakeup.is_set():
             try:
                 async with asyncio.timeout(seconds):
                     await self._wakeup.wait()
@@ -232,6 +235,7 @@ class Worker:
             may_run_alone=may_run_alone,
             max_depth=self.settings.task_depth,
             most_due=0 if self._is_stopping else max(slots, 16 if is_looking else 0),
+            must_look=is_looking,
         )
 
     async def _turn(self, *, is_looking: bool = False) -> None:

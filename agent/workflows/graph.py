@@ -114,6 +114,11 @@ class Graph(_Frozen):
         return [[self.index_of[name] for name in step.depends_on] for step in self.steps]
 
     @cached_property
+    def sees(self) -> list[tuple[str, ...]]:
+        """For each step, the names of those whose ends it may look at."""
+        return [tuple(dict.fromkeys((*s.depends_on, *s.refers_to))) for s in self.steps]
+
+    @cached_property
     def dependents(self) -> list[list[int]]:
         """For each step, the places of the steps that depend on it."""
         dependents: list[list[int]] = [[] for _ in self.steps]

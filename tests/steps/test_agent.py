@@ -172,7 +172,7 @@ def test_the_operators_pause_is_between_calls() -> None:
 
     def look(n: int) -> int:
         counted[n] += 1
-        made.signals.pause.set()
+        made.signals.is_pausing = True
         return n
 
     tools = {"look": {"python": callable_name(look), "effect": "none"}}

@@ -135,7 +135,7 @@ def test_a_failure_seen_before_a_pause_is_seen_again() -> None:
         except DefiniteFailure as problem:
             told = str(problem)
         if ctx.checkpoint is None:
-            ctx.signals.pause.set()
+            ctx.signals.is_pausing = True
         await ctx.save(told)
         return told
 

@@ -231,14 +231,14 @@ def test_a_pause_takes_effect_at_the_next_checkpoint(is_async: bool) -> None:
         for number in range(ctx.checkpoint or 0, 5):
             await ctx.save(number + 1)
             if number == 1:
-                ctx.signals.pause.set()
+                ctx.signals.is_pausing = True
         return ctx.checkpoint
 
     def count_in_thread(ctx: BlockingContext) -> Json:
         for number in range(ctx.checkpoint or 0, 5):
             ctx.save(number + 1)
             if number == 1:
-                ctx.signals.pause.set()
+                ctx.signals.is_pausing = True
         return ctx.checkpoint
 
     trial = python(count if is_async else count_in_thread)
