@@ -80,7 +80,7 @@ class CallResult:
     """The response as it is stored, when it is to be kept apart."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Succeeded:
     """The step is done. `items` makes it a group whose items run next; `skipped` says why not."""
 

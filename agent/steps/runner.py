@@ -18,6 +18,7 @@ from agent.steps.errors import DefiniteFailure, EndAttempt
 from agent.steps.kinds import Handler
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
 from agent.steps.outputs import check, large
+from agent.steps.scope import Scope
 from agent.steps.secrets import Secrets
 from agent.steps.services import Services
 from agent.store.values import NotPlainJsonError
@@ -80,14 +81,12 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     outcome: Outcome | None = None
     problem: BaseException | None = None
     try:
-        async with asyncio.timeout(seconds) as scope:
+        with Scope(seconds) as scope:
             _listen(context, scope)
             try:
                 outcome = await handler(config, context)
             except (Exception, EndAttempt) as raised:
                 problem = raised
-    except TimeoutError:
-        problem = None
     except asyncio.CancelledError:
         # Only the end of the worker cancels, once the attempt was not over in time.
         if context.calls.is_cut_off or context.signals.is_out_of_hand:
@@ -95,7 +94,7 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
         return Returned(SHUTDOWN)
     if context.calls.ended is not None:
         return context.calls.ended
-    if scope.expired():
+    if scope.is_over():
         is_stopped = context.signals.is_stopping
         is_known = isinstance(outcome, Succeeded) and (
             is_stopped or outcome.idempotency_key is not None
@@ -110,9 +109,8 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     return _checked(outcome, context)
 
 
-def _listen(context: StepContext, scope: asyncio.Timeout) -> None:
+def _listen(context: StepContext, scope: Scope) -> None:
     """Let the engine interrupt the attempt; on shutdown only once no call is in flight."""
-    loop = asyncio.get_running_loop()
     calls, signals = context.calls, context.signals
 
     def interrupt() -> None:
@@ -121,10 +119,9 @@ def _listen(context: StepContext, scope: asyncio.Timeout) -> None:
             return
         calls.on_idle = None
         calls.is_revoked = True
-        if not scope.expired():
-            scope.reschedule(loop.time())
+        scope.end_soon()
 
-    context.is_interrupted = scope.expired
+    context.is_interrupted = scope.is_over
     signals.on_stop = interrupt
     if signals.is_stopping:
         interrupt()
@@ -178,14 +175,9 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
     error, text = check(output, schema, limits.output_bytes)
     if error is not None:
         return Failed(error, outcome.idempotency_key)
-    return Succeeded(
-        output,
-        outcome.skipped,
-        outcome.items,
-        outcome.idempotency_key,
-        large=large(text, limits.inline_bytes),
-        text=text,
-    )
+    outcome.output, outcome.text = output, text
+    outcome.large = large(text, limits.inline_bytes)
+    return outcome
 
 
 def _may_find_out(claimed: Claimed) -> bool:

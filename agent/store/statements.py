@@ -182,17 +182,17 @@ def _insert_rows(
 
 
 @cache
-def _update(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], extra: str) -> str:
-    assignments = [f'"{name}" = r."{name}"' for name, _ in columns if name != "id"]
-    if extra:
-        assignments.append(extra)
-    return (
-        f"UPDATE {table} SET {', '.join(assignments)} FROM {sql.rows(**dict(columns))}"
-        f" WHERE {table}.id = r.id"
-    )
+def _update(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...]) -> str:
+    assignments = ", ".join(f'"{name}" = r."{name}"' for name, _ in columns if name != "id")
+    rows = sql.rows(**dict(columns))
+    return f"UPDATE {table} SET {assignments} FROM {rows} WHERE {table}.id = r.id"
 
 
-def update_steps(tx: Connection, changed: Iterable[tuple[str, dict[str, Any]]]) -> None:
+Changes = tuple[tuple[str, ...], list[Any]]
+"""The columns of a row that changed, and what to."""
+
+
+def update_steps(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
     """Write the changed columns of steps, given as (id, changes)."""
     _update_rows(tx, "steps", STEP_TYPES, changed)
 
@@ -201,15 +201,15 @@ def _update_rows(
     tx: Connection,
     table: str,
     types: Mapping[str, ColumnType],
-    changed: Iterable[tuple[str, dict[str, Any]]],
+    changed: Iterable[tuple[str, Changes]],
 ) -> None:
     """Update rows by their ids: one statement for each set of columns that changed."""
     shapes: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
-    for row_id, changes in changed:
-        shapes[tuple(changes)].append([row_id, *changes.values()])
+    for row_id, (names, values) in changed:
+        shapes[names].append([row_id, *values])
     for names, rows in shapes.items():
         columns = (("id", types["id"]), *((name, types[name]) for name in names))
-        tx.defer(_update(tx.sql, table, columns, ""), rows=set_of(rows))
+        tx.defer(_update(tx.sql, table, columns), rows=set_of(rows))
 
 
 @cache
@@ -223,21 +223,21 @@ def _next_wake(sql: Sql) -> str:
     return f"next_wake_time = nullif({soonest}, {_NEVER})"
 
 
-def update_whole_tasks(tx: Connection, changed: Iterable[tuple[str, dict[str, Any]]]) -> None:
+def update_whole_tasks(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
     """Write the changed columns of tasks whose next wake times are among them, if they changed."""
     _update_rows(tx, "tasks", TASK_TYPES, changed)
 
 
 def update_tasks(
-    tx: Connection, now: int, changed: Iterable[tuple[str, int | None, dict[str, Any]]]
+    tx: Connection, now: int, changed: Iterable[tuple[str, int | None, Changes]]
 ) -> None:
     """Write the changed columns of tasks, given as (id, deadline, changes), and when to look next.
 
     It comes after the steps: the next wake time is the first of theirs, or the deadline.
     """
     shapes: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
-    for task_id, deadline, changes in changed:
-        shapes[tuple(changes)].append([task_id, now, deadline, *changes.values()])
+    for task_id, deadline, (names, values) in changed:
+        shapes[names].append([task_id, now, deadline, *values])
     for names, rows in shapes.items():
         tx.defer(_update_tasks(tx.sql, names), rows=set_of(rows))
 
@@ -254,9 +254,9 @@ def _update_tasks(sql: Sql, names: tuple[str, ...]) -> str:
     )
 
 
-def insert_tasks(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Insert whole tasks; values in the order of `TASK_TYPES`."""
-    _insert_rows(tx, "tasks", TASK_TYPES, rows)
+def insert_tasks(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
+    """Insert tasks by the columns named; the others are null."""
+    _insert_rows(tx, "tasks", {name: TASK_TYPES[name] for name in names}, rows)
 
 
 @cache
@@ -310,7 +310,7 @@ def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "u
 
 def record_spend(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Write what calls of models used: (id, tokens in, out, cost, request id, stop reason)."""
-    tx.defer(_update(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items()), ""), rows=set_of(rows))
+    tx.defer(_update(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items())), rows=set_of(rows))
 
 
 @cache

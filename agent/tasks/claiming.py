@@ -7,7 +7,7 @@ has waited long counts as one of a higher priority, so that the low ones are nev
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Final
 
@@ -82,7 +82,10 @@ def claim(units: Iterable[Unit], room: Room) -> Claims:
             continue
         due += len(steps)
         if alone is None and room.may_run_alone:
-            alone = next(((unit, step) for step in steps if step.alone), None)
+            for step in steps:
+                if step.alone:
+                    alone = (unit, step)
+                    break
         since = steps[0].wake_at or unit.now
         queues.append((_rank(unit, since), since, unit, steps))
     if alone is not None:
@@ -91,12 +94,9 @@ def claim(units: Iterable[Unit], room: Room) -> Claims:
         _claim(*alone, room)
         return Claims([alone], is_draining=False, is_alone=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
-    claimed: list[tuple[Unit, StepRow]] = []
-    for pair in _in_turns(queues):
-        if len(claimed) >= room.slots:
-            break
-        _claim(*pair, room)
-        claimed.append(pair)
+    claimed = list(islice(_in_turns(queues), room.slots))
+    for unit, step in claimed:
+        _claim(unit, step, room)
     return Claims(claimed, is_draining=False, is_alone=False, left_over=due - len(claimed))
 
 

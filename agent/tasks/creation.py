@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from agent.clock import SECOND
 from agent.keys import new_id
@@ -103,17 +103,3 @@ def start(tx: Connection, unit: Unit) -> None:
         if step.deps_remaining == 0 and step.status == "pending":
             advance.make_ready(unit, step)
     advance.advance(tx, unit)
-
-
-def inserted_values(row: TaskRow | StepRow, names: Mapping[str, Any], **given: Any) -> list[Any]:
-    """Return a new row's values in the order of the columns to be inserted."""
-    extra = row.extra
-    result = []
-    for name in names:
-        if name in given:
-            result.append(given[name])
-        elif name in extra:
-            result.append(extra[name])
-        else:
-            result.append(getattr(row, name, None))
-    return result

@@ -1,6 +1,7 @@
 """Writing units: everything that a transaction changed, one statement a table and shape."""
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from operator import attrgetter, itemgetter
 from typing import Any, Final
@@ -10,9 +11,9 @@ from agent.states import TASK_ENDED, CallStatus, StepStatus
 from agent.steps.outcome import CallResult, Intent, Reservation
 from agent.store import approvals, statements, values
 from agent.store.database import Connection
+from agent.store.statements import Changes
 from agent.tasks import budgets, transitions
-from agent.tasks.creation import inserted_values
-from agent.tasks.rows import STEP_COLUMNS, StepRow
+from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
 
 _FRESH: Final = (
@@ -42,9 +43,9 @@ _WAKE_AT: Final = itemgetter(STEP_COLUMNS.index("wake_at"))
 def write(tx: Connection, units: Collection[Unit], now: int) -> None:
     """Write all units; the tasks' next wake times are derived from their steps here."""
     _insert_new(tx, units)
-    steps: list[tuple[str, dict[str, Any]]] = []
-    whole: list[tuple[str, dict[str, Any]]] = []
-    parts: list[tuple[str, int | None, dict[str, Any]]] = []
+    steps: list[tuple[str, Changes]] = []
+    whole: list[tuple[str, Changes]] = []
+    parts: list[tuple[str, int | None, Changes]] = []
     for unit in units:
         if unit.is_new:
             continue
@@ -53,17 +54,17 @@ def write(tx: Connection, units: Collection[Unit], now: int) -> None:
         for step in unit.steps.values():
             if not step.is_new:
                 changes = step.changes()
-                if changes:
+                if changes is not None:
                     steps.append((step.id, changes))
         if unit.is_complete:
             task.next_wake_time = _next_wake_time(unit)
             changes = task.changes()
-            if changes:
+            if changes is not None:
                 whole.append((task.id, changes))
             continue
         changes = task.changes()
-        if changes or unit.is_touched or len(steps) > before:
-            parts.append((task.id, task.deadline, changes))
+        if changes is not None or unit.is_touched or len(steps) > before:
+            parts.append((task.id, task.deadline, changes or ((), [])))
     if steps:
         statements.update_steps(tx, steps)
     if whole:
@@ -84,30 +85,29 @@ def write(tx: Connection, units: Collection[Unit], now: int) -> None:
 
 
 def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
-    tasks, fresh, items, others = [], [], [], []
+    tasks: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
+    steps: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
     for unit in units:
         new_steps = [step for step in unit.steps.values() if step.is_new]
         if unit.is_new:
-            unit.task.next_wake_time = _next_wake_time(unit)
-            tasks.append(inserted_values(unit.task, statements.TASK_TYPES))
+            task = unit.task
+            task.next_wake_time = _next_wake_time(unit)
+            names = (*TASK_COLUMNS, *task.extra)
+            tasks[names].append([*TaskRow.values(task), *task.extra.values()])
         for step in new_steps:
             definition = unit.definition(step)
+            named = definition.name, definition.kind
             if not step.extra:
-                fresh.append([*_FRESH_VALUES(step), definition.name, definition.kind])
+                steps[_FRESH_COLUMNS].append([*_FRESH_VALUES(step), *named])
             elif step.is_item and step.status != StepStatus.SUCCEEDED and len(step.extra) == 1:
-                named = (definition.name, definition.kind, step.extra.get("item"))
-                items.append([*_ITEM_VALUES(step), *named])
+                steps[_ITEM_COLUMNS].append([*_ITEM_VALUES(step), *named, step.extra.get("item")])
             else:
-                given = {"name": definition.name, "kind": definition.kind}
-                others.append(inserted_values(step, statements.STEP_TYPES, **given))
-    if tasks:
-        statements.insert_tasks(tx, tasks)
-    if fresh:
-        statements.insert_steps(tx, fresh, _FRESH_COLUMNS)
-    if items:
-        statements.insert_steps(tx, items, _ITEM_COLUMNS)
-    if others:
-        statements.insert_steps(tx, others, tuple(statements.STEP_TYPES))
+                names = (*STEP_COLUMNS, "name", "kind", *step.extra)
+                steps[names].append([*StepRow.values(step), *named, *step.extra.values()])
+    for names, rows in tasks.items():
+        statements.insert_tasks(tx, rows, names)
+    for names, rows in steps.items():
+        statements.insert_steps(tx, rows, names)
 
 
 def _next_wake_time(unit: Unit) -> int | None:

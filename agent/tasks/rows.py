@@ -4,6 +4,7 @@ Columns that are only ever written here (outputs, errors, checkpoints) are not r
 stay small however large its values are.
 """
 
+from functools import cache
 from itertools import compress
 from operator import attrgetter, ne
 from typing import Any, ClassVar, Final, Self
@@ -54,6 +55,7 @@ STEP_COLUMNS: Final = (
     "items_placed",
     "items_ended",
     "items_failed",
+    "process_id",
     "started_at",
 )
 
@@ -80,16 +82,25 @@ class Row:
         self.original = type(self).values(self)
         self.extra = {}
 
-    def changes(self) -> dict[str, Any]:
-        """Return what changed since the row was read, in the order of the columns."""
+    def changes(self) -> tuple[tuple[str, ...], list[Any]] | None:
+        """Return which columns changed since the row was read, and to what; None if none has."""
         values = type(self).values(self)
+        extra = self.extra
         if values == self.original:
-            return self.extra
-        # Some thirty columns, of which a few change, for every row of a turn: in C, not in a loop.
+            return (tuple(extra), list(extra.values())) if extra else None
+        # Some twenty columns, of which a few change, for every row of a turn: in C, not in a loop.
         differs = tuple(map(ne, values, self.original))
-        changed = dict(zip(compress(self.columns, differs), compress(values, differs), strict=True))
-        changed.update(self.extra)
-        return changed
+        names = _names_of(self.columns, differs)
+        changed = list(compress(values, differs))
+        if extra:
+            names = (*names, *extra)
+            changed += extra.values()
+        return names, changed
+
+
+@cache
+def _names_of(columns: tuple[str, ...], differs: tuple[bool, ...]) -> tuple[str, ...]:
+    return tuple(compress(columns, differs))
 
 
 class TaskRow(Row):
@@ -195,6 +206,7 @@ class StepRow(Row):
     items_placed: int
     items_ended: int
     items_failed: int
+    process_id: int | None
     started_at: int | None
     is_new: bool
 
@@ -227,6 +239,7 @@ class StepRow(Row):
             row.items_placed,
             row.items_ended,
             row.items_failed,
+            row.process_id,
             row.started_at,
         ) = row.original = values
         row.extra = {}
@@ -256,7 +269,7 @@ class StepRow(Row):
         row.deps_failed = row.held = row.placed = row.alone = row.claim_token = row.failures = 0
         row.items_done = row.items_placed = row.items_ended = row.items_failed = 0
         row.wake_at = row.owner = row.claim_turn = row.waiting_on = None
-        row.idempotency_key = row.started_at = None
+        row.idempotency_key = row.process_id = row.started_at = None
         row.original, row.extra = (), {}
         row.is_new = True
         for name, value in values.items():

@@ -29,7 +29,9 @@ def _move(unit: Unit, step: StepRow, event: str, data: dict[str, Json] | None = 
         task.steps_running = task.steps_running - 1
         step.owner = None
         step.claim_turn = None
-        step.also(process_id=None, process_started=None)
+        if step.process_id is not None:
+            step.process_id = None
+            step.also(process_started=None)
     step.status = target
     unit.tell(event, step, data)
 
@@ -97,7 +99,9 @@ def succeed(
 ) -> None:
     """End a step that is done; `output` is JSON text, null for a group (a view over its items)."""
     _move(unit, step, "step.succeeded")
-    step.also(output=output, error=None)
+    step.also(output=output)
+    if step.attempt > 1:
+        step.also(error=None)
     if idempotency_key is not None:
         step.idempotency_key = idempotency_key
     _end(unit, step)

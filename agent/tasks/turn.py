@@ -305,7 +305,8 @@ def _note(unit: Unit, note: Note, worker_id: str, purse: budgets.Purse | None) -
         if intent.settles_step:
             step.idempotency_key = intent.idempotency_key
         if intent.process_id is not None:
-            step.also(process_id=intent.process_id, process_started=intent.process_started)
+            step.process_id = intent.process_id
+            step.also(process_started=intent.process_started)
     return True
 
 

@@ -29,15 +29,16 @@ _EVENT_TYPES: Final[dict[str, ColumnType]] = {
     "data": "text",
 }
 _ENDED: Final = (
-    "id", "status", "wake_at", "placed", "owner", "claim_turn", "output", "error", "process_id",
-    "process_started", "ended_at",
+    "id", "status", "wake_at", "placed", "owner", "claim_turn", "output", "ended_at",
 )  # fmt: skip
 _BEGUN: Final = (
     "id", "status", "deps_remaining", "wake_at", "placed", "owner", "claim_token", "claim_turn",
     "started_at",
 )  # fmt: skip
-_MOVED: Final = ("id", "steps_open", "steps_running", "places_taken", "event_seq", "next_wake_time")
-_FINISHED: Final = (*_MOVED, "status", "ended_at")
+_MOVED: Final = ("id", "steps_open", "event_seq")
+_FINISHED: Final = (
+    *_MOVED, "status", "steps_running", "places_taken", "next_wake_time", "ended_at",
+)  # fmt: skip
 _EVENTS_BEFORE: Final = 3
 """A task's events before its first step ends: created, started, claimed."""
 
@@ -167,16 +168,16 @@ class _Writer:
         ended, begun, moved, events = [], [], [], []
         for task, its_steps in lot:
             step = its_steps[number]
-            ended.append([step, "succeeded", None, 0, None, None, "1", None, None, None, now])
+            ended.append([step, "succeeded", None, 0, None, None, "1", now])
             seq = _EVENTS_BEFORE + 2 * number + 2
             events.append([task, seq - 1, "step.succeeded", step, 1, now, None])
             if is_last:
-                moved.append([task, 0, 0, 0, seq, None, "succeeded", now])
+                moved.append([task, 0, seq, "succeeded", 0, 0, None, now])
                 events.append([task, seq, "task.succeeded", None, None, now, None])
             else:
                 after = its_steps[number + 1]
                 begun.append([after, "running", 0, later, 1, self._worker, 1, self.turn, now])
-                moved.append([task, STEPS - number - 1, 1, 1, seq, later])
+                moved.append([task, STEPS - number - 1, seq])
                 events.append([task, seq, "step.claimed", after, 1, now, None])
         self._write(self._ended, ended)
         if begun:
