@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ENGINES: Final = ("agent", "dbos", "absurd", "langgraph", "procrastinate", "raw")
+ENGINES: Final = ("agent", "dbos", "absurd", "absurd8", "langgraph", "procrastinate", "raw")
 STORES: Final = ("sqlite", "postgres")
 WORKLOADS: Final = (
     "W", "workers", "answer", "recovery", "wide", "claim", "yaml", "compile", "rest",

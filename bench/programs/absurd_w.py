@@ -1,6 +1,6 @@
 """The workload W on Absurd, which lives in PostgreSQL; its schema comes with its own command line.
 
-Its worker speaks to the server through one connection, so several of them share the load. They look
+Its worker speaks to the server through one connection; several of them may share the load. They look
 for work far more often than by default, and whoever waits for a task hears of its end from the
 worker instead of asking the server again and again: both are to its advantage.
 """
@@ -16,15 +16,14 @@ from bench import definitions, load, noops, process
 from bench.commits import transaction_ids
 
 _QUEUE: Final = "bench"
-_MOST_WORKERS: Final = 8
 _POLL_SECONDS: Final = 0.005
 
 
-def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
+def main(url: str, in_flight: int, tasks: int, workers: int = 1) -> dict[str, Any]:
     """Measure."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(BUNDLED_SCHEMA_SQL)
-    return asyncio.run(_measure(url, in_flight, tasks))
+    return asyncio.run(_measure(url, in_flight, tasks, workers))
 
 
 class _Worker(AsyncAbsurd):
@@ -41,11 +40,10 @@ class _Worker(AsyncAbsurd):
         self._ends.setdefault(str(task["task_id"]), asyncio.Event()).set()
 
 
-async def _measure(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
+async def _measure(url: str, in_flight: int, tasks: int, count: int) -> dict[str, Any]:
     ends: dict[str, asyncio.Event] = {}
     submitter = AsyncAbsurd(url, queue_name=_QUEUE)
     await submitter.create_queue(_QUEUE)
-    count = min(in_flight, _MOST_WORKERS)
     workers = [_Worker(url, ends) for _ in range(count)]
     share = -(-in_flight // count)
     running = [

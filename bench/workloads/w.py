@@ -14,6 +14,7 @@ STORES_OF: Final = {
     "agent": ("sqlite", "postgres"),
     "dbos": ("sqlite", "postgres"),
     "absurd": ("postgres",),
+    "absurd8": ("postgres",),
     "langgraph": ("sqlite", "postgres"),
     "procrastinate": ("postgres",),
     "raw": ("sqlite", "postgres"),
@@ -26,11 +27,15 @@ _TASKS: Final = {
     "agent": {1: 300, 50: 4000, 500: 8000},
     "dbos": {1: 100, 50: 300, 500: 600},
     "absurd": {1: 100, 50: 500, 500: 1000},
+    "absurd8": {50: 500, 500: 1000},
     "langgraph": {1: 50, 50: 150, 500: 500},
     "procrastinate": {1: 50, 50: 150, 500: 500},
     "raw": {1: 500, 50: 8000, 500: 16000},
 }
 _QUICK_TASKS: Final = {1: 10, 50: 50, 500: 500}
+
+_PROGRAMS: Final[dict[str, tuple[str, dict[str, int]]]] = {"absurd8": ("absurd_w", {"workers": 8})}
+"""Who is measured by another one's program, and what is different."""
 
 _OUR_TABLES: Final = ("agent", "raw")
 _SLOW: Final = 500
@@ -44,12 +49,13 @@ def run(asked: Options, stores: Stores, number: int) -> Iterator[Row]:
     for store in asked.stores:
         for in_flight in IN_FLIGHT:
             for engine in engines:
-                if store not in STORES_OF[engine]:
+                if store not in STORES_OF[engine] or in_flight not in _TASKS[engine]:
                     continue
                 if in_flight == _SLOW and engine not in _OUR_TABLES and number > 0:
                     continue
                 tasks = (_QUICK_TASKS if asked.is_quick else _TASKS[engine])[in_flight]
                 empty = stores.migrated if engine in _OUR_TABLES else stores.fresh
                 with empty(store) as url:
-                    got = measure(f"{engine}_w", url=url, in_flight=in_flight, tasks=tasks)
+                    program, given = _PROGRAMS.get(engine, (f"{engine}_w", {}))
+                    got = measure(program, url=url, in_flight=in_flight, tasks=tasks, **given)
                 yield row(engine, store, "W", in_flight=in_flight, **got)
