@@ -35,7 +35,7 @@ class MissingExtraError(Exception):
 
 
 def open_channel(name: str, settings: Settings, database: Database) -> Channel:
-    """Return a channel; raise `SecretError` or `ValueError` where its secret is of no use."""
+    """Return a channel; raise `SecretError` where its secret is of no use."""
     if name == "telegram":
         bot = settings.channels.telegram
         return Telegram(
@@ -139,7 +139,7 @@ class Channels:
         while True:
             try:
                 await self._use(open_channel(name, self._settings, self._database))
-            except (SecretError, MissingExtraError, ValueError) as error:
+            except (SecretError, MissingExtraError) as error:
                 trouble = f"it cannot be opened: {error}"
                 log.error("channel.not_opened", channel=name, error=str(error), retry_seconds=pause)
             except Exception as error:

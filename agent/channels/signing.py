@@ -1,12 +1,12 @@
 """Signatures of what leaves and of what comes back: Standard Webhooks, and links that answer."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from agent.channels.secret import SecretError
 from agent.clock import SECOND
 
 _MARK: Final = "link"
@@ -25,13 +25,16 @@ class Link:
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key in a secret as Standard Webhooks writes it: `whsec_` and base64."""
+    """Return the key in a secret as Standard Webhooks writes it: `whsec_` and base64.
+
+    Raises `SecretError`: whatever is signed with a short key, or with none, proves nothing.
+    """
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         key = b""
     if len(key) < 16:
-        raise ValueError("the webhook's secret must be whsec_ and base64 of 24 to 64 bytes")
+        raise SecretError("the secret must be whsec_ and the base64 of 24 to 64 bytes")
     return key
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.channels.signing import key_of
 from agent.clock import SECOND
 from agent.keys import content_hash
 
@@ -45,11 +46,9 @@ def _standard(secret: str, headers: Mapping[str, str], body: bytes, now_us: int)
     if not delivery_id:
         raise SignatureError("the header webhook-id is missing")
     _check_time(stamp, now_us)
-    try:
-        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except ValueError:
-        raise SignatureError("the secret on this side is not whsec_ and base64") from None
-    signed = hmac.new(key, f"{delivery_id}.{stamp}.".encode() + body, hashlib.sha256).digest()
+    signed = hmac.new(
+        key_of(secret), f"{delivery_id}.{stamp}.".encode() + body, hashlib.sha256
+    ).digest()
     expected = "v1," + base64.b64encode(signed).decode()
     _check_any(headers.get("webhook-signature", "").split(" "), expected)
     return Delivery(delivery_id, _text_in(_parsed(body), "type"), _parsed(body))
@@ -119,7 +118,10 @@ PRESETS: Final[dict[str, Verify]] = {
 def verify(
     preset: str, secret: str, headers: Mapping[str, str], body: bytes, now_us: int
 ) -> Delivery:
-    """Return the delivery that a request is; raise `SignatureError` if it proves nothing."""
+    """Return the delivery that a request is; raise `SignatureError` if it proves nothing.
+
+    Raises `SecretError` where the secret on this side is of no use.
+    """
     delivery = PRESETS[preset](secret, headers, body, now_us)
     if delivery.id is not None and len(delivery.id) > _MAX_ID:
         raise SignatureError(f"the delivery's id is longer than {_MAX_ID} characters")

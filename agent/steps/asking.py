@@ -112,7 +112,7 @@ def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] |
         return text
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     # A schema for text takes 42 as text.
     is_text = misfit(value, None, schema) is not None and misfit(text, None, schema) is None

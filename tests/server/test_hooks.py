@@ -198,9 +198,13 @@ def test_deliveries_that_are_no_json(client: httpx.Client, sender: httpx.Client)
 
 
 def test_what_takes_no_webhook(sender: httpx.Client) -> None:
-    """A workflow without `on: webhook`, and one that is not there, are not found."""
-    assert sender.post("/hooks/quick", content=b"{}").status_code == 404
-    assert sender.post("/hooks/none", content=b"{}").status_code == 404
+    """A workflow without `on: webhook`, and one that is not there, are the same to a stranger."""
+    refused = [sender.post(f"/hooks/{name}", content=b"{}") for name in ("quick", "none")]
+    assert [each.status_code for each in refused] == [404, 404]
+    told = [
+        each.text.replace(name, "…") for each, name in zip(refused, ("quick", "none"), strict=True)
+    ]
+    assert told[0] == told[1], "nobody learns which workflows there are"
     assert sender.get("/hooks/on-github").status_code == 405
 
 
@@ -217,6 +221,25 @@ def test_a_missing_secret_is_no_open_door(
         refused = _deliver(sender, "token", headers)
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("secret", ["whsec_", "whsec_c2hvcnQ=", "no base64"])
+def test_a_key_that_everybody_has_is_no_open_door(
+    sender: httpx.Client, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    """Whoever signs with an empty or a short key, as the secret here has by mistake, gets 503."""
+    monkeypatch.setenv("HOOK_STANDARD", secret)
+    stamp = str(int(time.time()))
+    key = b"short" if secret.endswith("=") else b""
+    mac = hmac.new(key, f"one.{stamp}.".encode() + BODY, hashlib.sha256).digest()
+    headers = {
+        "webhook-id": "one",
+        "webhook-timestamp": stamp,
+        "webhook-signature": "v1," + base64.b64encode(mac).decode(),
+    }
+    refused = _deliver(sender, "standard", headers)
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) > 0
 
 
 def test_a_delivery_without_an_id_is_always_new(sender: httpx.Client) -> None:

@@ -7,6 +7,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.channels.secret import SecretError, read_secret
 from agent.server import signatures
 from agent.server.answers import answer
 from agent.server.context import Context, here
@@ -16,8 +17,6 @@ from agent.server.problems import Problem, retry_later
 from agent.server.shapes import HookAnswer
 from agent.server.signatures import Delivery, SignatureError
 from agent.server.table import Table
-from agent.steps.errors import DefiniteFailure
-from agent.steps.secrets import Secrets, references
 from agent.tasks.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
@@ -54,10 +53,7 @@ async def deliver(
     When this answers, the task is on record; the same delivery again is the same task.
     """
     try:
-        workflow = await here(request).desk.workflow(name)
-        keys: dict[str, Any] | None = workflow.graph.on.get("webhook")
-        if keys is None:
-            raise NotFoundError(f"the workflow {name!r} takes no webhook")
+        workflow, keys = await _hooked(here(request), name)
         body = await request.body()
         delivery = _verified(here(request), workflow, keys, request, body)
     except (NotFoundError, SignatureError) as error:
@@ -85,25 +81,32 @@ async def deliver(
     return answer({"task": task_id}, 202)
 
 
+async def _hooked(context: Context, name: str) -> tuple[Workflow, dict[str, Any]]:
+    """Return a workflow that takes webhooks, and what it says of them."""
+    # Without a token nobody learns which workflows there are besides.
+    missing = NotFoundError(f"no workflow {name!r} takes webhooks")
+    try:
+        workflow = await context.desk.workflow(name)
+    except NotFoundError:
+        raise missing from None
+    keys: dict[str, Any] | None = workflow.graph.on.get("webhook")
+    if keys is None:
+        raise missing
+    return workflow, keys
+
+
 def _verified(
     context: Context, workflow: Workflow, keys: dict[str, Any], request: Request, body: bytes
 ) -> Delivery:
-    secret = ""
-    reason = f"{keys['secret']} is empty, or is no reference"
     try:
-        places = frozenset(references(keys["secret"]))
-        secret = Secrets().resolve(keys["secret"], places) if places else ""
-    except DefiniteFailure as error:
-        reason = str(error)
-    # Everybody could sign with an empty one.
-    if not secret:
+        return signatures.verify(
+            keys.get("verify", "standard"),
+            read_secret(keys["secret"]),
+            request.headers,
+            body,
+            context.database.clock.now(),
+        )
+    except SecretError as error:
         # The sender cannot help it, and may come again.
-        log.error("webhook.secret_missing", workflow=workflow.graph.name, error=reason)
-        raise retry_later(503, "unavailable", "the webhook's secret cannot be read", 60)
-    return signatures.verify(
-        keys.get("verify", "standard"),
-        secret,
-        request.headers,
-        body,
-        context.database.clock.now(),
-    )
+        log.error("webhook.secret_unusable", workflow=workflow.graph.name, error=str(error))
+        raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None

@@ -108,7 +108,7 @@ async def decide(request: Request, token: LinkToken) -> Response:
 )
 async def answer_signed(request: Request) -> Response:
     """Take a program's answer, signed by the Standard Webhooks scheme with the webhook's secret."""
-    secret = _secret(request)
+    secret, _ = _secret(request)
     body = await request.body()
     try:
         now = here(request).database.clock.now()
@@ -133,21 +133,24 @@ async def answer_signed(request: Request) -> Response:
     )
 
 
-def _secret(request: Request) -> str:
+def _secret(request: Request) -> tuple[str, bytes]:
+    """Return the webhook's secret, and the key in it."""
     hook = here(request).settings.channels.webhook
     if not hook.secret:
         raise Problem(404, "not-found", "there is nothing at this address")
     try:
-        return read_secret(hook.secret)
+        secret = read_secret(hook.secret)
+        return secret, key_of(secret)
     except SecretError as error:
-        log.error("webhook.secret_missing", error=str(error))
-        raise retry_later(503, "unavailable", "the webhook's secret cannot be read", 60) from None
+        log.error("webhook.secret_unusable", error=str(error))
+        raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None
 
 
 def _link(request: Request, token: str) -> Link:
     """Return what a link is for, if it is one of ours and its time is not over."""
+    _, key = _secret(request)
     try:
-        return read_link(key_of(_secret(request)), token, here(request).database.clock.now())
+        return read_link(key, token, here(request).database.clock.now())
     except BadLinkError:
         _count_failure(request)
         raise
