@@ -15,6 +15,7 @@ from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.commands import Caller
 from agent.channels.conversation import Conversation, typed_value
 from agent.config_channels import TOLD
+from agent.scopes import implied
 from agent.steps.outcome import Json
 from agent.store import channels as store
 from agent.store import pairings
@@ -198,11 +199,12 @@ class Chat(ABC):
         return self.conversation.reply(caller, text, f"{caller.identity}:{key}")
 
     def _places(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
-        """Return those who are to be told, and were not yet."""
+        """Return those who are to be told, and were not yet; only who may answer is asked."""
         with self.database.connect("reader") as connection:
-            everybody = [found.identity for found in pairings.listed(connection, self.name)]
+            paired = pairings.listed(connection, self.name)
             if approval is None:
-                return everybody
+                return [found.identity for found in paired]
+            everybody = [found.identity for found in paired if "approve" in implied(found.scopes)]
             who = approval["who"]
             told: set[str] = set()
             if not is_reminder:

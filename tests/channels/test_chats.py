@@ -157,10 +157,15 @@ def test_who_is_no_longer_paired_decides_nothing(chat: Chat) -> None:
 
 def test_scopes_bound_what_people_may_do(chat: Chat) -> None:
     """Who may read sees and changes nothing; who may approve does not operate."""
-    reader, approver = chat.pair(1, "read"), chat.pair(2, "approve")
+    reader, approver = chat.pair(1), chat.pair(2, "approve")
     counted = token()
     task_id, _ = asked(chat.engine, gated("pay", counted))
-    chat.peer.press(reader, _question(chat, reader).buttons["Approve"])
+    approve = _question(chat, reader).buttons["Approve"]
+    with chat.engine.database.connect("writer") as tx, tx.transaction():
+        assert pairings.remove(tx, chat.peer.name, reader)
+    chat.peer.messages[:] = [each for each in chat.peer.messages if each.place != reader]
+    chat.pair(1, "read")
+    chat.peer.press(reader, approve)
     eventually(lambda: any("needs the scope 'approve'" in toast for toast in chat.peer.toasts))
     chat.peer.say(approver, f"/cancel {task_id}")
     told(chat.peer, approver, "/cancel needs the scope 'operate'")
@@ -179,6 +184,20 @@ def test_a_question_goes_to_those_who_may_answer(chat: Chat) -> None:
     assert not [each for each in chat.peer.messages if each.place == bob and each.buttons]
     chat.peer.press(ada, _question(chat, ada).buttons["Approve"])
     chat.engine.wait(task_id, "succeeded")
+
+
+def test_who_may_not_answer_is_not_asked(chat: Chat) -> None:
+    """Who was paired to look alone is told of failures, and asked nothing."""
+    reader, approver = chat.pair(1, "read"), chat.pair(2)
+    task_id, approval = asked(chat.engine, gated("pay", token()))
+    _question(chat, approver)
+    say(chat.engine, approval, "deny")
+    chat.engine.wait(task_id, "failed")
+    # What is told later has come, so what would have been told before has not.
+    told(chat.peer, reader, "failed: approval denied")
+    assert not [
+        each for each in chat.peer.messages if each.place == reader and QUESTION in each.text
+    ]
 
 
 def test_an_answer_to_a_message_is_the_value(chat: Chat) -> None:
