@@ -65,6 +65,7 @@ def context_of(
     database: Database,
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
+    tokens: Tokens,
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
@@ -81,6 +82,7 @@ def context_of(
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
         meters=Meters(worker),
         failures=Failures(database.clock.monotonic),
+        tokens=tokens,
     )
 
 
@@ -90,7 +92,7 @@ def close(context: Context) -> None:
     context.commands.close()
 
 
-def build(context: Context, tokens: Tokens) -> ASGIApp:
+def build(context: Context) -> ASGIApp:
     """Return the application."""
     app = FastAPI(
         title="agent",
@@ -106,7 +108,8 @@ def build(context: Context, tokens: Tokens) -> ASGIApp:
     )
     app.state.context = context
     mount(app, TABLES)
-    return _Counted(Door(app, context.settings.server, tokens, context.failures), context.meters)
+    door = Door(app, context.settings.server, context.tokens, context.failures)
+    return _Counted(door, context.meters)
 
 
 async def _refuse(request: Request, error: Any) -> Response:

@@ -12,7 +12,7 @@ from agent.server.meters import Meters
 from agent.server.pool import Pool
 from agent.server.repeats import Repeats
 from agent.server.table import GRANT
-from agent.server.tokens import Grant
+from agent.server.tokens import Grant, Tokens
 from agent.store.database import Database
 from agent.tasks.operator import Operator
 
@@ -32,6 +32,7 @@ class Context:
     feed: Feed
     meters: Meters
     failures: Failures
+    tokens: Tokens
 
 
 def here(request: Request) -> Context:

@@ -7,7 +7,7 @@ looking, once in a while.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -49,14 +49,21 @@ class Feed:
             raise retry_later(503, "overloaded", "too many streams are open", 5)
 
     async def stream(
-        self, reading: Pool, after: str | None, task_id: str | None
+        self,
+        reading: Pool,
+        after: str | None,
+        task_id: str | None,
+        is_welcome: Callable[[], bool],
     ) -> AsyncIterator[bytes]:
-        """Yield events after a cursor, and now and then a comment; `check` comes before."""
+        """Yield events after a cursor, and now and then a comment; `check` comes before.
+
+        It ends when whoever reads it is no longer welcome.
+        """
         self._streams += 1
         try:
             yield b": events follow\n\n"
             since_beat = 0.0
-            while not self._is_closed:
+            while not self._is_closed and is_welcome():
                 news = self._news
                 found = await self._read(reading, after, task_id)
                 if found:

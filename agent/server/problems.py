@@ -38,6 +38,7 @@ TITLES: Final = {
     "decided": "It was decided before",
     "read-only": "The workflow lives in a file",
     "too-large": "The body is too large",
+    "too-slow": "The body did not come in time",
     "unsupported": "The body is of a kind that is not taken here",
     "invalid": "The request is not valid",
     "key-reused": "The key was used for another request",

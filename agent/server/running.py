@@ -89,22 +89,23 @@ class Server:
         import uvicorn
 
         from agent.server.application import build, close, context_of
+        from agent.server.connection import HEAD_SECONDS, Connection
 
-        context = context_of(self._settings, self._database, self._worker, worker_loop)
+        context = context_of(self._settings, self._database, self._worker, worker_loop, self.tokens)
         self._context = context
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
-                build(context, self.tokens),
+                build(context),
                 lifespan="off",
                 ws="none",
-                http="httptools",
+                http=Connection,
                 log_config=None,
                 log_level="warning",
                 access_log=False,
                 # Whoever is behind a proxy is the proxy: headers can say anything.
                 proxy_headers=False,
                 server_header=False,
-                timeout_keep_alive=30,
+                timeout_keep_alive=int(HEAD_SECONDS),
                 timeout_graceful_shutdown=int(GRACE_SECONDS),
                 limit_concurrency=max(_CONNECTIONS, 2 * self._settings.server.max_requests),
             )

@@ -29,6 +29,7 @@ _ALWAYS: Final = {
     400: "The request cannot be read, or its host is not allowed",
     401: "No valid token",
     403: "The token's scopes do not allow it, or the origin is not allowed",
+    408: "The body did not come in time",
     413: "The body is too large",
     422: "What was given is not valid; `errors` says all of it",
     429: "Too many failures or too many new tasks; `Retry-After` says when to come back",

@@ -9,12 +9,16 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from agent.keys import content_hash, new_token
 from agent.scopes import SCOPES, Scope, implied
+
+log = structlog.get_logger(__name__)
 
 OWNER: Final = "owner"
 """The name of the token that is made at the first start."""
@@ -35,6 +39,7 @@ class Grant:
 
     name: str
     scopes: frozenset[Scope]
+    hash: str = field(repr=False)
 
 
 class Tokens:
@@ -44,7 +49,7 @@ class Tokens:
         self._home = home
         self._seen: tuple[object, ...] | None = None
         self._looked_at = 0.0
-        self._grants: list[tuple[str, Grant]] = []
+        self._grants: list[Grant] = []
 
     @property
     def owner_file(self) -> Path:
@@ -73,21 +78,28 @@ class Tokens:
         """Return what a token allows, or None; how long it takes says nothing about which fits."""
         given = content_hash(token.encode("utf-8", errors="replace"))
         # Looking at files for every request would cost more than many answers do.
-        now = time.monotonic()
-        if now - self._looked_at < LOOK_SECONDS:
+        if self._has_just_looked():
             found = self._find(given)
             if found is not None:
                 return found
         self._look()
-        self._looked_at = now
         return self._find(given)
+
+    def still_holds(self, grant: Grant) -> bool:
+        """Whether what a token allowed when a request came is still allowed."""
+        if not self._has_just_looked():
+            self._look()
+        return grant in self._grants
 
     def _find(self, given: str) -> Grant | None:
         found = None
-        for known, grant in self._grants:
-            if hmac.compare_digest(known, given):
+        for grant in self._grants:
+            if hmac.compare_digest(grant.hash, given):
                 found = grant
         return found
+
+    def _has_just_looked(self) -> bool:
+        return time.monotonic() - self._looked_at < LOOK_SECONDS
 
     def create(self, name: str, scopes: Iterable[str], now: str | None) -> str:
         """Make a token and return its text, which is not kept."""
@@ -127,19 +139,26 @@ class Tokens:
         ]
 
     def _look(self) -> None:
+        self._looked_at = time.monotonic()
         seen = (_mark(self.owner_file), _mark(self._listed_file))
         if seen != self._seen:
-            grants = [
-                (entry["hash"], Grant(entry["name"], implied(entry["scopes"])))
-                for entry in self._entries()
-            ]
-            try:
-                owner = self.owner_file.read_text(encoding="utf-8").strip()
-            except OSError:
-                owner = ""
-            if owner:
-                grants.append((content_hash(owner), Grant(OWNER, frozenset(SCOPES))))
-            self._grants, self._seen = grants, seen
+            self._grants, self._seen = [*self._listed_grants(), *self._owner_grant()], seen
+
+    def _listed_grants(self) -> list[Grant]:
+        try:
+            listed = self._entries()
+        except TokenError as error:
+            # These let nobody in, then; the owner's token still does.
+            log.error("api.tokens_unreadable", error=str(error))
+            return []
+        return [Grant(each["name"], implied(each["scopes"]), each["hash"]) for each in listed]
+
+    def _owner_grant(self) -> list[Grant]:
+        try:
+            owner = self.owner_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeError):
+            owner = ""
+        return [Grant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
@@ -154,7 +173,7 @@ class Tokens:
                 {
                     "name": str(entry["name"]),
                     "scopes": [scope for scope in SCOPES if scope in entry["scopes"]],
-                    "hash": str(entry["hash"]),
+                    "hash": bytes.fromhex(entry["hash"]).hex(),
                     "created_at": entry.get("created_at"),
                 }
                 for entry in found

@@ -1,6 +1,7 @@
 """A real server on loopback beside a real worker, as the daemon runs them."""
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -97,6 +98,11 @@ class Running:
             # There is no TLS on loopback, and reading the certificates takes a while.
             verify=False,
         )
+
+    def connected(self) -> socket.socket:
+        """Return a connection without anything said on it yet."""
+        host, port = self.server.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
 
     def token_with(self, *scopes: str) -> str:
         """Make a token with just these scopes."""

@@ -105,6 +105,9 @@ def test_no_token_in_an_address(running: Running, stranger: httpx.Client) -> Non
         ("evil.example", False),
         ("127.0.0.1.evil.example", False),
         ("localhost@evil.example", False),
+        ("evil.example@localhost", False),
+        ("localhost/evil", False),
+        ("localhost.", False),
         ("", False),
         ("[", False),
     ],
@@ -116,13 +119,21 @@ def test_only_known_hosts(client: httpx.Client, host: str, *, is_allowed: bool) 
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost:1", "file://"]
+    "origin", ["https://evil.example", "null", "http://localhost:1", "file://", "http://[", ""]
 )
 def test_no_foreign_origin(client: httpx.Client, origin: str) -> None:
     """A web page of another origin is refused, also on this machine; no answer allows any."""
     found = client.get("/api/v1/tasks", headers={"Origin": origin})
     assert found.status_code == 403
     assert "access-control-allow-origin" not in found.headers
+
+
+def test_one_host_alone(running: Running) -> None:
+    """Of two nobody knows which one a proxy went by."""
+    said = f"Authorization: Bearer {running.token}\r\nHost: localhost\r\nHost: evil.example"
+    with running.connected() as client:
+        client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{said}\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 400"
 
 
 def test_own_and_listed_origins(running: Running, client: httpx.Client) -> None:
@@ -157,6 +168,26 @@ def test_failures_are_forgotten() -> None:
     assert counted.add("b") == 0
     now = failures.WINDOW_SECONDS + 1
     assert counted.add("a") == 0
+
+
+def test_a_damaged_list_of_tokens_does_not_lock_the_owner_out(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """The owner goes on; whoever was on the list gets 401, as everybody who is unknown."""
+    with Running(sqlite_database, tmp_path) as running, running.client() as owner:
+        with running.client(running.token_with("read")) as reader:
+            assert reader.get("/api/v1/tasks").status_code == 200
+            (running.home / "tokens.json").write_text("[")
+            wait_for(lambda: reader.get("/api/v1/tasks").status_code == 401)
+        assert owner.get("/api/v1/tasks").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/v1/tasks"])
+def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
+    """Whoever only looks whether something is there is told the same."""
+    found = client.head(path)
+    assert (found.status_code, found.content) == (200, b"")
+    assert client.head("/api/v1/nothing").status_code == 404
 
 
 @pytest.mark.usefixtures("_patience_with_failures")

@@ -187,3 +187,19 @@ def test_who_does_not_read_holds_up_nobody(sqlite_database: Database, tmp_path: 
                 return again.status_code == 200
 
         wait_for(is_free)
+
+
+def test_a_stream_ends_with_its_token(sqlite_database: Database, tmp_path: Path) -> None:
+    """Whoever's token is revoked hears no more, also over a stream that was open before."""
+    with Running(sqlite_database, tmp_path) as running:
+        with (
+            running.client(running.token_with("read")) as reader,
+            reader.stream("GET", STREAM) as response,
+        ):
+            lines = response.iter_lines()
+            assert next(lines) == ": events follow"
+            running.server.tokens.revoke("read")
+            # It says nothing more, and ends by itself.
+            assert [line for line in lines if line.startswith("data")] == []
+        with running.client() as owner, owner.stream("GET", STREAM) as response:
+            assert next(response.iter_lines()) == ": events follow"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.keys import content_hash
 from agent.scopes import SCOPES
-from agent.server.tokens import Grant, TokenError, Tokens
+from agent.server.tokens import OWNER, Grant, TokenError, Tokens
 from tests.server.harness import wait_for
 
 
@@ -48,7 +49,7 @@ def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     assert text not in path.read_text()
     grant = others.grant_of(text)
     assert grant is not None
-    assert grant == Grant("phone", frozenset({"read", "approve"}))
+    assert grant == Grant("phone", frozenset({"read", "approve"}), content_hash(text))
     assert others.listed() == [
         {"name": "phone", "scopes": ["approve"], "created_at": "2026-01-01T00:00:00.000Z"}
     ]
@@ -72,9 +73,36 @@ def test_what_cannot_be_made(tmp_path: Path) -> None:
             tokens.revoke(name)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "{}x", json.dumps([{"name": "a"}])])
-def test_a_damaged_file_lets_nobody_in(tmp_path: Path, text: str) -> None:
-    """What cannot be read is an error, never an open door."""
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        "{}x",
+        json.dumps([{"name": "a"}]),
+        json.dumps([{"name": "a", "scopes": ["admin"], "hash": "ä"}]),
+    ],
+)
+def test_a_damaged_file_lets_nobody_in_but_the_owner(tmp_path: Path, text: str) -> None:
+    """What cannot be read is never an open door, and does not lock the owner out."""
+    tokens = Tokens(tmp_path)
+    tokens.ensure_owner()
     (tmp_path / "tokens.json").write_text(text)
-    with pytest.raises(TokenError):
-        Tokens(tmp_path).grant_of("anything")
+    assert tokens.grant_of("anything") is None
+    owner = tokens.grant_of(tokens.owner_file.read_text().strip())
+    assert owner is not None
+    assert owner.name == OWNER
+    with pytest.raises(TokenError, match="is damaged"):
+        tokens.create("another", ["read"], None)
+
+
+def test_what_a_token_allows_ends_with_it(tmp_path: Path) -> None:
+    """Another token of the same name and the same scopes is another token."""
+    tokens = Tokens(tmp_path)
+    grant = tokens.grant_of(tokens.create("phone", ["read"], None))
+    assert grant is not None
+    assert tokens.still_holds(grant)
+    tokens.revoke("phone")
+    tokens.create("phone", ["read"], None)
+    wait_for(lambda: not tokens.still_holds(grant))

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from agent.server.answers import answer
-from agent.server.context import Context, here
+from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
 from agent.server.shapes import EventPage
 from agent.server.table import Table
@@ -62,9 +62,12 @@ async def stream_events(
     _check(start)
     if start is None:
         start = await _latest(here(request))
-    here(request).feed.check()
+    context, grant = here(request), caller(request)
+    context.feed.check()
     return StreamingResponse(
-        here(request).feed.stream(here(request).reading, start, task),
+        context.feed.stream(
+            context.reading, start, task, lambda: context.tokens.still_holds(grant)
+        ),
         media_type="text/event-stream",
     )
 

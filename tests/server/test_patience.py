@@ -1,0 +1,109 @@
+"""Clients that take their time, or never end: they hold nothing that others need."""
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agent.server import connection, door
+from agent.store.database import Database
+from tests.server.conftest import QUICK
+from tests.server.harness import Running, wait_for
+
+HOOK = """\
+name: hook
+on: {webhook: {verify: token, secret: "env:PATH"}}
+steps: {one: {wait: 1ms}}
+"""
+UNFINISHED = b"POST /hooks/hook HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+
+
+def _rest(client: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    found = b""
+    try:
+        while piece := client.recv(65_536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_a_head_that_does_not_end_is_cut_off_in_time(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who says nothing, or half of it, or nothing more after an answer, is hung up on."""
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Running(sqlite_database, tmp_path) as running:
+        for said in (b"", b"\r\n", b"GET /healthz HT", whole[:-2], whole + b"GET /"):
+            with running.connected() as client:
+                client.sendall(said)
+                heard = _rest(client)
+            assert heard.count(b"200 OK") == said.count(whole), said
+
+
+def test_a_head_without_end_is_not_kept(running: Running) -> None:
+    """Headers that go on and on are refused before they fill the memory."""
+    with running.connected() as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
+        with pytest.raises(OSError, match=r"reset|pipe|abort"):
+            for _ in range(1000):
+                client.sendall(b"x" * 65_536)
+    with running.connected() as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        client.sendall(b"X: " + b"x" * 2 * connection.HEAD_BYTES)
+        assert _rest(client).startswith(b"HTTP/1.1 400")
+
+
+def test_large_bodies_are_no_heads(running: Running) -> None:
+    """What comes after a refusal belongs to the body, and does not break the connection."""
+    refused = (
+        b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n"
+    )
+    last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with running.connected() as client:
+        client.sendall(refused)
+        assert client.recv(12) == b"HTTP/1.1 401"
+        client.sendall(b"x" * 300_000 + last)
+        assert b"HTTP/1.1 200" in _rest(client)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets 408, and its place is free again."""
+    monkeypatch.setattr(door, "BODY_SECONDS", 0.3)
+    with Running(sqlite_database, tmp_path) as running:
+        running.add_workflow(HOOK)
+        with running.connected() as client:
+            client.sendall(UNFINISHED)
+            heard = client.recv(65_536)
+        assert heard.startswith(b"HTTP/1.1 408")
+        assert b"urn:agent:problem:too-slow" in heard
+
+
+def test_who_has_proved_nothing_takes_a_part_of_the_places(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """However many webhooks never end, whoever has a token is still let in."""
+    with (
+        Running(sqlite_database, tmp_path, max_requests=8) as running,
+        running.client() as owner,
+        running.client("") as stranger,
+        ExitStack() as opened,
+    ):
+        for text in (HOOK, QUICK):
+            running.add_workflow(text)
+        for _ in range(20):
+            opened.enter_context(running.connected()).sendall(UNFINISHED)
+        refused = wait_for(
+            lambda: (
+                found
+                if (found := stranger.post("/hooks/hook", content=b"{}")).status_code == 503
+                else None
+            )
+        )
+        assert int(refused.headers["retry-after"]) >= 1
+        assert owner.post("/api/v1/workflows/quick/tasks").status_code == 201
