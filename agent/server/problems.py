@@ -44,7 +44,7 @@ TITLES: Final = {
     "key-reused": "The key was used for another request",
     "too-many": "Too many requests",
     "overloaded": "The agent has too much to do",
-    "unavailable": "The database cannot be reached",
+    "unavailable": "It cannot be done at the moment",
     "stopping": "The agent is stopping",
     "defect": "An internal error",
 }

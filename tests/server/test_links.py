@@ -42,6 +42,25 @@ output: {which: "{{ steps.which.output.value }}", many: "{{ steps.many.output.va
 """
 
 
+BOOKING = """\
+name: booking
+steps:
+  stay:
+    input:
+      message: How long, and where?
+      schema:
+        type: object
+        required: [nights, room, name]
+        properties:
+          nights: {type: integer, minimum: 1, title: Nights, description: How many you stay.}
+          room: {enum: [single, double, 3]}
+          breakfast: {type: boolean}
+          name: {type: string}
+          price: {type: number}
+output: "{{ steps.stay.output.value }}"
+"""
+
+
 @pytest.fixture(scope="module")
 def linked(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Return a running server with a webhook's secret, so that it takes links."""
@@ -54,7 +73,7 @@ def linked(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         update={"channels": ChannelSettings(webhook=webhook)}
     )
     with running:
-        for text in (PAYING.replace('"{{ inputs.who }}"', "[webhook, api]"), ASKING):
+        for text in (PAYING.replace('"{{ inputs.who }}"', "[webhook, api]"), ASKING, BOOKING):
             running.add_workflow(text)
         running.add_workflow(
             PAYING.replace("name: paying", "name: others").replace('"{{ inputs.who }}"', "telegram")
@@ -189,6 +208,28 @@ def test_values_by_a_form(linked: Running, owner: httpx.Client, person: httpx.Cl
     assert (refused.status_code, "minimum" in _seen(refused)) == (422, True)
     assert person.post(link, data={"decision": "answer", "value": "3"}).status_code == 303
     assert linked.wait_for_task(owner, task, "succeeded")["output"] == {"which": 7, "many": 3}
+
+
+def test_a_flat_object_has_a_field_for_each_member(
+    linked: Running, owner: httpx.Client, person: httpx.Client
+) -> None:
+    """Nobody types JSON on a phone: what was typed and does not fit is still there."""
+    task = _ask(owner, "booking")
+    link = _link(_question(owner, task))
+    shown = person.get(link)
+    for words in ("Nights", "How many you stay.", "breakfast (may be left empty)", "double"):
+        assert words in _seen(shown)
+    assert '"properties"' not in _seen(shown)
+    given = {"decision": "answer", "value:nights": "some", "value:room": "double"}
+    refused = person.post(link, data=given)
+    assert refused.status_code == 422
+    assert 'value="some"' in refused.text
+    assert "<option selected>double</option>" in refused.text
+    done = person.post(link, data=given | {"value:nights": "3", "value:breakfast": "no"})
+    assert done.status_code == 303
+    assert linked.wait_for_task(owner, task, "succeeded")["output"] == {
+        "nights": 3, "room": "double", "breakfast": False, "name": ""
+    }  # fmt: skip
 
 
 def test_values_that_are_too_deep(owner: httpx.Client, person: httpx.Client) -> None:

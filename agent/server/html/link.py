@@ -12,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from agent.channels import wording
+from agent.server.html.members import members_of
 from agent.steps.outcome import Json
 
 _HERE: Final = Path(__file__).parent
@@ -33,6 +34,7 @@ def page(
     given = typed or {}
     template, style = _parts()
     is_open = approval is not None and approval["status"] == "pending"
+    members = members_of(approval["schema"]) if approval is not None else []
     text = template.render(
         title=title or ("A question" if is_open else "Answered"),
         style=Markup(style),  # noqa: S704  (a file of ours)
@@ -42,7 +44,9 @@ def page(
         shown=_shown(approval) if approval is not None else [],
         choices=[text_of(each) for each in (approval or {}).get("choices") or []],
         fields=_fields(approval, given) if approval is not None else [],
-        typed={name: given.get(name, "") for name in ("output", "choice", "value", "comment")},
+        members=members,
+        typed={name: given.get(name, "") for name in ("output", "choice", "value", "comment")}
+        | {each.field: given.get(each.field, each.default) for each in members},
     )
     return Response(text, status, headers=_headers(), media_type="text/html; charset=utf-8")
 
@@ -75,7 +79,8 @@ def _shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
     if approval["kind"] in ("approval", "input"):
         # There is nothing but the message itself, and perhaps what an answer must be like.
         schema = approval["schema"]
-        return [] if schema is None else [("what an answer must fit", text_of(schema))]
+        is_written = schema is not None and not members_of(schema)
+        return [("what an answer must fit", text_of(schema))] if is_written else []
     return [(name, text_of(it)) for name, it in request.items()]
 
 

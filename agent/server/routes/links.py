@@ -25,6 +25,7 @@ from agent.server.answers import answer
 from agent.server.context import here
 from agent.server.door import client_address
 from agent.server.html.link import editable_values, page, text_of
+from agent.server.html.members import members_of, read
 from agent.server.problems import Problem, retry_later
 from agent.server.shapes import ApprovalAnswer
 from agent.server.signatures import SignatureError
@@ -206,6 +207,8 @@ def _said(approval: dict[str, Json], form: Form) -> dict[str, Any]:
 
 def _value(approval: dict[str, Json], form: Form) -> Json:
     choices = approval["choices"]
+    if not choices and (members := members_of(approval["schema"])) and "value" not in form:
+        return read(members, form)
     if not choices:
         return read_answer(form.get("value", ""), None, approval["schema"])
     number = form.get("choice", "")
