@@ -38,6 +38,7 @@ STATUSES: Final[dict[str, ApprovalStatus]] = {
     "answer": ApprovalStatus.ANSWERED,
 }
 MAX_COMMENT: Final = 10_000
+MAX_DEFER_SECONDS: Final = 366 * 86_400
 
 
 class InvalidAnswerError(ValueError):
@@ -125,6 +126,8 @@ def defer(
     clock: Clock | None = None,
 ) -> None:
     """Leave a question open and be reminded of it later; it expires when it would have."""
+    if not 0 < seconds <= MAX_DEFER_SECONDS:
+        raise InvalidAnswerError("a question is deferred for more than nothing, and a year at most")
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
     permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent.approvals.answering import MAX_DEFER_SECONDS
 from agent.server import examples
 
 Instant = Annotated[str, Field(description="ISO 8601 in UTC", examples=[examples.AT])]
@@ -329,7 +330,7 @@ class Answering(_Asked):
 class Deferring(_Asked):
     """When to be reminded."""
 
-    seconds: float = Field(gt=0, le=31_536_000, examples=[3600])
+    seconds: float = Field(gt=0, le=MAX_DEFER_SECONDS, examples=[3600])
 
 
 class ApprovalAnswer(_Shape):

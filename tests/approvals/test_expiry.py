@@ -8,7 +8,7 @@ import pytest
 
 from agent import recovery
 from agent.approvals import expiry
-from agent.approvals.answering import DecidedError, defer
+from agent.approvals.answering import DecidedError, InvalidAnswerError, defer
 from agent.approvals.permission import NotAllowedError
 from agent.clock import Clock
 from agent.states import StepStatus
@@ -77,6 +77,9 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     """It stays open for everybody, reminds when it was told to, and is refused once decided."""
     task_id = parked(hand, remind="1h")
     (approval,) = pending(hand, task_id)
+    for seconds in (0, -1, 400 * 24 * HOUR, float("nan")):
+        with pytest.raises(InvalidAnswerError, match="a year at most"):
+            defer(hand.database, approval["id"], seconds, by="ada", channel="terminal")
     defer(hand.database, approval["id"], 5 * HOUR, by="ada", channel="terminal")
     with pytest.raises(NotAllowedError):
         defer(hand.database, approval["id"], 1, by="77", channel="telegram")
