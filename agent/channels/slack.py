@@ -259,7 +259,7 @@ class Slack(Chat):
         after = answer.headers.get("Retry-After") or answer.headers.get("retry-after")
         return ChatError(
             f"Slack: {word[:500]}",
-            retry_after_seconds=float(after) if after and str(after).isdigit() else None,
+            retry_after_seconds=float(after) if after and str(after).isdecimal() else None,
             is_refusal=word in _REFUSED,
             is_about_nothing=word in _GONE,
         )

@@ -23,6 +23,8 @@ _MOST_TEXT: Final = 4000
 """Of the 4,096 that Telegram takes, counted as UTF-16."""
 _LEAST_TEXT: Final = 1000
 _MOST_TOAST: Final = 190
+_PLAIN: Final[dict[str, Any]] = {"link_preview_options": {"is_disabled": True}}
+"""Or Telegram would fetch the first address in a question: what is asked about would be done."""
 
 
 class Telegram(Chat):
@@ -40,7 +42,7 @@ class Telegram(Chat):
 
     async def post(self, place: str, text: str, offered: list[tuple[str, str]]) -> str:
         """Send a message; each button has a row of its own."""
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = dict(_PLAIN)
         if offered:
             rows = [[{"text": label, "callback_data": token}] for label, token in offered]
             given["reply_markup"] = {"inline_keyboard": rows}
@@ -50,7 +52,7 @@ class Telegram(Chat):
     async def rewrite(self, place: str, reference: str, text: str) -> None:
         """Change a message; buttons that are not given again go."""
         await self._api.call(
-            "editMessageText", chat_id=int(place), message_id=int(reference), text=text
+            "editMessageText", chat_id=int(place), message_id=int(reference), text=text, **_PLAIN
         )
 
     def room(self, text: str) -> int:

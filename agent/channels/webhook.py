@@ -84,4 +84,4 @@ class Webhook:
 
 def _seconds(text: str | None) -> float | None:
     """Read how long the other side asks to wait, where it says so in seconds."""
-    return float(text) if text is not None and text.isdigit() else None
+    return float(text) if text is not None and text.isdecimal() else None

@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from agent.harmless import harmless
 from agent.steps.outcome import Json
 from agent.tasks.documents import short_id
 
@@ -34,7 +35,7 @@ def question(document: dict[str, Json], most: int, word: str = "") -> tuple[str,
         if document[name]:
             head += f"\n{name}: {_json(document[name])}"
     request = json.dumps(document["request"], ensure_ascii=False, indent=1)
-    whole = f"{head}\n\n{request}"
+    whole = harmless(f"{head}\n\n{request}")
     if len(whole) <= most:
         return whole, True
     # An approval is for what was shown: what could not be shown whole must say so.
@@ -55,7 +56,7 @@ def how_to_answer(document: dict[str, Json]) -> str:
 
 def ending(document: dict[str, Json], most: int) -> str:
     """Return a question that is one no longer, and what became of it."""
-    return cut(f"{document['message']}\n\n{_place(document)}\n{decided(document)}", most)
+    return cut(harmless(f"{document['message']}\n\n{_place(document)}\n{decided(document)}"), most)
 
 
 def decided(document: dict[str, Json]) -> str:

@@ -44,7 +44,7 @@ def chat() -> None:
             if line.strip() in _LEAVING:
                 break
             if line.strip():
-                print(conversation.reply(caller, line), flush=True)
+                print(terminal.harmless(conversation.reply(caller, line)), flush=True)
 
 
 def _converse(
@@ -59,6 +59,7 @@ def _converse(
     from prompt_toolkit.patch_stdout import patch_stdout
 
     from agent.channels.commands import COMMANDS
+    from agent.cli import terminal
 
     words = [f"/{name}" for name in (*COMMANDS, "quit")]
     prompt: PromptSession[str] = PromptSession(
@@ -73,7 +74,7 @@ def _converse(
         try:
             while (line := prompt.prompt("agent> ").strip()) not in _LEAVING:
                 if line:
-                    print(conversation.reply(caller, line))
+                    print(terminal.harmless(conversation.reply(caller, line)))
         except (EOFError, KeyboardInterrupt):
             pass
         finally:
@@ -86,6 +87,7 @@ def _show_questions(
 ) -> None:
     """Show what waits for an answer, then every new question and what becomes of it."""
     from agent.channels import wording
+    from agent.cli import terminal
     from agent.store.database import StoreError
 
     shown: dict[str, str] = {}
@@ -94,7 +96,7 @@ def _show_questions(
             for document in _changed(database, shown):
                 is_open = document["status"] == "pending"
                 text = wording.question(document, _MOST_SHOWN)[0] if is_open else ""
-                show("\n" + (text or wording.ending(document, _MOST_SHOWN)))
+                show("\n" + terminal.harmless(text or wording.ending(document, _MOST_SHOWN)))
                 if is_open:
                     show(wording.how_to_answer(document))
         except StoreError as error:

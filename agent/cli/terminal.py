@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import session
+from agent.harmless import harmless as escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,12 +37,6 @@ STYLES = {
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_STEERING = {
-    number: ascii(chr(number))[1:-1]
-    for number in [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-    if chr(number) not in "\n\t"
-}
-"""Control characters, and those that turn the direction of writing, each as it is escaped."""
 
 
 @cache
@@ -71,8 +66,8 @@ def note(text: str) -> None:
 
 
 def harmless(text: str) -> str:
-    """Write what would steer a terminal as escapes: texts come from mail, pages and models."""
-    return text if text.isprintable() else _COLOUR.sub("", text).translate(_STEERING)
+    """Write what would steer a terminal as escapes; colours go without a trace."""
+    return text if text.isprintable() else escaped(_COLOUR.sub("", text))
 
 
 def print_json(document: Any) -> None:

@@ -1,6 +1,7 @@
 """A server on loopback that speaks the Bot API, as far as a bot with buttons needs it."""
 
 import json
+import re
 import threading
 import time
 from collections import defaultdict
@@ -29,6 +30,7 @@ class BotServer:
         self._token_file.write_text(TOKEN)
         self.messages: list[Shown] = []
         self.toasts: list[str] = []
+        self.fetched: list[str] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.poll_seconds = 2
         self._updates: list[dict[str, Any]] = []
@@ -153,6 +155,7 @@ class BotServer:
         if not text or len(text.encode("utf-16-le")) // 2 > 4096:
             return _failed(Failure(400, "Bad Request: message is too long"))
         self._numbers += 1
+        self._preview(given)
         shown = Shown(str(given["chat_id"]), str(self._numbers), text, _buttons(given))
         self.messages.append(shown)
         return _well({"message_id": self._numbers, "chat": {"id": given["chat_id"]}})
@@ -163,8 +166,14 @@ class BotServer:
             return _failed(Failure(400, "Bad Request: message to edit not found"))
         if found.text == given["text"]:
             return _failed(Failure(400, "Bad Request: message is not modified"))
+        self._preview(given)
         found.text, found.buttons = given["text"], _buttons(given)
         return _well({"message_id": given["message_id"]})
+
+    def _preview(self, given: dict[str, Any]) -> None:
+        """Fetch what a message names, as the real one does unless told not to."""
+        if not given.get("link_preview_options", {}).get("is_disabled"):
+            self.fetched += re.findall(r"https?://[^\s\"]+", given["text"])
 
     def _mark_up(self, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         found = self._message(given)

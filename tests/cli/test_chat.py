@@ -90,6 +90,17 @@ def test_commands_from_a_pipe(cli: Cli) -> None:
     assert "no agent is running" in done.err
 
 
+def test_what_would_steer_the_terminal_is_shown_as_it_is(cli: Cli) -> None:
+    """Questions hold what mail and models gave: nothing of it moves the cursor or turns a line."""
+    asking = r"name: asking" + "\n" + r'steps: {ask: {approval: {message: "a\e[2J\u202Eb?"}}}'
+    cli.write("asking.yaml", asking + "\n")
+    cli("run", "asking.yaml", code=4)
+    done = cli("chat", given="/approvals\n")
+    assert r"a\x1b[2J\u202eb?" in done.out
+    assert "\x1b" not in done.out
+    assert "\u202e" not in done.out
+
+
 @pytest.mark.process
 def test_a_question_shows_up_and_is_answered(
     cli: Cli, open_terminal: Callable[[], Terminal]

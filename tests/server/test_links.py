@@ -175,6 +175,19 @@ def test_the_page_gives_nothing_away_and_loads_nothing(
     assert "unsafe" not in policy
 
 
+def test_nothing_is_shown_in_another_order_than_it_is(
+    owner: httpx.Client, person: httpx.Client
+) -> None:
+    """A character that turns the direction of writing is shown as what it is."""
+    what = "evil\u202efdp.exe"
+    link = _link(_question(owner, _ask(owner, "paying", what=what)))
+    shown = re.sub(r"<textarea.*?</textarea>", "", person.get(link).text, flags=re.DOTALL)
+    assert "\u202e" not in shown
+    assert shown.count(r"evil\u202efdp.exe") == 2
+    assert person.post(link, data={"decision": "deny", "comment": what}).status_code == 303
+    assert "\u202e" not in person.get(link).text
+
+
 def test_edits_within_what_is_editable(
     linked: Running, owner: httpx.Client, person: httpx.Client
 ) -> None:

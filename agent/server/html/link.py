@@ -12,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from agent.channels import wording
+from agent.harmless import harmless
 from agent.server.html.members import members_of
 from agent.steps.outcome import Json
 
@@ -40,8 +41,9 @@ def page(
         style=Markup(style),  # noqa: S704  (a file of ours)
         problem=problem,
         approval=approval,
-        ending=None if approval is None or is_open else wording.decided(approval),
-        shown=_shown(approval) if approval is not None else [],
+        ending=None if approval is None or is_open else harmless(wording.decided(approval)),
+        message=harmless(approval["message"] or "") if approval is not None else "",
+        shown=[(name, harmless(text)) for name, text in _shown(approval)] if approval else [],
         choices=[text_of(each) for each in (approval or {}).get("choices") or []],
         fields=_fields(approval, given) if approval is not None else [],
         members=members,
