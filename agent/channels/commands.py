@@ -36,7 +36,7 @@ class Word:
 
 COMMANDS: Final[dict[str, Word]] = {
     "status": Word("read", "how everything stands"),
-    "tasks": Word("read", "the newest tasks; of one status with its name", "optional"),
+    "tasks": Word("read", "the newest tasks, or those of a status", "optional", usage="[STATUS]"),
     "task": Word("read", "one task and its steps", "needed", usage="TASK"),
     "why": Word("read", "why a task failed, or what it waits on", "needed", usage="TASK"),
     "run": Word("operate", "start a workflow", "needed", "pairs", "WORKFLOW [KEY=VALUE]…"),
@@ -44,7 +44,7 @@ COMMANDS: Final[dict[str, Word]] = {
     "resume": Word("operate", "go on with a paused task", "needed", usage="TASK"),
     "cancel": Word("operate", "end a task", "needed", "text", "TASK [REASON]"),
     "retry": Word("operate", "run again what failed", "needed", usage="TASK"),
-    "approvals": Word("read", "what waits for an answer; one in full by its id", "optional"),
+    "approvals": Word("read", "what waits for an answer; one in full", "optional", usage="[ID]"),
     "approve": Word("approve", "say yes", "needed", "text", "ID [COMMENT]"),
     "deny": Word("approve", "say no", "needed", "text", "ID [REASON]"),
     "edit": Word("approve", "say yes, with changes", "needed", "pairs", "ID KEY=VALUE…"),

@@ -83,7 +83,7 @@ def approval_line(document: dict[str, Json]) -> str:
 def task_line(document: dict[str, Json]) -> str:
     """Return a task on one line."""
     mark = MARKS.get(document["status"], "?")
-    waits = f", waits on {document['waits']}" if document.get("waits") else ""
+    waits = ", waits for somebody" if document.get("waits") else ""
     return f"{mark} {short_id(document['id'])}  {document['workflow']}: {document['status']}{waits}"
 
 
@@ -118,9 +118,17 @@ def why(document: dict[str, Json]) -> str:
         if isinstance(on, str):
             lines.append(f"step {on} is running")
         else:
-            rest = {name: value for name, value in on.items() if name != "step" and value}
-            lines.append(f"step {on['step']} waits: {cut(_json(rest), 300)}")
+            lines.append(f"step {on['step']} waits {_what_for(on)}")
     return "\n".join(lines)
+
+
+def _what_for(on: dict[str, Json]) -> str:
+    if "approval" in on:
+        return f"for an answer to {short_id(on['approval'])}: {cut(str(on.get('message')), 300)}"
+    if "signal" in on:
+        return f"for the signal {on['signal']!r}"
+    rest = {name: value for name, value in on.items() if name != "step" and value}
+    return f"for {cut(_json(rest), 300)}"
 
 
 def failed_task(document: dict[str, Json]) -> str:

@@ -311,16 +311,16 @@ def test_commands_do_what_they_say(chat: Chat) -> None:
     assert set(asked_for.buttons) == {"Approve", "Deny"}
     for text, answer in {
         "/status": "questions that wait for an answer: 1",
-        "/tasks": f"{short}  greet: running",
+        "/tasks": f"{short}  greet: running, waits for somebody",
         "/tasks failed": "there are none",
         "/tasks nonsense": "there is no status 'nonsense'",
         f"/task {short}": "◔ ask (approval): waiting",
-        f"/why {short}": "step ask waits",
+        f"/why {short}": f"step ask waits for an answer to {approval[-8:]}: Say good morning?",
         "/approvals": f"{approval[-8:]}  approval  greet: Say good morning?",
         f"/approvals {approval[-8:]}": "step ask of greet",
         f"/pause {short} for a while": "paused",
         f"/resume {short}": "resumed",
-        "/help": "/run WORKFLOW [KEY=VALUE]…",
+        "/help": "/approvals [ID] – what waits for an answer; one in full",
         f"/deny {approval[-8:]} not so loud": "denied: step ask",
     }.items():
         chat.peer.messages.clear()
