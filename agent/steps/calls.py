@@ -7,6 +7,7 @@ nobody acts before the earlier send must be over.
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from agent import keys
@@ -130,7 +131,8 @@ class Calls:
             self.is_cut_off = True
         if isinstance(problem, DefiniteFailure):
             spend = problem.spend if has_begun else Spend()
-            self._resolve(call, CallStatus.FAILED, error=self._clean(problem.error), spend=spend)
+            error = replace(self._clean(problem.error), is_final=not problem.may_retry)
+            self._resolve(call, CallStatus.FAILED, error=error, spend=spend)
         elif not has_begun:
             error = StepError("not_sent", "limit", f"{call.action} was not sent")
             self._resolve(call, CallStatus.FAILED, error=error, spend=Spend())
@@ -174,6 +176,7 @@ class Calls:
                     str(error.get("message", "failed")),
                     code=str(error.get("code", "failed")),
                     kind=str(error.get("class", "remote")),
+                    may_retry=error.get("final") is not True,
                 )
         return None
 

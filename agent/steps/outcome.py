@@ -21,15 +21,18 @@ class StepError:
     code: str
     kind: str
     message: str
+    is_final: bool = False
+    """Of a call: whether it said that to try again is of no use."""
 
     def document(self, attempt: int) -> dict[str, Json]:
         """Return the error as it is stored and shown."""
-        return {
+        document = {
             "code": self.code,
             "class": self.kind,
             "message": self.message,
             "attempt": attempt,
         }
+        return {**document, "final": True} if self.is_final else document
 
 
 @dataclass(frozen=True, slots=True)

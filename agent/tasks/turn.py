@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from agent.states import TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import Json, Retry, Waiting
+from agent.steps.outcome import Json, Retry
 from agent.store import opening, queries, statements
 from agent.store.database import Connection
 from agent.tasks import (
@@ -311,11 +311,12 @@ def _note(unit: Unit, note: Note, worker_id: str, purse: budgets.Purse | None) -
 
 
 def _tell_unknown(unit: Unit, settle: Settle) -> None:
-    """Say in the log that an effect of this attempt may have happened."""
+    """Say in the log that an effect of this attempt may have happened.
+
+    A later attempt that waits on that unknown is told of by its question.
+    """
     outcome = settle.outcome
-    if (isinstance(outcome, Retry) and outcome.is_unknown) or (
-        isinstance(outcome, Waiting) and "unknown" in outcome.on
-    ):
+    if isinstance(outcome, Retry) and outcome.is_unknown:
         unit.tell("tool_call.unknown", None, {"step": settle.claim.step_id})
 
 

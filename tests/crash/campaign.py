@@ -154,7 +154,7 @@ class Round:
         self.check()
         ((steps,),) = those.rows("SELECT count(*) FROM steps WHERE status = 'succeeded'")
         ((lost,),) = those.rows("SELECT count(*) FROM events WHERE type = 'step.lost'")
-        # Told once when it is found, with its call, and again by the attempt that meets it.
+        # Those that a crash left behind name their call; the others were told by their attempt.
         ((unknown,),) = those.rows(
             "SELECT count(*) FROM events WHERE type = 'tool_call.unknown' AND data LIKE '%\"call\"%'"
         )

@@ -1,3 +1,5 @@
+import pytest
+
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import (
@@ -143,6 +145,26 @@ def test_a_failure_seen_before_a_pause_is_seen_again() -> None:
     remote.problem = DefiniteFailure("mailbox full")
     assert run(trial.attempt()) == Paused("mailbox full")
     assert run(trial.attempt()) == Succeeded("mailbox full")
+    assert len(remote.keys) == 1
+
+
+@pytest.mark.parametrize("may_retry", [True, False])
+def test_a_failure_that_is_seen_again_is_as_final_as_it_was(may_retry: bool) -> None:
+    """What was not to be tried again when it happened is not tried again after a pause either."""
+    remote = Remote()
+
+    async def stubborn(ctx: StepContext) -> None:
+        try:
+            await ctx.call("mail.send", {}, remote.send)
+        finally:
+            if ctx.checkpoint is None:
+                ctx.signals.pause.set()
+                await ctx.save("tried")
+
+    trial = python(stubborn)
+    remote.problem = DefiniteFailure("no such mailbox", may_retry=may_retry)
+    assert run(trial.attempt()) == Paused("tried")
+    assert isinstance(run(trial.attempt()), Retry if may_retry else Failed)
     assert len(remote.keys) == 1
 
 
