@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from agent.steps import processes
 from agent.store.database import Database
 from agent.tasks import documents, transcript
 from tests.cli.conftest import Cli
 from tests.models.servers import KEY, HangUp, Provider, Reply, Say, providing
+from tests.steps.test_mcp_tools import PLAIN
 
 TURNS = 10
 WORKFLOW = """\
@@ -30,6 +33,20 @@ steps:
       max_turns: 20
       tools:
         world: {{http: {{urls: ["{url}"], methods: [post]}}, approve: never, timeout: 2s}}
+"""
+HANGS = """\
+name: hangs
+steps:
+  it:
+    agent:
+      goal: |
+        hang
+        ```echo
+        [{"tool_uses": [{"name": "it_hang", "arguments": {"n": 1}}]}]
+        ```
+      model: echo
+      tools:
+        it: {mcp: {server: plain, tools: [hang]}, approve: never, timeout: 10m}
 """
 CONFIG = """\
 [llm]
@@ -168,3 +185,30 @@ def test_a_loop_survives_its_daemon(cli: Cli) -> None:
     files = [path for path in (cli.directory / "data").rglob("*") if path.is_file()]
     files.append(cli.directory / "daemon.log")
     assert not any(KEY.encode() in path.read_bytes() for path in files)
+
+
+@pytest.mark.process
+def test_a_server_that_outlives_its_daemon_is_ended(cli: Cli) -> None:
+    """A program that hangs in a use does not notice that its agent was killed; the next one ends it."""
+    did = cli.directory / "did"
+    pid_file = cli.directory / "did.pid"
+    lines = ["[mcp.plain]", f"command = {json.dumps(sys.executable)}"]
+    lines += [f"args = {json.dumps(['-I', PLAIN])}", f"env = {{ DID = {json.dumps(str(did))} }}"]
+    cli.write("config.toml", "\n".join(lines) + "\n")
+    cli.write("hangs.yaml", HANGS)
+    with cli.daemon() as daemon:
+        task = cli("run", "hangs.yaml", "--json").json["id"]
+        server = int(cli.wait_for(lambda: pid_file.exists() and pid_file.read_text()))
+        started = processes.start_time(server)
+        assert started is not None
+        daemon.kill()
+        daemon.wait()
+    assert processes.is_running(server, started)
+    try:
+        with cli.daemon():
+            cli.wait_for(lambda: cli.task(task)["steps"][0]["status"] == "waiting")
+            assert not processes.is_running(server, started)
+    finally:
+        if processes.is_running(server, started):
+            os.kill(server, signal.SIGKILL)
+    assert did.read_text() == "hang\n"

@@ -21,6 +21,7 @@ def call(name: str, arguments: dict[str, Any]) -> str:
     if name == "die":
         os._exit(3)
     if name == "hang":
+        Path(f"{os.environ['DID']}.pid").write_text(str(os.getpid()), encoding="utf-8")
         time.sleep(600)
     return str(arguments["n"] * 2)
 

@@ -16,6 +16,7 @@ from agent.config_models import McpSettings
 from agent.models.connector import clean
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
+from agent.steps.processes import marks
 from agent.steps.secrets import references
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     program = StdioServerParameters(
         command=settings.command,
         args=settings.args,
-        env=values["env"],
+        # Marked as a command is: should the agent be killed, the next one finds and ends it.
+        env={**values["env"], **marks(context.step_id, context.attempt)},
         cwd=settings.cwd or None,
         encoding_error_handler="replace",
     )
