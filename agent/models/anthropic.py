@@ -1,15 +1,15 @@
 """Anthropic's Messages API, through its SDK."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import anthropic
+import httpx2
 
+from agent.models import reading
 from agent.models.catalog import Model
-from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse, clean
+from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse
 from agent.models.errors import (
-    ModelError,
     malformed,
     status_error,
     timed_out,
@@ -43,15 +43,17 @@ class AnthropicConnector:
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
         keywords = self._keywords(request)
-        create: Any = self._client.messages.with_raw_response.create
+        create: Any = self._client.messages.with_streaming_response.create
+        request_id: str | None = None
         try:
-            raw = await create(**keywords, timeout=seconds)
-            body, request_id = raw.http_response.text, raw.headers.get("request-id")
+            async with create(**keywords, timeout=seconds) as answer:
+                request_id = reading.word(answer.headers.get("request-id"))
+                body = await reading.received(answer)
         except anthropic.APITimeoutError as problem:
             error = transport_error(problem, self._where)
             raise (error if error.code == "timeout" else timed_out(self._where)) from problem
-        except anthropic.APIConnectionError as problem:
-            raise transport_error(problem, self._where) from problem
+        except (anthropic.APIConnectionError, httpx2.RequestError) as problem:
+            raise transport_error(problem, self._where, request_id) from problem
         except anthropic.APIStatusError as problem:
             raise status_error(
                 problem.status_code,
@@ -60,8 +62,8 @@ class AnthropicConnector:
                 self._where,
                 problem.request_id,
             ) from problem
-        except anthropic.AnthropicError as problem:
-            raise malformed(str(problem), self._where) from problem
+        except (anthropic.AnthropicError, reading.TooLargeError) as problem:
+            raise malformed(str(problem), self._where, request_id) from problem
         return self._reply(body, request_id)
 
     async def aclose(self) -> None:
@@ -99,26 +101,26 @@ class AnthropicConnector:
 
     def _reply(self, body: str, request_id: str | None) -> Reply:
         try:
-            document = json.loads(body)
-            blocks = document["content"]
-            texts = [block["text"] for block in blocks if block["type"] == "text"]
+            document = reading.document_of(body)
+            blocks = _blocks(document["content"])
+            text = "".join(block["text"] for block in blocks if block["type"] == "text")
             uses = tuple(
-                ToolUse(str(block["id"]), str(block["name"]), block["input"])
+                ToolUse(block["id"], block["name"], block["input"])
                 for block in blocks
                 if block["type"] == "tool_use"
             )
-            stopped = document["stop_reason"]
-            text = clean("".join(texts))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-            raise self._unlike(f"{type(problem).__name__}: {problem}", request_id) from problem
-        if stopped not in _STOPS:
-            raise self._unlike(f"it stopped for {stopped!r}", request_id)
+            reason = _STOPS.get(str(document["stop_reason"]))
+        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+            raise malformed(reading.told(problem), self._where, request_id) from problem
+        if reason is None:
+            stopped = f"it stopped for {document['stop_reason']!r}"
+            raise malformed(stopped, self._where, request_id)
         usage = document.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         return Reply(
             text=text,
-            stop_reason=_STOPS[stopped],
-            model=str(document.get("model") or self._model.model),
+            stop_reason=reason,
+            model=reading.word(document.get("model")) or self._model.model,
             tool_uses=uses,
             tokens_in=_sum(
                 usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"
@@ -128,16 +130,23 @@ class AnthropicConnector:
             native={"provider": PROVIDER, "content": blocks},
         )
 
-    def _unlike(self, problem: str, request_id: str | None) -> ModelError:
-        return malformed(problem, self._where, request_id)
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    """Return what an answer consists of, so that it can be sent back and its tool uses answered."""
+    blocks = [block for block in content if block.get("type") != "text" or block["text"]]
+    ids = reading.distinct(block.get("id") for block in blocks if block["type"] == "tool_use")
+    return [
+        {**block, "id": next(ids), "name": str(block["name"])}
+        if block["type"] == "tool_use"
+        else block
+        for block in blocks
+    ]
 
 
 def _sum(usage: Mapping[str, Any], first: str, *others: str) -> int | None:
     """Add up counts of tokens; None when even the first is not told."""
-    counts = [usage.get(name) for name in (first, *others)]
-    if not isinstance(counts[0], int):
-        return None
-    return sum(count for count in counts if isinstance(count, int))
+    counts = [reading.count(usage.get(name)) for name in (first, *others)]
+    return None if counts[0] is None else sum(each or 0 for each in counts)
 
 
 def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
@@ -165,11 +174,21 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
 def _content(message: Message) -> Any:
     native = message.native
     if isinstance(native, dict) and native.get("provider") == PROVIDER:
-        return native["content"]
+        return [
+            {**block, "name": reading.name_to_send(block["name"])}
+            if block["type"] == "tool_use"
+            else block
+            for block in native["content"]
+        ]
     if not message.tool_uses:
         return message.text
     uses = [
-        {"type": "tool_use", "id": use.id, "name": use.name, "input": use.arguments}
+        {
+            "type": "tool_use",
+            "id": use.id,
+            "name": reading.name_to_send(use.name),
+            "input": use.arguments,
+        }
         for use in message.tool_uses
     ]
     return [{"type": "text", "text": message.text}, *uses] if message.text else uses

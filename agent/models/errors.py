@@ -59,7 +59,9 @@ class ModelError(Exception):
         self.request_id = request_id
 
 
-def transport_error(problem: BaseException, where: str) -> ModelError:
+def transport_error(
+    problem: BaseException, where: str, request_id: str | None = None
+) -> ModelError:
     """Say what kept a request from being answered; all of it may be tried again."""
     causes = list(_causes(problem))
     text = _shown(str(causes[-1]) or type(causes[-1]).__name__)
@@ -77,7 +79,14 @@ def transport_error(problem: BaseException, where: str) -> ModelError:
     if "ConnectError" in names:
         return _unreached("transport", f"{where}: no connection: {text}")
     message = f"{where}: the connection broke before the whole answer was there: {text}"
-    return ModelError("transport", "transport", message, may_retry=True, may_have_cost=True)
+    return ModelError(
+        "transport",
+        "transport",
+        message,
+        may_retry=True,
+        may_have_cost=True,
+        request_id=request_id,
+    )
 
 
 def timed_out(where: str) -> ModelError:
@@ -90,7 +99,7 @@ def status_error(
     status: int, headers: Mapping[str, str], body: object, where: str, request_id: str | None
 ) -> ModelError:
     """Say what an answer with an error's status means."""
-    said = _shown(_said(body))
+    said = _shown(said_in(body))
     text = f"{where} answered with status {status}" + (f": {said}" if said else "")
     if status in _AGAIN or status >= 500:
         return ModelError(
@@ -150,6 +159,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return min(max((moment - now).total_seconds(), 0.0), MAX_DELAY_SECONDS)
 
 
+def said_in(body: object) -> str:
+    """Return what an error's body says for people, in any of the forms that are in use."""
+    if isinstance(body, Mapping):
+        for key in ("error", "message", "detail", "type"):
+            if key in body:
+                return said_in(body[key])
+        return ""
+    return body if isinstance(body, str) else ""
+
+
 def _unreached(code: str, message: str, kind: str = "transport") -> ModelError:
     return ModelError(code, kind, message, may_retry=True)
 
@@ -161,16 +180,6 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
         seen.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__
-
-
-def _said(body: object) -> str:
-    """Return what an error's body says for people, in any of the forms that are in use."""
-    if isinstance(body, Mapping):
-        for key in ("error", "message", "detail", "type"):
-            if key in body:
-                return _said(body[key])
-        return ""
-    return body if isinstance(body, str) else ""
 
 
 def _whole(body: Any) -> str:

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import httpx2
 import openai
 
+from agent.models import reading
 from agent.models.catalog import Model
-from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse, clean
+from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse
 from agent.models.errors import (
-    ModelError,
     malformed,
     status_error,
     timed_out,
@@ -41,15 +42,17 @@ class OpenAIConnector:
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
         keywords = self._keywords(request)
-        create: Any = self._client.chat.completions.with_raw_response.create
+        create: Any = self._client.chat.completions.with_streaming_response.create
+        request_id: str | None = None
         try:
-            raw = await create(**keywords, timeout=seconds)
-            body, request_id = raw.http_response.text, raw.headers.get("x-request-id")
+            async with create(**keywords, timeout=seconds) as answer:
+                request_id = reading.word(answer.headers.get("x-request-id"))
+                body = await reading.received(answer)
         except openai.APITimeoutError as problem:
             error = transport_error(problem, self._where)
             raise (error if error.code == "timeout" else timed_out(self._where)) from problem
-        except openai.APIConnectionError as problem:
-            raise transport_error(problem, self._where) from problem
+        except (openai.APIConnectionError, httpx2.RequestError) as problem:
+            raise transport_error(problem, self._where, request_id) from problem
         except openai.APIStatusError as problem:
             raise status_error(
                 problem.status_code,
@@ -58,8 +61,8 @@ class OpenAIConnector:
                 self._where,
                 problem.request_id,
             ) from problem
-        except openai.OpenAIError as problem:
-            raise malformed(str(problem), self._where) from problem
+        except (openai.OpenAIError, reading.TooLargeError) as problem:
+            raise malformed(str(problem), self._where, request_id) from problem
         return self._reply(body, request_id)
 
     async def aclose(self) -> None:
@@ -98,24 +101,28 @@ class OpenAIConnector:
 
     def _reply(self, body: str, request_id: str | None) -> Reply:
         try:
-            document = json.loads(body)
+            document = reading.document_of(body)
             choice = document["choices"][0]
             message = choice["message"]
-            text = clean(message.get("content") or "")
-            refusal = message.get("refusal")
+            text, refusal = _text(message.get("content")), message.get("refusal")
+            wished = message.get("tool_calls") or ()
             uses = tuple(
-                ToolUse(str(use["id"]), use["function"]["name"], _arguments(use["function"]))
-                for use in message.get("tool_calls") or ()
+                ToolUse(use_id, str(use["name"]), reading.arguments_of(use.get("arguments")))
+                for use_id, use in zip(
+                    reading.distinct(each.get("id") for each in wished),
+                    [each["function"] for each in wished],
+                    strict=True,
+                )
             )
-            stopped = choice["finish_reason"]
-        except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as problem:
-            raise self._unlike(f"{type(problem).__name__}: {problem}", request_id) from problem
-        if stopped not in _STOPS:
-            raise self._unlike(f"it stopped for {stopped!r}", request_id)
-        reason = _STOPS[stopped]
+            reason = _STOPS.get(str(choice["finish_reason"]))
+        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+            raise malformed(reading.told(problem), self._where, request_id) from problem
+        if reason is None:
+            stopped = f"it stopped for {choice['finish_reason']!r}"
+            raise malformed(stopped, self._where, request_id)
         if refusal:
-            reason, text = "refusal", clean(str(refusal))
-        elif uses:
+            reason, text = "refusal", str(refusal)
+        elif uses and reason == "end":
             # Some servers say "stop" although the model asks for tools.
             reason = "tool_use"
         usage = document.get("usage")
@@ -123,16 +130,20 @@ class OpenAIConnector:
         return Reply(
             text=text,
             stop_reason=reason,
-            model=str(document.get("model") or self._model.model),
+            model=reading.word(document.get("model")) or self._model.model,
             tool_uses=uses,
-            tokens_in=_count(usage, "prompt_tokens"),
-            tokens_out=_count(usage, "completion_tokens"),
-            request_id=request_id or _text(document.get("id")),
+            tokens_in=reading.count(usage.get("prompt_tokens")),
+            tokens_out=reading.count(usage.get("completion_tokens")),
+            request_id=request_id or reading.word(document.get("id")),
             native=None,
         )
 
-    def _unlike(self, problem: str, request_id: str | None) -> ModelError:
-        return malformed(problem, self._where, request_id)
+
+def _text(content: Any) -> str:
+    """Return the text of a message; some servers give it in parts, thoughts among them."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
@@ -160,7 +171,10 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
                 {
                     "id": use.id,
                     "type": "function",
-                    "function": {"name": use.name, "arguments": _written(use.arguments)},
+                    "function": {
+                        "name": reading.name_to_send(use.name),
+                        "arguments": _written(use.arguments),
+                    },
                 }
                 for use in message.tool_uses
             ]
@@ -169,22 +183,3 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
 
 def _written(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-
-
-def _arguments(function: Mapping[str, Any]) -> Any:
-    """Read a tool use's arguments; what is no JSON object stays the text that it is."""
-    text = function["arguments"]
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return clean(text)
-    return found if isinstance(found, dict) else clean(text)
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int | None:
-    count = usage.get(name)
-    return count if isinstance(count, int) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

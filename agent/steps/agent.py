@@ -19,6 +19,7 @@ from agent.steps.loop.using import INSTRUCTION, User, stop_if_paused
 from agent.steps.model_calls import Said
 from agent.steps.model_output import Taken
 from agent.steps.outcome import Failed, Json, Outcome, StepError, Succeeded
+from agent.steps.secrets import references
 
 _MOST_USES: Final = 50
 """Of tools in one turn."""
@@ -36,6 +37,7 @@ async def run(config: AgentConfig, context: StepContext) -> Outcome:
 async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -> Outcome:
     model = model_calls.model_named(context, config.model)
     max_tokens = model_calls.answer_tokens(context, model, config.max_tokens)
+    _hide_secrets(config, context)
     found = await shown(config, context, sessions)
     toolbox = Toolbox(config, context, found, sessions)
     user = User(config, context, toolbox)
@@ -75,11 +77,22 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
         if isinstance(answer, Taken):
             return Succeeded(answer.value)
         text = f"That answer cannot be used: {answer.error.message}\nGive the whole answer again."
-        if not said.text:
+        if not said.text.strip():
+            # No provider takes a message back that says nothing.
             messages[-1] = Message("assistant", "(nothing)")
         messages.append(Message("user", text))
     text = f"the goal was not reached within max_turns = {config.max_turns}"
     return Failed(StepError("max_turns", "limit", text))
+
+
+def _hide_secrets(config: AgentConfig, context: StepContext) -> None:
+    """Let no tool write down another's secret, wherever in the loop this attempt begins."""
+    context.secrets.hide(context.claimed.step.config, context.secret_places)
+    for tool in config.tools.values():
+        server = context.services.mcp.get(tool.mcp.server) if tool.mcp is not None else None
+        if server is not None:
+            values = {"env": server.env, "headers": server.headers}
+            context.secrets.hide(values, frozenset(references(values)))
 
 
 def _system(config: AgentConfig, context: StepContext, *, has_tools: bool) -> str | None:

@@ -113,12 +113,15 @@ class Calls:
 
     def succeed(self, call: Call, response: Json, spend: Spend | None = None) -> Json:
         """Record a call's answer and return it as it is kept."""
-        response = self._secrets.redact_value(response)
+        where = f"the response of {call.action}"
         try:
-            text = encode(response, f"the response of {call.action}")
-        except NotPlainJsonError as problem:
+            response = self._secrets.redact_value(response)
+            text = encode(response, where)
+        except (NotPlainJsonError, RecursionError) as problem:
             # It happened, whatever its answer looks like: the ledger says so, the step fails.
-            error = StepError("bad_response", "code", str(problem))
+            is_deep = isinstance(problem, RecursionError)
+            reason = f"{where}: it is nested too deeply" if is_deep else str(problem)
+            error = StepError("bad_response", "code", reason)
             self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
             self.end(Failed(error, call.idempotency_key))
         apart = large(text, self._services.limits.inline_bytes)

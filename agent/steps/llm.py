@@ -98,7 +98,8 @@ def _read(
 
 def _repair(said: Said, error: StepError) -> tuple[Message, Message]:
     """Show the model its own answer, and what is wrong with it."""
-    shown = said.text[:_MOST_SHOWN] or "(nothing)"
+    # No provider takes a message back that says nothing.
+    shown = said.text[:_MOST_SHOWN] if said.text.strip() else "(nothing)"
     text = (
         f"That answer cannot be used: {error.message}\n"
         "Give the whole answer again, corrected, and nothing else."

@@ -5,6 +5,7 @@ it used. One that is on record is answered from the record, without asking the m
 """
 
 import asyncio
+import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from agent.steps.context import StepContext
 from agent.steps.effects import Answer, Call, Measured, Request
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import Json, Reservation, Spend, StepError
+from agent.steps.secrets import Secrets
 
 _RESOURCE: Final = "models"
 _KEPT_OF_TOO_LONG: Final = 10_000
@@ -69,9 +71,13 @@ class _Connectors:
 def model_named(context: StepContext, name: str | None) -> Model:
     """Return a model of the configuration; one that is not there fails the step."""
     try:
-        return context.services.models.get(name)
+        model = context.services.models.get(name)
     except ModelError as problem:
         raise _definite(problem) from None
+    if model.key is not None:
+        # Also an attempt whose answers are all on record must not write the key down.
+        context.secrets.hide(model.key, frozenset({()}))
+    return model
 
 
 def answer_tokens(context: StepContext, model: Model, wanted: int | None) -> int:
@@ -180,7 +186,8 @@ async def _perform(
         raise _definite(timed_out(f"model {model.name}")) from None
     except ModelError as problem:
         raise _definite(problem) from problem
-    return Measured(_document(reply, context.services.limits.output_bytes), _spend(reply, model))
+    limit_bytes = context.services.limits.output_bytes
+    return Measured(_document(reply, context.secrets, limit_bytes), _spend(reply, model))
 
 
 def _spend(reply: Reply, model: Model) -> Spend | None:
@@ -192,21 +199,26 @@ def _spend(reply: Reply, model: Model) -> Spend | None:
     return Spend(reply.tokens_in, reply.tokens_out, cost, reply.request_id, reply.stop_reason)
 
 
-def _document(reply: Reply, limit_bytes: int) -> dict[str, Json]:
-    """Return an answer as it is recorded; a text beyond the limit only by its beginning."""
+def _document(reply: Reply, secrets: Secrets, limit_bytes: int) -> dict[str, Json]:
+    """Return an answer as it is recorded; one beyond the limit only by its text's beginning."""
     document: dict[str, Json] = {
         "text": reply.text,
         "stop_reason": reply.stop_reason,
         "model": reply.model,
     }
-    size = len(reply.text.encode("utf-8"))
+    if reply.request_id is not None and None in (reply.tokens_in, reply.tokens_out):
+        # Otherwise it stands with what the call used.
+        document["request_id"] = reply.request_id
+    uses: list[Json] = [
+        {"id": use.id, "name": use.name, "arguments": use.arguments} for use in reply.tool_uses
+    ]
+    size = len(reply.text.encode("utf-8")) + (len(json.dumps(uses)) if uses else 0)
     if size > limit_bytes:
-        document["text"] = reply.text[:_KEPT_OF_TOO_LONG]
+        # Before it is cut, or half of a secret could be left.
+        document["text"] = secrets.redact(reply.text)[:_KEPT_OF_TOO_LONG]
         document["cut_from_bytes"] = size
-    if reply.tool_uses:
-        document["tool_uses"] = [
-            {"id": use.id, "name": use.name, "arguments": use.arguments} for use in reply.tool_uses
-        ]
+    elif uses:
+        document["tool_uses"] = uses
         if reply.native is not None:
             document["native"] = reply.native
     return document
@@ -229,8 +241,9 @@ def _said(answer: Answer) -> Said:
 
 
 def _definite(problem: ModelError) -> DefiniteFailure:
+    request = f" (request {problem.request_id})" if problem.request_id else ""
     return DefiniteFailure(
-        problem.message,
+        problem.message + request,
         code=problem.code,
         kind=problem.kind,
         may_retry=problem.may_retry,

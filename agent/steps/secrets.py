@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
@@ -58,6 +59,12 @@ class Secrets:
         if not places:
             return value
         return self._resolved(value, places, ())
+
+    def hide(self, value: Json, places: frozenset[Place]) -> None:
+        """Show nothing of what the references at these places name, as far as it is there now."""
+        for place in places:
+            with suppress(DefiniteFailure):
+                self.resolve(value, frozenset({place}))
 
     def _resolved(self, value: Json, places: frozenset[Place], at: Place) -> Json:
         if isinstance(value, str):

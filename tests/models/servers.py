@@ -35,6 +35,8 @@ class Raw:
     headers: dict[str, str] = field(default_factory=dict)
     promised: int | None = None
     """What Content-Length says, if it lies."""
+    drips: bool = False
+    """Whether it comes byte by byte, and its last one never."""
 
 
 class HangUp:
@@ -182,7 +184,15 @@ def providing(*replies: Reply) -> Iterator[Provider]:
             self.send_header("Content-Length", str(answer.promised or len(answer.body)))
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(answer.body)
+            if not answer.drips:
+                self.wfile.write(answer.body)
+                return
+            for byte in answer.body[:-1]:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                if provider.closing.wait(0.01):
+                    return
+            provider.closing.wait(60)
 
         def log_message(self, *arguments: object) -> None:
             """Say nothing."""

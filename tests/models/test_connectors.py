@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.config_models import ModelSettings
+from agent.models import reading
 from agent.models.catalog import connect, model_of
 from agent.models.connector import Message, ModelRequest, Reply, Tool, ToolUse
 from agent.models.errors import ModelError
@@ -48,6 +49,22 @@ def failed(provider: str, *replies: Any, seconds: float = PATIENCE_SECONDS) -> M
         ask(provider, server.url(provider), seconds=seconds)
     assert len(server.requests) == 1, "the SDK tried again by itself"
     return caught.value
+
+
+def raw(provider: str, tokens: Any) -> Raw:
+    """Return a good answer with counts of tokens as they are given."""
+    if provider == "anthropic":
+        document: dict[str, Any] = {
+            "content": [{"type": "text", "text": "hello"}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": tokens, "output_tokens": tokens},
+        }
+    else:
+        document = {
+            "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": tokens, "completion_tokens": tokens},
+        }
+    return Raw(200, json.dumps(document).encode())
 
 
 @both
@@ -184,6 +201,113 @@ def test_usage_that_is_not_told(provider: str) -> None:
 
 
 @both
+@pytest.mark.parametrize("count", [-5, True, 10**30, 1.5, "9"])
+def test_usage_that_cannot_be(provider: str, count: Any) -> None:
+    """A count that is none is not told: taken as it is, it would give back what others have spent."""
+    with providing(raw(provider, tokens=count)) as server:
+        reply = ask(provider, server.url(provider))
+    assert (reply.text, reply.tokens_in, reply.tokens_out) == ("hello", None, None)
+
+
+@both
+def test_tool_uses_without_ids_of_their_own(provider: str) -> None:
+    """Missing and repeated ids are made up, so that each use can be answered by its own."""
+    wished = [(None, "look", {}), ("same", "look", {}), ("same", "look", {})]
+    with providing(Say("", tools=wished), Say("seen")) as server:
+        first = ask(provider, server.url(provider))
+        ids = [use.id for use in first.tool_uses]
+        assert len(set(ids)) == 3 and all(ids)
+        answers = [Message("tool", "a cat", tool_use_id=use_id) for use_id in ids]
+        said = Message("assistant", first.text, first.tool_uses, native=first.native)
+        ask(provider, server.url(provider), ModelRequest((*HELLO.messages, said, *answers), 50))
+    _, told, *answered = server.requests[1]["messages"]
+    if provider == "anthropic":
+        assert [use["id"] for use in told["content"]] == ids
+        assert [result["tool_use_id"] for result in answered[0]["content"]] == ids
+    else:
+        assert [use["id"] for use in told["tool_calls"]] == ids
+        assert [message["tool_call_id"] for message in answered] == ids
+
+
+@both
+def test_a_tools_name_that_no_provider_takes_back(provider: str) -> None:
+    """What a model has made up is known by the name that it said, and sent back as one that fits."""
+    name = "functions.look at\0" + "x" * 100
+    with providing(Say("", tools=[("use_1", name, {})]), Say("seen")) as server:
+        first = ask(provider, server.url(provider))
+        assert first.tool_uses[0].name == name.replace("\0", "\ufffd")
+        said = Message("assistant", first.text, first.tool_uses, native=first.native)
+        ask(provider, server.url(provider), ModelRequest((*HELLO.messages, said), 50))
+    told = server.requests[1]["messages"][1]
+    sent = (
+        told["content"][0]["name"]
+        if provider == "anthropic"
+        else told["tool_calls"][0]["function"]["name"]
+    )
+    assert sent == ("functions_look_at_" + "x" * 100)[:64]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("", {}),
+        (None, {}),
+        ({"at": "it"}, {"at": "it"}),
+        ('{"at": "\\ud800\\u0000"}', {"at": "?\ufffd"}),
+        ("[1]", "[1]"),
+        ([1], "[1]"),
+        ('{"at": NaN}', '{"at": NaN}'),
+        ('{"at": 1e999}', '{"at": 1e999}'),
+        ('{"at": ' + "[" * 900 + "]" * 900 + "}", '{"at": ' + "[" * 900 + "]" * 900 + "}"),
+    ],
+)
+def test_arguments_of_all_sorts(given: Any, taken: Any) -> None:
+    """None at all are no arguments; an object is kept without what cannot be; the rest is text."""
+    use = {"id": "use_1", "function": {"name": "look", "arguments": given}}
+    message = {"content": None, "tool_calls": [use]}
+    choice = {"message": message, "finish_reason": "tool_calls"}
+    with providing(Raw(200, json.dumps({"choices": [choice]}).encode())) as server:
+        reply = ask("openai", server.openai_url)
+    assert reply.tool_uses[0].arguments == taken
+
+
+@pytest.mark.parametrize(("word", "reason"), [("length", "max_tokens"), ("content_filter", "refusal")])
+def test_an_answer_that_was_cut_is_not_acted_upon(word: str, reason: str) -> None:
+    """Tool uses of a cut or declined answer may be half of what was meant: the reason stands."""
+    with providing(Say("", stop=word, tools=[("use_1", "look", {})])) as server:
+        assert ask("openai", server.openai_url).stop_reason == reason
+    with providing(Say("", stop="stop", tools=[("use_1", "look", {})])) as server:
+        assert ask("openai", server.openai_url).stop_reason == "tool_use"
+
+
+def test_text_in_parts() -> None:
+    """Some servers give a message as parts, thoughts among them: its text is that of the texts."""
+    parts = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "good day"}]
+    choice = {"message": {"content": parts}, "finish_reason": "stop"}
+    with providing(Raw(200, json.dumps({"choices": [choice]}).encode())) as server:
+        assert ask("openai", server.openai_url).text == "good day"
+
+
+@both
+def test_an_answer_without_end(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends more than an answer can be is not listened to any longer."""
+    monkeypatch.setattr(reading, "MOST_BYTES", 1000)
+    problem = failed(provider, Say("x" * 2000))
+    assert (problem.code, problem.may_retry) == ("malformed_answer", True)
+    assert "larger than 1000 bytes" in problem.message
+
+
+@both
+def test_an_error_in_a_good_answer(provider: str) -> None:
+    """An error under status 200 is told in the provider's words, with the request it is about."""
+    body = json.dumps({"error": {"message": "no model is free", "code": 502}}).encode()
+    name = "request-id" if provider == "anthropic" else "x-request-id"
+    problem = failed(provider, Raw(200, body, {name: "req_7"}))
+    assert "no model is free" in problem.message
+    assert problem.request_id == "req_7"
+
+
+@both
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
 def test_what_may_be_tried_again(provider: str, status: int) -> None:
     """Overload and outages are tried again, after the time that the provider asks for."""
@@ -241,10 +365,16 @@ def test_a_prompt_beyond_the_context(provider: str, said: str) -> None:
         Raw(200, b"\xff\xfe not text"),
         Raw(200, b""),
         Say(stop="something_new"),
+        Say(stop=["of", "another", "type"]),  # type: ignore[arg-type]
+        Raw(200, b'{"content": [], "choices": [], "stop_reason": "end_turn", "n": NaN}'),
         Raw(200, b'{"id": "cut off', promised=5000),
+        Raw(200, b"not packed", {"Content-Encoding": "gzip"}),
         HangUp(),
     ],
-    ids=["cut", "html", "list", "nothing", "unlike", "bytes", "empty", "stop", "short", "hang-up"],
+    ids=[
+        *["cut", "html", "list", "nothing", "unlike", "bytes", "empty", "stop", "odd stop", "nan"],
+        *["short", "packed", "hang-up"],
+    ],
 )
 def test_answers_that_are_none(provider: str, reply: Any) -> None:
     """What cannot be read may be tried again, and may have been charged."""

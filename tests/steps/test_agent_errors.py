@@ -2,12 +2,14 @@
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.config_models import ModelSettings
 from agent.models.catalog import Catalog, model_of
+from agent.steps import model_calls
 from agent.steps.outcome import Failed, Outcome, Retry, Succeeded
 from tests.models.servers import (
     KEY,
@@ -142,3 +144,108 @@ def test_a_model_that_is_not_reached(
         outcome = run(made.attempt())
         assert isinstance(outcome, Retry) and outcome.error.code == code
         assert KEY not in shown(made, outcome)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_an_answer_that_drips(
+    server: Provider, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then is no answer: the time for one holds however busily it comes."""
+    monkeypatch.setattr(model_calls, "_GRACE_SECONDS", 0.5)
+    server.replies = [Raw(200, b" " * 5000, drips=True)]
+    made = trial(provider, server.url(provider), timeout_seconds=0.5)
+    outcome = run(made.attempt())
+    assert isinstance(outcome, Retry) and outcome.error.code == "timeout"
+    assert made.journal.results[0].spend is None, "nobody knows what it has cost"
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_wishes_that_cannot_be_met(server: Provider, provider: str) -> None:
+    """Of several uses in one turn each is answered for itself, what is wrong with it in words."""
+    wished = [
+        ("a", "look", {}),
+        ("b", "functions.look", {}),
+        ("c", "look", {"at": "it"}),
+        ("d", "look", [1] if provider == "anthropic" else "{broken"),
+        ("d", "look", {}),
+    ]
+    server.replies = [Say("", tools=wished), Say("done")]
+    made = trial(provider, server.url(provider))
+    assert run(made.attempt()) == Succeeded("done")
+    seen, unknown, unlike, no_object, again = [
+        result.response for result in made.journal.results[1:-1]
+    ]
+    assert seen == again == {"text": "seen"}
+    assert unknown == {"refused": "there is no tool 'functions.look'; there are: look"}
+    assert unlike["refused"].startswith("the arguments are not what the tool takes: arguments: ")
+    assert no_object == {"refused": "the arguments are no JSON object"}
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_a_wish_beyond_all_bounds(server: Provider, provider: str) -> None:
+    """More than an answer may be is not kept and not done: the model is told, and goes on."""
+    server.replies = [Say("", tools=[("a", "look", {"at": "x" * 300_000})]), Say("done")]
+    made = trial(provider, server.url(provider))
+    made.services.limits = replace(made.services.limits, output_bytes=100_000)
+    assert run(made.attempt()) == Succeeded("done")
+    assert len(made.journal.results) == 2, "no tool was used"
+    assert len(repr(made.journal.results)) < 10_000
+    assert "100000 are allowed" in server.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_an_answer_that_says_nothing(server: Provider, provider: str) -> None:
+    """It is asked for again, and not sent back as it is: no provider would take it."""
+    server.replies = [Say(" \n"), Say("done")]
+    assert run(trial(provider, server.url(provider)).attempt()) == Succeeded("done")
+    assert server.requests[1]["messages"][-2] == {"role": "assistant", "content": "(nothing)"}
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_an_answer_without_usage_is_on_record(server: Provider, provider: str) -> None:
+    """What was set aside stays; the request can still be told to whoever looks into it."""
+    server.replies = [Say("done", tokens_in=None)]
+    made = trial(provider, server.url(provider))
+    assert run(made.attempt()) == Succeeded("done")
+    (result,) = made.journal.results
+    assert result.spend is None
+    assert result.response["request_id"] == f"req_{provider}"
+    assert result.response["stop_reason"] == "end"
+
+
+def test_a_failure_names_its_request(server: Provider) -> None:
+    """The provider's own id of a failed request stands in the message."""
+    server.replies = [error(400, "no", {"x-request-id": "req_7"})]
+    outcome = run(trial("openai", server.openai_url).attempt())
+    assert isinstance(outcome, Failed) and outcome.error.message.endswith("(request req_7)")
+
+
+def test_secrets_are_hidden_wherever_an_attempt_begins(
+    server: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that asks nobody until a tool has answered writes down no secret of its step."""
+    monkeypatch.setenv("TOKEN_OF_TESTS", "a-token-of-a-header")
+
+    def look() -> str:
+        if len(told) == 1:
+            told.append("lost")
+            raise KeyboardInterrupt
+        return f"found {KEY} and a-token-of-a-header"
+
+    told = ["first"]
+    server.replies = [LOOK, Say("done")]
+    made = trial("openai", server.openai_url)
+    headers = {"Authorization": "Bearer env:TOKEN_OF_TESTS"}
+    tools = {
+        "look": {"python": callable_name(look), "effect": "none"},
+        "web": {"http": {"urls": ["http://127.0.0.1:9/"], "headers": headers}},
+    }
+    made.step = made.step.model_copy(update={"config": {**made.step.config, "tools": tools}})
+    made.graph = made.graph.model_copy(update={"steps": [made.step]})
+    with pytest.raises(KeyboardInterrupt):
+        run(made.attempt())
+    made.crash()
+    outcome = run(made.attempt())
+    assert outcome == Succeeded("done")
+    assert "found [redacted] and [redacted]" in shown(made, outcome)
+    assert KEY not in shown(made, outcome) and "a-token-of" not in shown(made, outcome)

@@ -181,6 +181,24 @@ def test_a_response_that_cannot_be_kept_leaves_the_effect_succeeded() -> None:
     assert trial.journal.statuses == [SUCCEEDED]
 
 
+def test_a_response_that_is_nested_too_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It resolves its call like any other, also where it is searched for secrets first."""
+    monkeypatch.setenv("TOKEN_OF_TESTS", "a-token-of-the-tests")
+
+    async def send(ctx: StepContext) -> None:
+        ctx.secrets.resolve("env:TOKEN_OF_TESTS", frozenset({()}))
+        deep: Json = "a-token-of-the-tests"
+        for _ in range(5000):
+            deep = [deep]
+        await ctx.call("mail.send", {}, lambda: deep)
+
+    trial = python(send)
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Failed)
+    assert outcome.error.code == "bad_response"
+    assert trial.journal.statuses == [SUCCEEDED]
+
+
 def test_a_repeatable_call_is_recorded_and_its_exceptions_are_its_own() -> None:
     """With `effect=False` an exception is an ordinary failure, and a success is replayed."""
     reads: list[int] = []

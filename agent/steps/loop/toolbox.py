@@ -1,5 +1,6 @@
 """The tools of one step, as its definition has them: nothing else is ever used."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -56,11 +57,18 @@ class Toolbox:
         for schema in (offer.schema, offer.limits):
             problem = find_problem(use.arguments, schema, _MOST_ARGUMENT_BYTES)
             if problem is not None:
-                raise RefusedError(problem.message.replace("the output", "the arguments"))
+                raise RefusedError(_worded(problem.message))
         self._used[offer.owner] += 1
         if offer.max_calls is not None and self._used[offer.owner] > offer.max_calls:
             raise RefusedError(f"{offer.owner} may be used {offer.max_calls} times, and was")
         return offer
+
+
+def _worded(problem: str) -> str:
+    """Say of arguments what was said of an output."""
+    unlike = "the output is not what the step's schema asks for"
+    problem = problem.replace(unlike, "the arguments are not what the tool takes", 1)
+    return re.sub(r"\boutput(?=[:.\[]| is \d)", "arguments", problem)
 
 
 def places_of(offer: Offer, context: StepContext) -> frozenset[Place]:
