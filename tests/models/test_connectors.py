@@ -271,7 +271,9 @@ def test_arguments_of_all_sorts(given: Any, taken: Any) -> None:
     assert reply.tool_uses[0].arguments == taken
 
 
-@pytest.mark.parametrize(("word", "reason"), [("length", "max_tokens"), ("content_filter", "refusal")])
+@pytest.mark.parametrize(
+    ("word", "reason"), [("length", "max_tokens"), ("content_filter", "refusal")]
+)
 def test_an_answer_that_was_cut_is_not_acted_upon(word: str, reason: str) -> None:
     """Tool uses of a cut or declined answer may be half of what was meant: the reason stands."""
     with providing(Say("", stop=word, tools=[("use_1", "look", {})])) as server:
