@@ -212,7 +212,7 @@ def test_usage_that_cannot_be(provider: str, count: Any) -> None:
 @both
 def test_tool_uses_without_ids_of_their_own(provider: str) -> None:
     """Missing and repeated ids are made up, so that each use can be answered by its own."""
-    wished = [(None, "look", {}), ("same", "look", {}), ("same", "look", {})]
+    wished: list[Any] = [(None, "look", {}), ("same", "look", {}), ("same", "look", {})]
     with providing(Say("", tools=wished), Say("seen")) as server:
         first = ask(provider, server.url(provider))
         ids = [use.id for use in first.tool_uses]
