@@ -47,11 +47,19 @@ class _Budget:
     title: str
     policy: str
     how_to_raise: str
+    """For a task that is paused; one that fails takes no more."""
     tokens_limit: int | None = None
     microusd_limit: int | None = None
     tokens: int = 0
     microusd: int = 0
     task_id: str | None = None
+    place: str = "`budget` in the workflow"
+    """Where it is set."""
+
+    @property
+    def advice(self) -> str:
+        """What a person may do."""
+        return f"{self.place} sets it" if self.policy == "fail" else self.how_to_raise
 
     def problem(self, asked: Reservation) -> str | None:
         """Say why a reservation does not fit."""
@@ -59,14 +67,14 @@ class _Budget:
             left = max(self.tokens_limit - self.tokens, 0)
             return (
                 f"{self.title} allows {self.tokens_limit} tokens, {left} are left, and the next"
-                f" call may use up to {asked.tokens}; {self.how_to_raise}"
+                f" call may use up to {asked.tokens}; {self.advice}"
             )
         money = asked.microusd or 0
         if self.microusd_limit is not None and self.microusd + money > self.microusd_limit:
             left = max(self.microusd_limit - self.microusd, 0)
             return (
                 f"{self.title} allows {dollars(self.microusd_limit)}, {dollars(left)} is left, and"
-                f" the next call may cost up to {dollars(money)}; {self.how_to_raise}"
+                f" the next call may cost up to {dollars(money)}; {self.advice}"
             )
         return None
 
@@ -101,10 +109,11 @@ class Purse:
         for day in sorted(days):
             tokens, microusd = store.lock_day(tx, day)
             asked = days[day]
-            how = "it may go on tomorrow (`agent resume`); [budget] in the configuration sets it"
+            place = "[budget] in the configuration"
+            how = f"it may go on tomorrow (`agent resume`); {place} sets it"
             title = f"the day's budget ({day})"
             limits = (asked.daily_tokens, asked.daily_microusd)
-            self._days[day] = _Budget(title, "", how, *limits, tokens, microusd)
+            self._days[day] = _Budget(title, "", how, *limits, tokens, microusd, place=place)
 
     def _add_chain(
         self, tx: Connection, graphs: Graphs, unit: Unit, rows: dict[str, list[Any]]

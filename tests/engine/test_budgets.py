@@ -86,7 +86,19 @@ def test_money_is_a_budget_too_and_may_fail_the_task(start: Start, server: Provi
     assert task["status"] == "failed"
     assert task["error"]["code"] == "budget_exhausted"
     assert "allows $0.0003, $0.0002 is left" in task["error"]["message"]
+    # A task that has ended takes no more: the command that raises a budget is no advice.
+    assert task["error"]["message"].endswith("`budget` in the workflow sets it")
     assert len(server.requests) == 1
+
+
+def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider) -> None:
+    """A provider that counts wrongly frees no budget: what was set aside counts as spent."""
+    server.replies = [Say("hello", tokens_in=-1_000_000, tokens_out=-1_000_000)]
+    engine = start(models=catalog(server))
+    task = engine.run(graph(ask("it"), budget={"tokens": 10_000}))
+    assert task["status"] == "succeeded"
+    tokens, _, reserved, _ = used(engine, task["id"])
+    assert tokens == 0 and 200 < reserved < 300
 
 
 def test_a_model_without_a_price_is_refused_where_money_is_capped(
@@ -135,6 +147,7 @@ def test_a_day_has_a_budget(start: Start, server: Provider, checked: Database) -
     assert engine.run(graph(ask("it")))["status"] == "succeeded"
     task = engine.run(graph(ask("it"), budget={"on_exhausted": "fail"}))
     assert task["status"] == "failed" and "the day's budget" in task["error"]["message"]
+    assert task["error"]["message"].endswith("; [budget] in the configuration sets it")
     task_id = engine.submit(graph(ask("it")))
     assert "the day's budget" in engine.wait(task_id, "paused")["pause_reason"]
     engine.skip(86_400)
