@@ -1,5 +1,6 @@
 """A task for a person: its graph, its steps, its ending and what to do next."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import terminal
@@ -207,7 +208,10 @@ def _print_hints(document: dict[str, Any]) -> None:
             say(f"nobody knows whether the effect of step {on['step']} happened; say what is true:")
             say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
     if document["status"] == "paused":
-        say(f"  {program()} resume {task}   lets it go on")
+        # A budget that is used up pauses it again; its reason says what raises it.
+        raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")
+        command = raising[1] if raising else f"resume {task}"
+        say(f"  {program()} {command}   lets it go on")
     if document["status"] in ("failed", "canceled"):
         say(f"  {program()} logs {task}     what its steps wrote")
         say(f"  {program()} retry {task}    runs again only what has not succeeded")

@@ -62,7 +62,7 @@ def miss_deadline(tx: Connection, unit: Unit) -> None:
     if task.phase == "normal" and budgets.pauses_when_time_is_over(unit.graph):
         # The deadline stays: resumed without more time, the task is paused again.
         unit.tell("budget.exhausted", None, {"reason": "the task's time is over"})
-        how = f"`agent budget {task.id[-8:]} --time` raises it"
+        how = f"`agent budget {task.id[-8:]} --time D` raises it"
         budgets.pause(unit, f"the task's time is over; {how}")
         return
     task.deadline = None

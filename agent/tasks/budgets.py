@@ -46,8 +46,8 @@ class _Budget:
 
     title: str
     policy: str
-    how_to_raise: str
-    """For a task that is paused; one that fails takes no more."""
+    command: str | None
+    """What raises it for a task that is paused; None for a day's."""
     tokens_limit: int | None = None
     microusd_limit: int | None = None
     tokens: int = 0
@@ -56,10 +56,13 @@ class _Budget:
     place: str = "`budget` in the workflow"
     """Where it is set."""
 
-    @property
-    def advice(self) -> str:
-        """What a person may do."""
-        return f"{self.place} sets it" if self.policy == "fail" else self.how_to_raise
+    def advice(self, option: str) -> str:
+        """Say what a person may do; a task that has failed takes no more."""
+        if self.policy == "fail":
+            return f"{self.place} sets it"
+        if self.command is None:
+            return f"it may go on tomorrow (`agent resume`); {self.place} sets it"
+        return f"`{self.command} {option}` raises it"
 
     def problem(self, asked: Reservation) -> str | None:
         """Say why a reservation does not fit."""
@@ -67,14 +70,14 @@ class _Budget:
             left = max(self.tokens_limit - self.tokens, 0)
             return (
                 f"{self.title} allows {self.tokens_limit} tokens, {left} are left, and the next"
-                f" call may use up to {asked.tokens}; {self.advice}"
+                f" call may use up to {asked.tokens}; {self.advice('--tokens N')}"
             )
         money = asked.microusd or 0
         if self.microusd_limit is not None and self.microusd + money > self.microusd_limit:
             left = max(self.microusd_limit - self.microusd, 0)
             return (
                 f"{self.title} allows {dollars(self.microusd_limit)}, {dollars(left)} is left, and"
-                f" the next call may cost up to {dollars(money)}; {self.advice}"
+                f" the next call may cost up to {dollars(money)}; {self.advice('--usd X')}"
             )
         return None
 
@@ -110,10 +113,9 @@ class Purse:
             tokens, microusd = store.lock_day(tx, day)
             asked = days[day]
             place = "[budget] in the configuration"
-            how = f"it may go on tomorrow (`agent resume`); {place} sets it"
             title = f"the day's budget ({day})"
             limits = (asked.daily_tokens, asked.daily_microusd)
-            self._days[day] = _Budget(title, "", how, *limits, tokens, microusd, place=place)
+            self._days[day] = _Budget(title, "", None, *limits, tokens, microusd, place=place)
 
     def _add_chain(
         self, tx: Connection, graphs: Graphs, unit: Unit, rows: dict[str, list[Any]]
@@ -135,16 +137,16 @@ class Purse:
                 chain.append(step)
 
     def _add_task(self, task_id: str, title: str, graph: Graph, rows: dict[str, list[Any]]) -> None:
-        how = f"`agent budget {task_id[-8:]}` raises it"
-        self._budgets[task_id] = _Budget(title, policy_of(graph.budget), how, task_id=task_id)
+        command = f"agent budget {task_id[-8:]}"
+        self._budgets[task_id] = _Budget(title, policy_of(graph.budget), command, task_id=task_id)
         rows[task_id] = [task_id, task_id, *limits_of(graph.budget)]
 
     def _add_step(
         self, task_id: str, definition: Step, index: int, title: str, rows: dict[str, list[Any]]
     ) -> str:
         name = f"{task_id}/{index}"
-        how = f"`agent budget {task_id[-8:]} --step {definition.name}` raises it"
-        self._budgets[name] = _Budget(title, policy_of(definition.budget), how)
+        command = f"agent budget {task_id[-8:]} --step {definition.name}"
+        self._budgets[name] = _Budget(title, policy_of(definition.budget), command)
         rows[name] = [name, task_id, *limits_of(definition.budget)]
         return name
 

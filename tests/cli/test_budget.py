@@ -31,6 +31,10 @@ def test_a_budget_is_shown_and_raised(cli: Cli) -> None:
     assert paused["status"] == "paused"
     assert "agent budget" in paused["pause_reason"]
     task = paused["id"]
+    short = task[-8:]
+    shown = cli("show", task).out
+    assert f"agent budget {short} --tokens N   lets it go on" in shown
+    assert f"agent resume {short}" not in shown, "it would only be paused again"
     before = cli("budget", task, "--json").json
     assert (before["calls"], before["usd"]) == (1, 0)
     assert before["budgets"][0]["tokens_limit"] == 240
