@@ -157,7 +157,7 @@ def prune(connection: Connection, now: int) -> int:
         removed += len(gone)
         for _, address in gone:
             if address is not None:
-                vault.remove(bytes(address).decode())
+                vault.remove(bytes(address).decode(), before)
     return removed
 
 

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from agent.clock import SECOND
+from agent.keys import new_id
 from agent.store.database import StoreError
 from agent.store.dialect import Fault
 
@@ -51,13 +53,17 @@ def read(address: str) -> bytes | None:
         ) from error
 
 
-def remove(address: str) -> None:
-    """Remove content; what is gone already is no error."""
+def remove(address: str, before: int) -> None:
+    """Remove content that nobody has written since an instant; what is gone already is no error.
+
+    Whoever wrote it since is about to refer to it, by a row that takes the place of the removed one.
+    """
     try:
         if "://" in address:
             files, path = _files(address)
-            files.rm_file(path)
-        else:
+            if _written_at(files, path) < before:
+                files.rm_file(path)
+        elif Path(address).stat().st_mtime * SECOND < before:
             Path(address).unlink()
     except OSError:
         # What stays behind costs room and nothing else: nothing refers to it any more.
@@ -66,15 +72,37 @@ def remove(address: str) -> None:
 
 def _write_file(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.exists():
+    try:
+        os.utime(path)
         return
+    except FileNotFoundError:
+        pass
     # Under another name first: a crash in the middle leaves nothing under the right one.
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{new_id()}")
     with partial.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+    # Its name, and perhaps its directory's, are entries of directories that can be lost too.
+    for directory in (path.parent, path.parent.parent):
+        _sync(directory)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _written_at(files: Any, path: str) -> int:
+    """Return when an object was written; the beginning of time where its store does not say."""
+    try:
+        return int(files.modified(path).timestamp() * SECOND)
+    except NotImplementedError:
+        return 0
 
 
 def _files(address: str) -> tuple[Any, str]:

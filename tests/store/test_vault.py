@@ -1,0 +1,73 @@
+"""Content outside the database: durable before its address is told, and never removed from under a row."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.clock import SECOND
+from agent.store import artifacts, vault
+from agent.store.artifacts import GRACE_US
+from agent.store.database import Database
+from agent.store.vault import Vault
+
+
+def test_a_file_and_its_names_are_on_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content is synced under another name, then the directories that hold the right one."""
+    synced: list[tuple[int, bool]] = []
+    sync = os.fsync
+
+    def noticed(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append((os.fstat(descriptor).st_ino, Path(address).exists()))
+
+    address = str(tmp_path / "kept" / "ab" / "abc")
+    monkeypatch.setattr(os, "fsync", noticed)
+    assert Vault(f"file://{tmp_path}/kept").write("abc", b"content") == address
+    assert vault.read(address) == b"content"
+    inodes = [
+        Path(path).stat().st_ino for path in (address, tmp_path / "kept/ab", tmp_path / "kept")
+    ]
+    assert synced == [(inodes[0], False), (inodes[1], True), (inodes[2], True)]
+    assert [path.name for path in (tmp_path / "kept/ab").iterdir()] == ["abc"]
+
+
+@pytest.mark.parametrize("kind", ["directory", "fsspec"])
+def test_content_that_is_put_while_it_is_pruned(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Between the end of its old row and of its file a new row may come: the file stays for it."""
+    url = str(tmp_path / "kept") if kind == "directory" else f"memory://pruned-{os.getpid()}"
+    now = sqlite_database.clock.now()
+    remove = vault.remove
+    with sqlite_database.connect("writer") as connection:
+        content = b"text " * 1000
+
+        def put(at: int) -> str:
+            return artifacts.put(connection, artifacts.pack(content, Vault(url)), at)
+
+        def put_before(address: str, before: int) -> None:
+            if kind == "directory":
+                os.utime(address, (1, 1))
+            put(now)
+            remove(address, before)
+
+        monkeypatch.setattr(vault, "remove", put_before)
+        name = put(now - GRACE_US - SECOND)
+        assert artifacts.prune(connection, now) == 1
+        assert artifacts.get(connection, name) == content
+        monkeypatch.setattr(vault, "remove", remove)
+        later = now + 2 * GRACE_US
+        assert artifacts.prune(connection, later) == 1
+        assert artifacts.get(connection, name) is None
+
+
+def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
+    """A file that somebody else removed, or that was never there, is not missed."""
+    vault.remove(str(tmp_path / "nothing"), 10**18)
+    vault.remove("memory://nothing-of-this-name", 10**18)
+    unread: Any = vault.read(str(tmp_path / "nothing"))
+    assert unread is None
