@@ -25,7 +25,8 @@ def budget(
         int | None, typer.Option("--tokens", metavar="N", help="Tokens, in all.")
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="D", help="Time since its start, as in 2h.")
+        str | None,
+        typer.Option("--time", metavar="D", help="Time since its start, or the step's, as in 2h."),
     ] = None,
     *,
     as_json: JsonOption = False,
@@ -38,11 +39,9 @@ def budget(
 
     if usd is None and tokens is None and time is None:
         if step is not None:
-            raise CommandError("--step goes with --usd or --tokens")
+            raise CommandError("--step goes with --usd, --tokens or --time")
         _show(task, as_json=as_json)
         return
-    if step is not None and time is not None:
-        raise CommandError("--time is of the whole task")
     if (usd is not None and not 0 < usd <= 10**9) or (tokens is not None and tokens < 1):
         raise CommandError("a budget is more than nothing")
     seconds = None if time is None else _seconds(time)

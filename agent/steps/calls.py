@@ -92,6 +92,8 @@ class Calls:
                 return answer
         if not self._claimed.may_act:
             self.end(Failed(exhausted(self._claimed)))
+        if is_out_of_time(self._claimed, self._services.clock.now()):
+            self.end(out_of_time(self._claimed, self.checkpoint))
         self.in_flight += 1
         try:
             apart = large(body, self._services.limits.inline_bytes)
@@ -352,6 +354,19 @@ def exhausted(claimed: Claimed) -> StepError:
         return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
     text = f"attempts exhausted: all {claimed.max_attempts} were used"
     return StepError("attempts_exhausted", "crash", text)
+
+
+def is_out_of_time(claimed: Claimed, now: int) -> bool:
+    """Whether the step's own time is over and pauses its task; what is in flight may finish."""
+    deadline = claimed.deadline if claimed.pauses_when_time_is_over else None
+    return deadline is not None and now >= deadline
+
+
+def out_of_time(claimed: Claimed, checkpoint: Json) -> Paused:
+    """Return the outcome that pauses the task for the step's own time."""
+    name = claimed.step.name
+    how = f"`agent budget {claimed.task.id[-8:]} --step {name} --time D` raises it"
+    return Paused(checkpoint, f"the time of step {name!r} is over; {how}")
 
 
 def _last_unknown(past: list[RecordedCall]) -> RecordedCall | None:

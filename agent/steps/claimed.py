@@ -65,6 +65,12 @@ class Claimed:
     """What the workflows that an agent's tools name are for, and what they take."""
 
     @property
+    def pauses_when_time_is_over(self) -> bool:
+        """Whether the end of the step's own time pauses the task, and fails nothing."""
+        budget = self.step.budget or {}
+        return self.deadline is not None and budget.get("on_exhausted", "pause") == "pause"
+
+    @property
     def may_act(self) -> bool:
         """Whether this attempt may begin effects: the one after the last may only find out."""
         return self.attempt <= self.max_attempts

@@ -132,9 +132,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The attempt stopped at a checkpoint because the operator paused the task."""
+    """The attempt stopped at a checkpoint because the task is paused, or is to be."""
 
     checkpoint: Json = None
+    exhausted: str | None = None
+    """The budget for which the task is to be paused, as the reason that people are told."""
 
 
 @dataclass(frozen=True, slots=True)

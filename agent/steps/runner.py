@@ -11,7 +11,7 @@ from typing import Final
 from agent.clock import SECOND
 from agent.states import CallStatus
 from agent.steps import preparation
-from agent.steps.calls import Calls, exhausted
+from agent.steps.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
@@ -75,6 +75,9 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
 
 async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
     """Run the kind under the attempt's time, and decide what its end means."""
+    claimed = context.claimed
+    if is_out_of_time(claimed, context.services.clock.now()):
+        return out_of_time(claimed, context.checkpoint)
     seconds, over = _time_left(context)
     if seconds is not None and seconds <= 0:
         return Failed(over or _timed_out(context))
@@ -134,7 +137,8 @@ def _time_left(context: StepContext) -> tuple[float | None, StepError | None]:
     """
     claimed = context.claimed
     seconds, error = claimed.step.timeout_seconds, None
-    for deadline, over in ((claimed.task.deadline, _TASK_OVER), (claimed.deadline, _STEP_OVER)):
+    own = None if claimed.pauses_when_time_is_over else claimed.deadline
+    for deadline, over in ((claimed.task.deadline, _TASK_OVER), (own, _STEP_OVER)):
         if deadline is None:
             continue
         left = (deadline - context.services.clock.now()) / SECOND

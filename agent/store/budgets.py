@@ -111,6 +111,18 @@ def of_task(connection: Connection, task_id: str) -> Rows:
     )
 
 
+def step_started_at(tx: Connection, task_id: str, index: int) -> int | None:
+    """Return when a step was claimed for the first time; of a group, its latest item."""
+    ((started_at,),) = tx.query(
+        "SELECT max(f.at) FROM (SELECT min(e.at) AS at FROM events AS e JOIN steps AS s"
+        " ON s.id = e.step_id WHERE e.task_id = :id AND e.type = 'step.claimed'"
+        ' AND s."index" = :index GROUP BY s.id) AS f',
+        id=task_id,
+        index=index,
+    )
+    return None if started_at is None else int(started_at)
+
+
 def pause_reason(tx: Connection, task_id: str) -> str | None:
     """Return why a task is paused."""
     found = tx.query("SELECT pause_reason FROM tasks WHERE id = :id", id=task_id)

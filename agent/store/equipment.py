@@ -8,7 +8,7 @@ from agent.store import artifacts
 from agent.store.database import Connection
 from agent.store.dialect import Sql
 from agent.store.queries import Rows
-from agent.store.values import set_of
+from agent.store.values import decode, set_of
 
 
 @cache
@@ -89,6 +89,17 @@ def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int 
     )
     at: int | None = found[0][0]
     return at
+
+
+def raised_seconds(connection: Connection, task_id: str, step: str) -> float | None:
+    """Return the time that a step was given since its task started; None if that was nothing."""
+    found = connection.query(
+        "SELECT data FROM events WHERE task_id = :task_id AND type = 'budget.raised' ORDER BY seq",
+        task_id=task_id,
+    )
+    raised = [decode(data) or {} for (data,) in found]
+    times = [each["seconds"] for each in raised if each.get("step") == step and "seconds" in each]
+    return float(times[-1]) if times else None
 
 
 def _singles(ids: Sequence[str]) -> str:

@@ -36,7 +36,12 @@ def raise_budget(
             raise RefusedError(f"step {step!r} has no budget of its own: the task's holds for it")
         if tokens is not None or microusd is not None:
             budgets.raise_limits(tx, unit, step, tokens, microusd)
-        if seconds is not None and budgets.raise_time(tx, unit, seconds) <= unit.now:
+        if seconds is not None and step is not None:
+            if not (unit.graph.steps[unit.graph.index_of[step]].budget or {}).get("time_seconds"):
+                raise RefusedError(f"step {step!r} has no time of its own: the task's holds for it")
+            if budgets.raise_step_time(tx, unit, step, seconds) <= unit.now:
+                raise RefusedError("so much time has passed since the step started already")
+        elif seconds is not None and budgets.raise_time(tx, unit, seconds) <= unit.now:
             raise RefusedError("so much time has passed since the task started already")
         below = list(_descendants(tx, task_id))
     # Twice: a family that is being paused meanwhile is paused only while its witness still is.

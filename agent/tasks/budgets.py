@@ -287,6 +287,16 @@ def raise_time(tx: Connection, unit: Unit, seconds: float) -> int:
     return unit.task.deadline
 
 
+def raise_step_time(tx: Connection, unit: Unit, step: str, seconds: float) -> int:
+    """Set the time of a step anew, counted from its first start; return when it is over then.
+
+    Its next attempt goes by what was told last.
+    """
+    started_at = store.step_started_at(tx, unit.task.id, unit.graph.index_of[step])
+    unit.tell("budget.raised", None, {"seconds": seconds, "step": step})
+    return (started_at or unit.now) + int(seconds * SECOND)
+
+
 def is_paused_for_budget(tx: Connection, unit: Unit) -> bool:
     """Whether a task is paused because a budget is used up."""
     return unit.task.status == TaskStatus.PAUSED and is_exhausted(tx, unit.task.id)

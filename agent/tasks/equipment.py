@@ -144,12 +144,14 @@ def _workflows(
 
 def _step_deadline(connection: Connection, unit: Unit, step: StepRow) -> int | None:
     """Return when the time of a step's own budget is over, counted from its first claim."""
-    seconds = (unit.definition(step).budget or {}).get("time_seconds")
+    definition = unit.definition(step)
+    seconds = (definition.budget or {}).get("time_seconds")
     if seconds is None:
         return None
     began = None
     if step.claim_token > 1:
         began = read.first_claimed_at(connection, unit.task.id, step.id)
+        seconds = read.raised_seconds(connection, unit.task.id, definition.name) or seconds
     return (began or unit.now) + int(seconds * SECOND)
 
 

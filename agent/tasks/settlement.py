@@ -23,7 +23,7 @@ from agent.steps.outcome import (
 )
 from agent.store import queries, values
 from agent.store.database import Connection
-from agent.tasks import advance, approvals, expansion, transitions
+from agent.tasks import advance, approvals, budgets, expansion, transitions
 from agent.tasks.backoff import delay_seconds
 from agent.tasks.rows import StepRow
 from agent.tasks.unit import Unit
@@ -88,6 +88,9 @@ def _apply(tx: Connection, unit: Unit, step: StepRow, outcome: Outcome) -> None:
         case Waiting():
             _wait(tx, unit, step, outcome)
         case Paused():
+            if outcome.exhausted is not None:
+                unit.tell("budget.exhausted", step, {"reason": outcome.exhausted})
+                budgets.pause(unit, outcome.exhausted)
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(unit, step, checkpoint)
             if unit.task.status != TaskStatus.PAUSED:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent import keys
+from agent.clock import SECOND
 from agent.states import CallStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
@@ -143,6 +144,30 @@ def test_time_is_a_budget(hand: Hand) -> None:
     assert hand.status(task_id) == "running"
     hand.turn()
     hand.succeed("two")
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
+    """The task is paused with the reason; the step goes on when it is given more time."""
+    task_id = hand.start(graph(ask("it", budget={"time_seconds": 60.0}), ask("other")))
+    hand.skip(61)
+    hand.settle({"it": Paused(exhausted="the time of step 'it' is over; do this"), "other": RETRY})
+    assert hand.status(task_id) == "paused"
+    reason = hand.document(task_id)["pause_reason"]
+    assert reason == "budget: the time of step 'it' is over; do this"
+    assert "budget.exhausted" in hand.types(task_id, "it")
+    with pytest.raises(RefusedError, match="has no budget of its own"):
+        allowance.raise_budget(hand.operator, task_id, step="other", seconds=600)
+    with pytest.raises(RefusedError, match="has passed since the step started"):
+        allowance.raise_budget(hand.operator, task_id, step="it", seconds=30)
+    assert hand.status(task_id) == "paused"
+    allowance.raise_budget(hand.operator, task_id, step="it", seconds=600)
+    assert hand.status(task_id) == "running"
+    hand.turn()
+    deadline = hand.claimed("it").deadline
+    assert deadline is not None and 0 < (deadline - hand.clock.now()) / SECOND < 600
+    hand.succeed("it")
+    hand.succeed("other")
     assert hand.status(task_id) == "succeeded"
 
 

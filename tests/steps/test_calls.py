@@ -158,7 +158,7 @@ def test_a_failure_that_is_seen_again_is_as_final_as_it_was(may_retry: bool) -> 
             await ctx.call("mail.send", {}, remote.send)
         finally:
             if ctx.checkpoint is None:
-                ctx.signals.pause.set()
+                ctx.signals.is_pausing = True
                 await ctx.save("tried")
 
     trial = python(stubborn)

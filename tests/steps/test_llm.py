@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.clock import SECOND
 from agent.config_models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.states import CallStatus
@@ -337,8 +338,29 @@ def test_a_budget_that_is_used_up_ends_the_attempt(server: Provider) -> None:
     assert server.requests == []
 
 
-def test_a_step_whose_time_is_over_fails(server: Provider) -> None:
-    """The time of its budget ends the step, not only the attempt."""
-    made = trial(server, {"prompt": "x", "model": "openai"}, claim={"deadline": 1})
+def test_a_step_whose_time_is_over(server: Provider) -> None:
+    """The time of its budget pauses the task, or ends the step and not only the attempt."""
+    config = {"prompt": "x", "model": "openai"}
+    made = trial(server, config, claim={"deadline": 1})
+    outcome = run(attempt(made))
+    assert isinstance(outcome, Paused) and outcome.exhausted is not None
+    assert "the time of step 'it' is over" in outcome.exhausted
+    options = {"budget": {"time_seconds": 1.0, "on_exhausted": "fail"}}
+    made = trial(server, config, claim={"deadline": 1}, options=options)
     assert failed(run(attempt(made))) == ("budget_exhausted", "the step's time was over")
     assert server.requests == []
+
+
+def test_time_that_is_over_between_two_calls(server: Provider) -> None:
+    """An answer that is under way may finish and is on record; nothing more is asked for."""
+    server.replies = [Say("no JSON"), Say("{}")]
+    config = {"prompt": "x", "model": "openai", "json": True, "on_invalid": "repair"}
+    made = trial(server, config)
+    made.claim["deadline"] = made.clock.now() + 60 * SECOND
+    made.journal.on_intend = lambda _: made.clock.advance(61)
+    outcome = run(attempt(made))
+    assert isinstance(outcome, Paused) and outcome.exhausted is not None
+    assert len(server.requests) == 1
+    made.claim["deadline"] = made.clock.now() + 3600 * SECOND
+    assert run(attempt(made)) == Succeeded({})
+    assert len(server.requests) == 2

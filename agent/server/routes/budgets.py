@@ -52,8 +52,6 @@ async def set_budget(request: Request, task_id: TaskId, asked: NewBudget) -> Res
     """
     if asked.tokens is None and asked.usd is None and asked.seconds is None:
         raise Problem(422, "invalid", "give tokens, usd or seconds")
-    if asked.step is not None and asked.seconds is not None:
-        raise Problem(422, "invalid", "seconds are of the whole task, not of a step")
     usd = asked.usd
     operator = here(request).operator
     return told(
