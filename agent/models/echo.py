@@ -33,7 +33,12 @@ class EchoConnector:
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Answer at once."""
-        entry = _entry(request)
+        try:
+            return self._reply(request, _entry(request))
+        except (LookupError, TypeError, AttributeError, ValueError) as problem:
+            raise _bad(f"its echo block cannot be followed: {problem!r}") from None
+
+    def _reply(self, request: ModelRequest, entry: dict[str, Any]) -> Reply:
         text = clean(str(entry.get("text", "")))
         uses = tuple(
             ToolUse(

@@ -67,7 +67,7 @@ def document_of(text: str) -> dict[str, Any]:
         raise ValueError("it is no JSON object")
     if found.get("error"):
         raise ValueError(f"it tells of an error: {said_in(found) or found['error']}")
-    document: dict[str, Any] = _plain(found, 0)
+    document: dict[str, Any] = plain(found)
     return document
 
 
@@ -80,7 +80,7 @@ def arguments_of(given: Json) -> Json:
         return given if isinstance(given, dict) else json.dumps(given)
     try:
         found = json.loads(given, parse_constant=_refuse)
-        return _plain(found, 0) if isinstance(found, dict) else given
+        return plain(found) if isinstance(found, dict) else given
     except (ValueError, RecursionError):
         return given
 
@@ -101,6 +101,21 @@ def name_to_send(name: str) -> str:
     return _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
 
 
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value without what no database keeps; raise `ValueError` if it cannot be one."""
+    if depth > _MOST_DEPTH:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): plain(member, depth + 1) for key, member in value.items()}
+    if isinstance(value, list):
+        return [plain(member, depth + 1) for member in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no JSON value")
+    return value
+
+
 def told(problem: Exception) -> str:
     """Say for people what was found wrong with an answer's shape."""
     if type(problem) is ValueError:
@@ -117,21 +132,6 @@ def count(value: Any) -> int | None:
     """Return a number of tokens; None for what cannot be one."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and 0 <= value <= _MOST_TOKENS else None
-
-
-def _plain(value: Any, depth: int) -> Any:
-    """Return a value without what no database keeps."""
-    if depth > _MOST_DEPTH:
-        raise ValueError("it is nested too deeply")
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {clean(key): _plain(member, depth + 1) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_plain(member, depth + 1) for member in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no JSON value")
-    return value
 
 
 def _refuse(name: str) -> Json:

@@ -39,7 +39,7 @@ def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, tas
         ({"usd": 0}, 422),
         ({"tokens": 0}, 422),
         ({"seconds": -1}, 422),
-        ({"step": "ask", "seconds": 5}, 422),
+        ({"step": "ask", "seconds": 5}, 409),
         ({"step": "none", "usd": 1}, 404),
         ({"seconds": 0.000001}, 409),
     ],

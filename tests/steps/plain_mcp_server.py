@@ -34,7 +34,8 @@ def answer(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
             version = given["protocolVersion"]
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list":
-            return {"tools": [{"name": name, "inputSchema": NUMBERS} for name in TOOLS]}
+            described = {"description": "odd\0", "inputSchema": NUMBERS}
+            return {"tools": [{"name": name, **described} for name in TOOLS]}
         case "tools/call":
             text = call(given["name"], given["arguments"])
             return {"content": [{"type": "text", "text": text}]}
@@ -44,7 +45,7 @@ def answer(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
 
 for line in sys.stdin:
     message = json.loads(line)
-    if "id" not in message:
+    if "id" not in message or message["method"] == os.environ.get("SILENT_ON"):
         continue
     result = answer(message["method"], message.get("params", {}))
     verdict = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}

@@ -319,6 +319,15 @@ def test_echo_follows_a_script() -> None:
     assert spend is not None and (spend.tokens_out, spend.microusd) == (7, 0)
 
 
+@pytest.mark.parametrize(
+    "script", ["{", "[]", '[{"tool_uses": [{}]}]', '[{"tool_uses": 5}]', '[{"tokens_out": "x"}]']
+)
+def test_an_echo_script_that_is_none(script: str) -> None:
+    """It fails at once and says so: another attempt would read the same."""
+    made = trial(None, {"prompt": f"```echo\n{script}\n```"})
+    assert failed(run(attempt(made)))[0] == "bad_script"
+
+
 def test_a_budget_that_is_used_up_ends_the_attempt(server: Provider) -> None:
     """A refused reservation pauses or fails the step, as the budget says, and sends nothing."""
     from agent.steps.claimed import BudgetRefusedError

@@ -102,6 +102,24 @@ def test_tools_over_http(http: McpSettings) -> None:
     assert TOKEN not in repr(made.journal.intents) + repr(made.journal.results)
 
 
+def test_a_description_that_cannot_be_kept(did: Path) -> None:
+    """What a server says of its tools is shown and recorded without what no database keeps."""
+    made = asking(["done"], stdio(did), ["double"], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    (described,) = made.journal.results[0].response["it"]
+    assert described["description"] == "odd\ufffd"
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+def test_a_server_that_does_not_say_what_it_has(did: Path, method: str) -> None:
+    """Its time ends the attempt before the model is asked, however far it had come."""
+    settings = stdio(did, SILENT_ON=method).model_copy(update={"timeout_seconds": 2.0})
+    made = asking(["done"], settings, ["double"], effect="none")
+    outcome = run(made.attempt())
+    assert isinstance(outcome, Retry) and outcome.error.code == "mcp"
+    assert "no answer within 2 s" in outcome.error.message
+
+
 def test_a_changed_server_widens_nothing(did: Path) -> None:
     """A loop goes on with the tools that it was shown; what is on record is not used again."""
     script = [uses(("it_double", {"n": 1})), uses(("it_more", {})), "done"]

@@ -4,6 +4,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from agent.models.connector import clean
+from agent.models.reading import plain
 from agent.steps.context import StepContext
 from agent.steps.effects import Call
 from agent.steps.errors import DefiniteFailure
@@ -44,11 +46,14 @@ async def described(
         )
     shown = []
     for name in wanted:
-        schema = json.loads(json.dumps(found[name].input_schema))
-        problem = find_schema_problem(schema)
-        if problem is not None:
-            raise _bad(f"MCP server {config.server}: the schema of {name}: {problem[1]}")
-        text = (found[name].description or name)[:_MOST_DESCRIPTION]
+        try:
+            schema = plain(json.loads(json.dumps(found[name].input_schema)))
+        except (ValueError, RecursionError) as problem:
+            raise _bad(f"MCP server {config.server}: the schema of {name}: {problem}") from None
+        wrong = find_schema_problem(schema)
+        if wrong is not None:
+            raise _bad(f"MCP server {config.server}: the schema of {name}: {wrong[1]}")
+        text = clean((found[name].description or name)[:_MOST_DESCRIPTION])
         shown.append({"name": name, "description": text, "schema": schema})
     return shown
 

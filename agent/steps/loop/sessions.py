@@ -54,6 +54,10 @@ class Sessions:
                 await session.aclose()
             raise
 
+    def seconds_for(self, server: str) -> float:
+        """Return how long a server may take to say what it has."""
+        return _settings(server, self._context).timeout_seconds
+
     async def aclose(self) -> None:
         """Close all of them."""
         while self._open:
@@ -202,10 +206,14 @@ async def tools_of(sessions: Sessions, server: str) -> dict[str, Any]:
                 break
         return found
 
+    seconds = sessions.seconds_for(server)
     try:
-        return await sessions.ask(server, listed)
+        async with asyncio.timeout(seconds):
+            return await sessions.ask(server, listed)
     except DefiniteFailure:
         raise
+    except TimeoutError:
+        raise _unreached(server, f"no answer within {seconds:g} s") from None
     except Exception as problem:
         raise _unreached(server, _reason(problem)) from problem
 
