@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from agent import keys
-from agent.clock import SECOND
+from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
 from agent.steps.effects import Answer, Call, Process, Request
@@ -92,7 +92,7 @@ class Calls:
                 return answer
         if not self._claimed.may_act:
             self.end(Failed(exhausted(self._claimed)))
-        if is_out_of_time(self._claimed, self._services.clock.now()):
+        if is_out_of_time(self._claimed, self._services.clock):
             self.end(out_of_time(self._claimed, self.checkpoint))
         self.in_flight += 1
         try:
@@ -356,10 +356,10 @@ def exhausted(claimed: Claimed) -> StepError:
     return StepError("attempts_exhausted", "crash", text)
 
 
-def is_out_of_time(claimed: Claimed, now: int) -> bool:
+def is_out_of_time(claimed: Claimed, clock: Clock) -> bool:
     """Whether the step's own time is over and pauses its task; what is in flight may finish."""
     deadline = claimed.deadline if claimed.pauses_when_time_is_over else None
-    return deadline is not None and now >= deadline
+    return deadline is not None and clock.now() >= deadline
 
 
 def out_of_time(claimed: Claimed, checkpoint: Json) -> Paused:

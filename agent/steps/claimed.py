@@ -67,8 +67,9 @@ class Claimed:
     @property
     def pauses_when_time_is_over(self) -> bool:
         """Whether the end of the step's own time pauses the task, and fails nothing."""
-        budget = self.step.budget or {}
-        return self.deadline is not None and budget.get("on_exhausted", "pause") == "pause"
+        if self.deadline is None:
+            return False
+        return bool((self.step.budget or {}).get("on_exhausted", "pause") == "pause")
 
     @property
     def may_act(self) -> bool:

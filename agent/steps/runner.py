@@ -76,7 +76,7 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
 async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
     """Run the kind under the attempt's time, and decide what its end means."""
     claimed = context.claimed
-    if is_out_of_time(claimed, context.services.clock.now()):
+    if is_out_of_time(claimed, context.services.clock):
         return out_of_time(claimed, context.checkpoint)
     seconds, over = _time_left(context)
     if seconds is not None and seconds <= 0:
