@@ -100,7 +100,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # They tell every request and every connection; the engine's own lines say what matters.
-    for noisy in ("httpx", "httpcore", "asyncio", "alembic"):
+    for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 

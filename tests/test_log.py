@@ -47,7 +47,8 @@ def test_libraries_speak_through_the_same_form() -> None:
     stream = io.StringIO()
     log.configure("json", "info", stream)
     logging.getLogger("some.library").warning("slow %s", "thing")
-    logging.getLogger("httpx").info("a request")
+    for name in ("httpx", "httpx2"):
+        logging.getLogger(name).info("a request")
     (line,) = _lines(stream)
     assert line["event"] == "slow thing"
     assert line["level"] == "warning"
