@@ -141,7 +141,8 @@ def _waiting(on: dict[str, Any]) -> str:
 
         return f"until {to_iso(on['timer'])}"
     if "child" in on:
-        return f"on the child task {short(str(on['child']))}"
+        child = f"on the child task {short(str(on['child']))}"
+        return f"{child}, which waits for somebody" if on.get("asks") else child
     if "items" in on:
         return "while its items run"
     return terminal.one_line(on)
@@ -182,10 +183,28 @@ def _print_result(document: dict[str, Any]) -> None:
         say(f"{step}{error['message']}", "red")
 
 
-def _print_question(on: dict[str, Any]) -> None:
+def _print_ask(on: dict[str, Any], task: str) -> None:
+    """Print what a step of a task, or of one of its children, wants of somebody."""
+    if "paused" in on:
+        why = f" ({on['paused']})" if on["paused"] else ""
+        say(f"the child task {task} is paused{why}; let it go on with:")
+        say(f"  {program()} resume {task}")
+        return
+    where = f"step {on['step']}" + (f" of the child task {task}" if "task" in on else "")
+    if "signal" in on:
+        say(f"{where} waits for a signal; send it with:")
+        say(f"  {program()} signal {task} {on['signal']} [JSON]")
+    elif "unknown" not in on:
+        _print_question(on, where)
+    else:
+        say(f"nobody knows whether the effect of {where} happened; say what is true:")
+        say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
+
+
+def _print_question(on: dict[str, Any], where: str) -> None:
     """Print what a step asks, and how to answer."""
     approval = short(on["approval"])
-    say(f"step {on['step']} asks: {on.get('message')}")
+    say(f"{where} asks: {on.get('message')}")
     if on.get("kind") == "input":
         say(f"  {program()} answer {approval} VALUE")
     else:
@@ -195,18 +214,11 @@ def _print_question(on: dict[str, Any]) -> None:
 
 def _print_hints(document: dict[str, Any]) -> None:
     """Say what a person can do now."""
-    from agent.tasks import documents
+    from agent.tasks import waits
 
     task = short(document["id"])
-    for on in documents.waits_on_person(document):
-        if "signal" in on:
-            say(f"step {on['step']} waits for a signal; send it with:")
-            say(f"  {program()} signal {task} {on['signal']} [JSON]")
-        elif "unknown" not in on:
-            _print_question(on)
-        else:
-            say(f"nobody knows whether the effect of step {on['step']} happened; say what is true:")
-            say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
+    for on in waits.waits_on_person(document):
+        _print_ask(on, short(on.get("task") or document["id"]))
     if document["status"] == "paused":
         # A budget that is used up pauses it again; its reason says what raises it.
         raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")

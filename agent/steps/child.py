@@ -1,8 +1,16 @@
 """The `workflow` kind: asks for a child task, and ends as the child does."""
 
+from typing import Final
+
 from agent.steps.configs import WorkflowConfig
 from agent.steps.context import StepContext
 from agent.steps.outcome import Failed, Outcome, StepError, Succeeded, Waiting
+
+_ENDED: Final = {
+    "succeeded": "has no output",
+    "failed": "failed",
+    "canceled": "was canceled",
+}
 
 
 async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
@@ -10,10 +18,9 @@ async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
     waited = context.claimed.waited
     if waited is None or "child" not in waited:
         return Waiting({"child": {"workflow": config.name, "input": config.with_}})
-    status = waited.get("status")
-    if status == "succeeded":
+    status, error = waited.get("status"), waited.get("error")
+    if status == "succeeded" and error is None:
         return Succeeded(waited.get("output"))
-    error = waited.get("error")
     reason = error.get("message") if isinstance(error, dict) else error
-    text = f"the child task {waited['child']} ({config.name}) is {status or 'gone'}"
+    text = f"the child task {waited['child']} ({config.name}) {_ENDED.get(status, 'is gone')}"
     return Failed(StepError("child_failed", "child", f"{text}: {reason}" if reason else text))

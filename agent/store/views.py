@@ -24,6 +24,9 @@ _LISTED: Final = (
     "error",
 )
 
+ASKING: Final = ("approval", "signal", "unknown")
+"""What a step waits on that only somebody outside can give."""
+
 
 def _named(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[Found]:
     return [dict(zip(names, row, strict=True)) for row in rows]
@@ -59,7 +62,7 @@ def tasks(
     before: str | None = None,
     like: str | None = None,
 ) -> list[Found]:
-    """Return the newest tasks, each with how many of its steps wait for something outside."""
+    """Return the newest tasks, each with how many of its steps wait for a person or a signal."""
     conditions = ["true"]
     given: dict[str, Any] = {"limit": limit}
     if before is not None:
@@ -76,9 +79,9 @@ def tasks(
         given |= {"begins": f"{like}%", "ends": f"%{like}"}
     waits = (
         "(SELECT count(*) FROM steps AS s WHERE t.status IN ('running', 'paused')"
-        " AND s.task_id = t.id AND s.status = 'waiting'"
-        " AND (s.wake_at IS NULL AND s.parallel_count IS NULL"
-        " OR s.waiting_on LIKE '%\"approval\"%'))"
+        " AND s.task_id = t.id AND s.status = 'waiting' AND ("
+        + " OR ".join(f"s.waiting_on LIKE '%\"{kind}\"%'" for kind in ASKING)
+        + "))"
     )
     found = connection.query(
         f"SELECT {_selected(_LISTED, 't')}, {waits} FROM (SELECT * FROM tasks"
@@ -86,6 +89,29 @@ def tasks(
         **given,
     )
     return _named((*_LISTED, "waits"), found)
+
+
+_LIVING_FAMILY: Final = """
+WITH RECURSIVE family(id, status, pause_reason) AS (
+  SELECT t.id, t.status, t.pause_reason FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id
+  WHERE s.task_id = :id AND s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
+  UNION ALL
+  SELECT t.id, t.status, t.pause_reason FROM family AS f
+  JOIN steps AS s ON s.task_id = f.id JOIN tasks AS t ON t.parent_step_id = s.id
+  WHERE s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
+)
+SELECT f.id, f.status, f.pause_reason, s.name, s.parallel_index, s.status, s.waiting_on
+FROM family AS f LEFT JOIN steps AS s ON s.task_id = f.id
+AND (s.status IN ('running', 'waiting') OR s.status = 'pending' AND s.wake_at IS NOT NULL)
+ORDER BY f.id, s."index", s.parallel_index
+"""
+
+
+def living_family(connection: Connection, task_id: str) -> list[Found]:
+    """Return the open steps of a task's living descendants, each with its task; none as null."""
+    names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
+    found = connection.query(_LIVING_FAMILY, id=task_id)
+    return _named((*names, "waiting_on"), found)
 
 
 def tasks_like(connection: Connection, text: str) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any, Final
 from agent.clock import to_iso
 from agent.states import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
-from agent.store import approvals, artifacts, queries, views
+from agent.store import artifacts, queries, views
 from agent.store import equipment as read
 from agent.store.database import Connection
-from agent.tasks import outputs, transcript
+from agent.tasks import outputs, transcript, waits
 from agent.tasks.graphs import Graphs
 from agent.tasks.operator import NotFoundError
 from agent.workflows.graph import Graph
@@ -60,11 +60,15 @@ def task_document(
     if any(row["kind"] in transcript.MODELLED for row in rows):
         used = transcript.usage(connection, task_id)
     steps = [_step_document(connection, row, graph, used) for row in rows]
-    _add_questions(connection, task_id, steps)
+    waits.add_questions(connection, task_id, steps)
+    waits.add_childrens(connection, task_id, task["status"], steps)
     document = _summary(task)
-    output = None
+    output, error = None, _loaded(task["error"])
     if task["status"] == TaskStatus.SUCCEEDED:
-        output = outputs.task_output(connection, task_id, graph)
+        try:
+            output = outputs.task_output(connection, task_id, graph)
+        except outputs.OutputError as problem:
+            error = problem.document()
     document.update(
         {
             "activity": _activity(task["status"], steps),
@@ -73,7 +77,7 @@ def task_document(
             ),
             "input": _loaded(task["input"]),
             "output": output,
-            "error": _loaded(task["error"]),
+            "error": error,
             "trigger": _loaded(task["trigger"]),
             "pause_reason": task["pause_reason"],
             "deadline": to_iso(task["deadline"]),
@@ -134,19 +138,6 @@ def _step_document(
     }
 
 
-def _add_questions(connection: Connection, task_id: str, steps: list[dict[str, Json]]) -> None:
-    """Say of steps that wait on a person what they ask."""
-    waiting = [step["waiting_on"] for step in steps if "approval" in (step["waiting_on"] or {})]
-    if not waiting:
-        return
-    found = approvals.listed(connection, is_all=False, task_id=task_id, limit=len(steps))
-    asked = {row.id: row for row, *_ in found}
-    for on in waiting:
-        row = asked.get(on["approval"])
-        if row is not None:
-            on.update(kind=row.kind, message=row.message, expires_at=to_iso(row.expires_at))
-
-
 def _activity(status: str, steps: list[dict[str, Json]]) -> dict[str, Json]:
     """Say whether a task is active, waits on something named, or is idle."""
     if status in TASK_ENDED or status == TaskStatus.PENDING:
@@ -167,26 +158,6 @@ def _activity(status: str, steps: list[dict[str, Json]]) -> dict[str, Json]:
     if waiting:
         return {"state": "waiting", "on": waiting}
     return {"state": "idle" if status == TaskStatus.PAUSED else "active", "on": []}
-
-
-def waits_on_person(document: dict[str, Json]) -> list[dict[str, Json]]:
-    """Return what in a task waits for a person to answer or a signal to be sent."""
-    if document["status"] not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
-        return []
-    if any(step["status"] == StepStatus.RUNNING for step in document["steps"]):
-        return []
-    if any(
-        step["status"] == StepStatus.PENDING and step["wake_at"] is not None
-        for step in document["steps"]
-    ):
-        return []
-    on = [
-        {"step": step["name"], **(step["waiting_on"] or {})}
-        for step in document["steps"]
-        if step["status"] == StepStatus.WAITING and "items" not in (step["waiting_on"] or {})
-    ]
-    asks = [entry for entry in on if {"unknown", "signal", "approval"} & entry.keys()]
-    return asks if len(asks) == len(on) else []
 
 
 def list_tasks(

@@ -12,8 +12,20 @@ from agent.workflows.graph import Graph
 from agent.workflows.templates import TemplateError, render
 
 
+class OutputError(ValueError):
+    """A workflow's `output:` cannot be made of what its steps gave."""
+
+    def document(self) -> dict[str, Json]:
+        """Return it as a task's error."""
+        return {"code": "bad_output", "class": "input", "message": str(self)}
+
+
 def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
-    """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs."""
+    """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs.
+
+    The steps have done what they were to do, whatever `output:` makes of it: where nothing can be
+    made, the task stays succeeded and `OutputError` says why.
+    """
     if graph.output is None:
         last = [index for index, after in enumerate(graph.dependents) if not after]
         ended = _ended(connection, task_id, graph, last)
@@ -30,7 +42,7 @@ def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
     try:
         return render(graph.output, scope)
     except TemplateError as error:
-        return {"error": f"the workflow's output could not be made: {error}"}
+        raise OutputError(f"the workflow's output could not be made: {error}") from None
 
 
 def _ended(
@@ -60,11 +72,16 @@ def child_result(connection: Connection, task_id: str, graphs: Graphs) -> dict[s
     if not found:
         return {"status": "lost", "output": None, "error": None}
     status, error, name, version = found[0]
-    output = None
-    if status == "succeeded":
-        output = task_output(connection, task_id, graphs.get(connection, name, version))
-    return {
+    result = {
         "status": status,
-        "output": output,
+        "output": None,
         "error": json.loads(error) if error is not None else None,
     }
+    if status == "succeeded":
+        try:
+            result["output"] = task_output(
+                connection, task_id, graphs.get(connection, name, version)
+            )
+        except OutputError as problem:
+            result["error"] = problem.document()
+    return result

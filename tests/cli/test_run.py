@@ -194,6 +194,29 @@ def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
     assert "waits for somebody" not in cli("tasks").out
 
 
+def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
+    """The command does not wait for ever on what somebody has to do in a child task."""
+    cli.write("workflows/waiting.yaml", WAITING)
+    cli.write("workflows/parent.yaml", "name: parent\nsteps: {run: {workflow: waiting}}\n")
+    result = cli("run", "parent", "--wait", code=4)
+    parent = next(t["id"] for t in cli("tasks", "--json").json if t["workflow"] == "parent")
+    (child,) = cli("show", parent, "--json").json["children"]
+    assert f"step ask of the child task {child[-8:]} waits for a signal" in result.out
+    assert f"agent signal {child[-8:]} go" in result.out
+    assert "which waits for somebody" in cli("show", parent).out
+    cli("signal", child, "go")
+    assert cli("run", "parent", "--json", code=4).json["status"] == "running"
+
+
+def test_an_output_that_cannot_be_made_is_told(cli: Cli) -> None:
+    """The steps have succeeded, and so has the task; what is wrong with its output is its error."""
+    cli.write("odd.yaml", 'name: odd\nsteps: {a: {wait: 1ms}}\noutput: "{{ steps.a.output.x }}"\n')
+    result = cli("run", "odd.yaml")
+    assert "the workflow's output could not be made: steps.a.output.x is missing" in result.out
+    document = cli("run", "odd.yaml", "--json").json
+    assert (document["status"], document["output"]) == ("succeeded", None)
+
+
 def test_names_are_found_in_the_workflow_directory(cli: Cli) -> None:
     """A workflow can be run by its name; a changed file is a new version."""
     path = cli.write("workflows/diamond.yaml", DIAMOND)

@@ -1,11 +1,14 @@
 """Child tasks: outputs and failures come up, pause and cancel go down, depth is bounded."""
 
+from typing import Any
+
 from agent.config import EngineSettings
 from agent.steps.outcome import Succeeded, Waiting
 from agent.store import versions
+from agent.tasks import documents, waits
 from agent.tasks.batch import Batch
 from agent.tasks.family import ChildEnd
-from agent.workflows.graph import Graph
+from agent.workflows.graph import Fanout, Graph
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, Reader, eventually, graph, other, step
 from tests.engine.test_commands import intend
@@ -32,6 +35,12 @@ def child_of(reader: Reader, task_id: str) -> str:
         lambda: reader.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
     )
     return str(found[0])
+
+
+def listed_tasks(reader: Reader) -> list[dict[str, Any]]:
+    """Return all tasks as `agent tasks` lists them."""
+    with reader.database.connect("reader") as connection:
+        return documents.list_tasks(connection)
 
 
 def gated_child(reader: Reader) -> Gate:
@@ -65,6 +74,61 @@ def test_a_failed_child_fails_its_step(engine: Engine) -> None:
     assert done["error"]["code"] == "child_failed"
     assert done["children"][0] in done["error"]["message"]
     assert "it does not work" in done["error"]["message"]
+
+
+def test_a_child_whose_output_cannot_be_made_fails_its_step(engine: Engine) -> None:
+    """The child has succeeded and says what is wrong with its output; the parent gets no stand-in."""
+    known = graph(
+        step("c"), name="child", inputs={"n": {"default": 0}}, output="{{ steps.c.output.nothing }}"
+    )
+    register(engine, known)
+    done = engine.run(parent("child"))
+    assert (done["status"], done["error"]["code"]) == ("failed", "child_failed")
+    assert "steps.c.output.nothing is missing" in done["error"]["message"]
+    child = engine.document(done["children"][0])
+    assert (child["status"], child["output"]) == ("succeeded", None)
+    assert child["error"]["code"] == "bad_output"
+
+
+def test_a_parent_tells_what_its_children_ask(engine: Engine) -> None:
+    """What only a person can do is known at the top, however deep it is and however wide."""
+    asks = graph(
+        other("quick", "wait", config={"duration": 0}, condition="inputs.n == 1"),
+        other("go", "wait", ["quick"], config={"signal": "go"}, condition="inputs.n == 2"),
+        name="asks",
+        inputs={"n": {"default": 0}},
+    )
+    register(engine, asks)
+    each = other(
+        "each", "workflow", config={"name": "asks", "with": {"n": "{{ item }}"}},
+        fanout=Fanout(items=[1, 2]),
+    )  # fmt: skip
+    register(engine, graph(each, name="middle", inputs={"n": {"default": 0}}))
+    task_id = engine.submit(parent("middle"))
+    (ask,) = eventually(lambda: waits.waits_on_person(engine.document(task_id)))
+    assert (ask["step"], ask["signal"]) == ("go", "go")
+    assert engine.document(ask["task"])["workflow"] == "asks"
+    listed = {task["id"]: task["waits"] for task in listed_tasks(engine)}
+    assert (listed[ask["task"]], listed[task_id]) == (1, 0)
+    engine.operator.signal(ask["task"], "go", None)
+    engine.wait(task_id, "succeeded")
+    assert waits.waits_on_person(engine.document(task_id)) == []
+
+
+def test_a_child_at_work_is_no_question(engine: Engine) -> None:
+    """Nobody is bothered while a child can go on by itself; one that was paused alone cannot."""
+    gate = gated_child(engine)
+    task_id = engine.submit(parent("child"))
+    eventually(lambda: gate.entered == 1)
+    child_id = child_of(engine, task_id)
+    assert waits.waits_on_person(engine.document(task_id)) == []
+    engine.operator.pause(child_id)
+    assert waits.waits_on_person(engine.document(task_id)) == []
+    gate.open()
+    (ask,) = eventually(lambda: waits.waits_on_person(engine.document(task_id)))
+    assert (ask["task"], "paused" in ask) == (child_id, True)
+    engine.operator.resume(child_id)
+    engine.wait(task_id, "succeeded")
 
 
 def test_an_unknown_workflow_and_a_bad_input_fail_the_step(engine: Engine) -> None:

@@ -60,10 +60,11 @@ class _Child(Work):
         ended = self._ended
         assert ended is not None
         status = ended.get("status")
-        if status == "succeeded":
-            return ended.get("output")
         error = ended.get("error")
         reason = error.get("message") if isinstance(error, dict) else error
+        if status == "succeeded":
+            # Its steps have run, also where no output can be made of what they gave.
+            return ended.get("output") if error is None else {"error": reason}
         text = f"the workflow {self._workflow} was not run" if status == "refused" else ""
         text = text or f"the task {ended['child']} of {self._workflow} is {status or 'gone'}"
         raise DefiniteFailure(f"{text}: {reason}" if reason else text, may_retry=False)
