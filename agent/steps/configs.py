@@ -17,10 +17,15 @@ from pydantic import (
 from agent.clock import SECOND
 from agent.workflows.durations import MAX_SECONDS, parse_duration
 
+RENDERED: Final = {"is_rendered": True}
+"""The context of a check at run time, where templates have become values of any type."""
 
-def parse_seconds(value: object) -> float:
+
+def parse_seconds(value: object, info: ValidationInfo) -> float:
     """Read a duration such as `1h30m`, or a number of seconds as a template may give it."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and info.context is RENDERED:
+        assert isinstance(value, int | float)
         if not 0 <= value <= MAX_SECONDS:
             raise ValueError("must be between 0 and a year")
         return float(value)
@@ -42,10 +47,6 @@ def parse_instant(value: object) -> int:
     return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * SECOND)
 
 
-RENDERED: Final = {"is_rendered": True}
-"""The context of a check at run time, where templates have become values of any type."""
-
-
 def _as_text(value: object, info: ValidationInfo) -> object:
     """Write what is not text as a program or a header expects it.
 
@@ -60,18 +61,27 @@ def _as_text(value: object, info: ValidationInfo) -> object:
     return "" if value is None else value
 
 
+def _no_truth(value: object) -> object:
+    """Refuse what Python would take for 0 or 1."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number, and is {'true' if value else 'false'}")
+    return value
+
+
 def _plain_text(value: str) -> str:
     if "\0" in value:
         raise ValueError("must not contain a NUL character")
     return value
 
 
-Seconds = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=float | str)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=str)]
 Instant = Annotated[int, BeforeValidator(parse_instant, json_schema_input_type=str)]
 Text = Annotated[
     str,
     BeforeValidator(_as_text, json_schema_input_type=str | float | bool | None),
 ]
+Count = Annotated[int, BeforeValidator(_no_truth, json_schema_input_type=int)]
+Number = Annotated[float, BeforeValidator(_no_truth, json_schema_input_type=float)]
 Url = Annotated[str, Field(min_length=1, max_length=8192)]
 
 
@@ -85,6 +95,7 @@ class PythonConfig(_Config):
     call: str = Field(
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$",
         description="module:function",
+        examples=["my_steps:check"],
     )
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     effect: Literal["once"] | None = Field(
@@ -190,15 +201,15 @@ class LlmConfig(_Config):
     prompt: Annotated[Text, Field(min_length=1)]
     system: Text | None = None
     model: str | None = Field(default=None, description="a name of [models] in the configuration")
-    max_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    max_tokens: Count | None = Field(default=None, ge=1, le=10_000_000)
     effort: Literal["minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
+    temperature: Number | None = Field(default=None, ge=0, le=2)
     stop: list[str] = Field(default_factory=list, max_length=16)
     json_: bool = Field(default=False, alias="json", description="the answer must be JSON")
     on_invalid: Literal["retry", "repair", "fail"] = Field(
         default="retry", description="what to do when the answer is not what was asked for"
     )
-    max_repairs: int = Field(default=2, ge=1, le=10)
+    max_repairs: Count = Field(default=2, ge=1, le=10)
 
 
 class WaitConfig(_Config):
@@ -206,7 +217,9 @@ class WaitConfig(_Config):
 
     duration: Seconds | None = None
     until: Instant | None = None
-    signal: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100)
+    signal: str | None = Field(
+        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100, examples=["approved"]
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> "WaitConfig":

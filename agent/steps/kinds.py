@@ -44,6 +44,10 @@ class Kind:
     short_key: str | None = None
     verbatim: frozenset[tuple[str, ...]] = frozenset()
     """Keys in which nothing is rendered."""
+    expressions: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    """Verbatim keys that hold an expression, each with the names that are known only there."""
+    example: str | None = None
+    """How it is written, where there is no short form."""
     secret_keys: frozenset[str] = frozenset()
     """Keys under which `env:NAME` and `file:PATH` name secrets."""
     _handler: Handler | None = field(default=None, repr=False)
@@ -70,6 +74,8 @@ def add(kind: Kind) -> None:
             default_on_unknown=kind.on_unknown,
             short_key=kind.short_key,
             verbatim=kind.verbatim,
+            expressions=kind.expressions,
+            example=kind.example,
         )
     )
 
@@ -91,6 +97,7 @@ add(
         "runs a program or a shell script",
         on_unknown="ask",
         verbatim=frozenset({("script",)}),
+        example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
         secret_keys=frozenset({"env"}),
     )
 )
@@ -101,6 +108,8 @@ add(
         "agent.steps.http",
         "makes an HTTP request",
         verbatim=frozenset({("reconcile", "applied")}),
+        expressions={("reconcile", "applied"): ("response",)},
+        example='{get: "https://example.com"}',
         secret_keys=frozenset({"headers", "params", "json", "data", "reconcile"}),
     )
 )
@@ -119,6 +128,7 @@ add(
         AgentConfig,
         "agent.steps.agent",
         "lets a model pursue a goal with tools",
+        example="{goal: tidy up, tools: {notes: {files: {directory: notes}}}}",
         # What may be done is the definition's alone: no text from outside can widen it.
         verbatim=frozenset({("tools",)}),
         secret_keys=frozenset({"tools"}),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent.workflows.kinds import PLANNED, KindSpec
 from agent.workflows.language import STEP_WORDS
@@ -12,6 +12,23 @@ from agent.workflows.wording import find_problems, known_keys, shown
 
 GATE = "approval"
 """The one kind that may stand beside another: it then asks before the other acts."""
+
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("needs", "requires", "dependencies", "after", "upstream"), "depends_on"),
+    **dict.fromkeys(("when", "condition", "only_if"), "if"),
+    **dict.fromkeys(("for_each", "loop", "with_items", "items", "matrix", "each"), "foreach"),
+    **dict.fromkeys(("retries", "max_retries", "max_attempts", "attempts"), "retry"),
+    **dict.fromkeys(("timeout_seconds", "deadline"), "timeout"),
+    **dict.fromkeys(("run", "command", "cmd", "exec", "bash", "sh", "script", "argv"), "shell"),
+    **dict.fromkeys(("call", "function", "py"), "python"),
+    **dict.fromkeys(("url", "request", "get", "post", "webhook"), "http"),
+    **dict.fromkeys(("prompt", "model", "chat"), "llm"),
+    **dict.fromkeys(("sleep", "delay", "signal", "until"), "wait"),
+    **dict.fromkeys(("child", "subworkflow", "call_workflow"), "workflow"),
+    **dict.fromkeys(("approve", "confirm", "gate"), "approval"),
+    **dict.fromkeys(("ask", "question"), "input"),
+}
+"""What other systems, and people in a hurry, call the keys of a step."""
 
 
 @dataclass(slots=True)
@@ -67,7 +84,8 @@ def _config(
     if value is not None and not isinstance(value, dict):
         if spec.short_key is None:
             message = f"{spec.name} takes a mapping of keys, and not {shown(value)}"
-            choice.problems.append(source.problem(path, message, at_value=True))
+            hint = f"as in {spec.name}: {spec.example}" if spec.example else None
+            choice.problems.append(source.problem(path, message, hint, at_value=True))
             return {}
         config = {spec.short_key: value}
     _, problems = find_problems(spec.model, config, source, path, may_have_templates=True)
@@ -91,10 +109,12 @@ def _check_editable(
 def _unknown_key(
     key: str, value: Any, has_kind: bool, kinds: Mapping[str, KindSpec]
 ) -> tuple[str, str | None]:
+    elsewhere = _ELSEWHERE.get(key)
+    hint = f"did you mean {elsewhere!r}?" if elsewhere in (*STEP_WORDS, *kinds) else None
     if has_kind:
         words: list[str] = [*STEP_WORDS, *kinds]
-        return f"a step has no key {key!r}", did_you_mean(key, words)
-    hint = did_you_mean(key, [*kinds, *STEP_WORDS]) or _available(kinds)
+        return f"a step has no key {key!r}", hint or did_you_mean(key, words)
+    hint = hint or did_you_mean(key, [*kinds, *STEP_WORDS]) or _available(kinds)
     if isinstance(value, dict):
         return f"there is no kind of step {key!r}", hint
     return f"a step has no key {key!r}, and this one has no kind", hint

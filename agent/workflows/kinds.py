@@ -5,7 +5,7 @@ checks their configuration without importing what runs them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -30,6 +30,10 @@ class KindSpec:
     """Where a value goes that is written without keys: `wait: 5m` is `wait: {duration: 5m}`."""
     verbatim: frozenset[tuple[str, ...]] = frozenset()
     """Keys in which nothing is rendered, as in `{("script",)}`."""
+    expressions: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    """Verbatim keys that hold an expression, each with the names that are known only there."""
+    example: str | None = None
+    """How it is written, for whoever gave no keys to a kind that has no short form."""
 
 
 _specs: dict[str, KindSpec] = {}

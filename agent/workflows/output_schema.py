@@ -9,9 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from agent.keys import canonical_json
+from agent.workflows.problems import did_you_mean
 
 MAX_PROBLEMS = 20
 _MAX_MESSAGE_CHARS = 300
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def find_schema_problem(schema: dict[str, Any]) -> tuple[tuple[str | int, ...], str] | None:
@@ -27,10 +29,20 @@ def find_schema_problem(schema: dict[str, Any]) -> tuple[tuple[str | int, ...], 
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        return tuple(error.absolute_path), f"not a JSON Schema: {_cut(error.message)}"
+        place = tuple(error.absolute_path)
+        return place, f"not a JSON Schema: {_reason(error.message, place, error.instance)}"
     except Exception as error:
         return (), f"not a JSON Schema: {_cut(str(error))}"
     return None
+
+
+def _reason(message: str, place: tuple[str | int, ...], value: Any) -> str:
+    """Say what is wrong with a schema; the library says little of the commonest mistake."""
+    if place[-1:] != ("type",) or not isinstance(value, str):
+        return _cut(message)
+    known = f"{value!r} is not one of {', '.join(_TYPES)}"
+    hint = did_you_mean(value, _TYPES)
+    return f"{known}; {hint}" if hint else known
 
 
 class UnusableSchemaError(ValueError):

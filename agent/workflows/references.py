@@ -1,6 +1,6 @@
 """What the templates of a workflow name, checked against what there will be when they run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agent.workflows.expressions import Expression, parse_expression, parse_template
@@ -18,13 +18,13 @@ TASK_PARTS: Final = ("id", "workflow", "version", "attempt")
 class Ancestry:
     """Who is upstream of whom, as one integer of bits per step.
 
-    Steps that depend on each other in a circle are all upstream of each other: the circle is told
-    once, and not again for every template in it.
+    Of a step in a circle, or below one, everything counts as upstream: the circle is told once, and
+    not again for every template in it.
     """
 
     def __init__(self, depends_on: Mapping[str, Sequence[str]], *, has_cycle: bool = False) -> None:
         self._depends_on = depends_on
-        self._has_cycle = has_cycle
+        self._below_circles = _below_circles(depends_on) if has_cycle else frozenset()
         self._number = {name: number for number, name in enumerate(depends_on)}
         self._above: dict[str, int] = {}
 
@@ -38,7 +38,7 @@ class Ancestry:
 
     def is_upstream(self, name: str, of: str) -> bool:
         """Whether one step has surely ended before another starts."""
-        if self._has_cycle or name in self._depends_on[of]:
+        if of in self._below_circles or name in self._depends_on[of]:
             return True
         return bool(self._above_of(of) >> self._number[name] & 1)
 
@@ -57,6 +57,24 @@ class Ancestry:
             self._above[current] = bits
             pending.pop()
         return self._above[name]
+
+
+def _below_circles(depends_on: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Return the steps of circles, and all that are downstream of them: those without an order."""
+    dependents: dict[str, list[str]] = {name: [] for name in depends_on}
+    waiting: dict[str, int] = {}
+    for name, parents in depends_on.items():
+        known = {parent for parent in parents if parent in depends_on}
+        waiting[name] = len(known)
+        for parent in known:
+            dependents[parent].append(name)
+    ordered = [name for name, count in waiting.items() if count == 0]
+    for name in ordered:
+        for dependent in dependents[name]:
+            waiting[dependent] -= 1
+            if waiting[dependent] == 0:
+                ordered.append(dependent)
+    return frozenset(depends_on) - frozenset(ordered)
 
 
 class References:
@@ -88,21 +106,37 @@ class References:
         return list(named)
 
     def check_expression(
-        self, text: str, path: Path, step: str | None, *, has_items: bool = False
+        self,
+        text: str,
+        path: Path,
+        step: str | None,
+        *,
+        has_items: bool = False,
+        also: Collection[str] = (),
     ) -> list[str]:
-        """Check an expression that stands without braces; return the steps that it names."""
+        """Check an expression that stands without braces; return the steps that it names.
+
+        `also` are names that are known in it beside the usual ones.
+        """
         try:
             parsed = parse_expression(text)
         except TemplateError as error:
             self.problems.append(self._source.problem(path, str(error), at_value=True))
             return []
-        return list(self._check(parsed, path, step, has_items))
+        return list(self._check(parsed, path, step, has_items, also))
 
     def _check(
-        self, parsed: Expression, path: Path, step: str | None, has_items: bool
+        self,
+        parsed: Expression,
+        path: Path,
+        step: str | None,
+        has_items: bool,
+        also: Collection[str] = (),
     ) -> dict[str, None]:
         named: dict[str, None] = {}
         for lookup in parsed.lookups:
+            if lookup[0] in also:
+                continue
             found = self._name_problem(lookup, step, has_items)
             if found is not None:
                 message, hint = found

@@ -18,6 +18,10 @@ from agent.workflows.source import Path, Source
 from agent.workflows.wording import find_problems, shown
 
 _NAME = re.compile(NAME_PATTERN.rstrip("$"))
+_SCRIPT = ("script",)
+_MEANT_AS_TEMPLATE = re.compile(
+    r"\{\{-?\s*(?:(?:steps|inputs|trigger|task)\.[^{}]*|(?:item|parallel_index|parallel_count)\b[^{}]*)\}\}"
+)
 
 
 class StepCompiler:
@@ -164,8 +168,22 @@ class StepCompiler:
         if spec is None:
             return []
         named: list[str] = []
-        for path, value in rendered_parts(config, spec.verbatim, ("steps", name, spec.name)):
+        place = ("steps", name, spec.name)
+        for path, value in rendered_parts(config, spec.verbatim, place):
             named += self._references.check_value(value, path, name, has_items=has_items)
+        for keys in spec.verbatim:
+            text = _value_at(config, keys)
+            if not isinstance(text, str):
+                continue
+            if keys in spec.expressions:
+                named += self._references.check_expression(
+                    text, (*place, *keys), name, has_items=has_items, also=spec.expressions[keys]
+                )
+            elif (found := _MEANT_AS_TEMPLATE.search(text)) is not None:
+                message = f"nothing is rendered inside {'.'.join(keys)}, not even {found[0]}"
+                hint = "give the value by env, and use the variable" if keys == _SCRIPT else None
+                problem = self._source.problem((*place, *keys), message, hint, at_value=True)
+                self.problems.append(problem)
         return named
 
     def _check_expressions(
@@ -185,6 +203,13 @@ class StepCompiler:
             path = ("steps", name, "foreach")
             named += self._references.check_value(fanout.items, path, name)
         return named
+
+
+def _value_at(config: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    value: Any = config
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _right_keys(common: dict[str, Any]) -> StepKeys:

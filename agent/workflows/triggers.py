@@ -138,7 +138,7 @@ class ChatKeys(_Keys):
     """A command that people type in a chat."""
 
     command: Annotated[str, AfterValidator(_no_command_of_ours)] = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", max_length=32
+        pattern=r"^[a-z][a-z0-9_-]*$", max_length=32, examples=["triage"]
     )
     description: str | None = None
 

@@ -1,12 +1,15 @@
 """What pydantic finds wrong, in the words of the people who write workflow files."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from agent.workflows.durations import format_duration
 from agent.workflows.problems import Problem, did_you_mean
 from agent.workflows.source import Path, Source
 from agent.workflows.templates import has_templates
@@ -15,8 +18,11 @@ _TYPES = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
     "float_type": "a number",
+    "float_parsing": "a number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
     "mapping_type": "a mapping",
@@ -77,7 +83,7 @@ def faults(
         if place in seen and detail["type"] not in ("missing", "extra_forbidden"):
             continue
         seen.add(place)
-        message, hint = _message(detail, model)
+        message, hint = _message(detail, model, reached)
         is_of_value = not is_key and detail["type"] not in ("missing", "extra_forbidden")
         yield Fault(place, message, hint, is_of_value)
 
@@ -101,7 +107,7 @@ def _placed(value: Any, location: tuple[int | str, ...], *, is_missing: bool) ->
     return place, value
 
 
-def _message(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | None]:
+def _message(detail: ErrorDetails, model: type[BaseModel], written: Any) -> tuple[str, str | None]:
     kind, given = detail["type"], detail["input"]
     limits = detail.get("ctx", {})
     if kind == "extra_forbidden":
@@ -113,11 +119,15 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | N
     if kind == "literal_error":
         words = [word.strip("'") for word in limits["expected"].replace(" or ", ", ").split(", ")]
         message = f"{shown(given)} is not one of {', '.join(words)}"
+        if len(words) == 1:
+            message = f"must be {words[0]}, and is {shown(given)}"
         return message, did_you_mean(given, words) if isinstance(given, str) else None
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, and is {shown(given)}", _quoted(kind, given)
+        place = next((part for part in reversed(detail["loc"]) if isinstance(part, str)), "")
+        hint = _as_in(place, given) or _quoted(kind, given)
+        return f"must be {_TYPES[kind]}, and is {shown(given)}", hint
     if kind == "string_pattern_mismatch":
-        return _pattern_message(given, limits["pattern"]), None
+        return _pattern_message(given, limits["pattern"], _field_at(model, detail["loc"]))
     bounds = {
         "greater_than": ("greater than", "gt"),
         "greater_than_equal": ("at least", "ge"),
@@ -126,6 +136,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str | N
     }
     if kind in bounds:
         bound, key = bounds[kind]
+        if isinstance(written, str) and not isinstance(given, str):
+            # What is written as text and has bounds is a duration.
+            return f"must be {bound} {format_duration(limits[key])}, and is {written}", None
         return f"must be {bound} {_count(limits[key])}, and is {shown(given)}", None
     if kind in ("too_short", "string_too_short"):
         return "must not be empty", None
@@ -143,13 +156,37 @@ def _quoted(kind: str, given: Any) -> str | None:
     return "put it in quotes" if kind == "string_type" and is_bare else None
 
 
-def _pattern_message(given: str, pattern: str) -> str:
+def _as_in(key: str, given: Any) -> str | None:
+    """Show how a key is written that was given something simpler than it takes."""
+    if key == "retry" and isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return f"as in retry: {{max_attempts: {given}}}"
+    if key == "argv" and isinstance(given, str):
+        return f"as in argv: [{', '.join(_words(given))}], or script: for the shell's own words"
+    if isinstance(given, list):
+        return {
+            "steps": "each step stands under its name, as in steps: {fetch: {wait: 5s}}",
+            "inputs": "each input stands under its name, as in inputs: {city: string}",
+        }.get(key)
+    return None
+
+
+def _words(command: str) -> list[str]:
+    """Split a command as its words would stand in a list."""
+    return [word if word.isalnum() else json.dumps(word) for word in command.split()[:8]]
+
+
+def _pattern_message(given: str, pattern: str, field: FieldInfo | None) -> tuple[str, str | None]:
     if pattern.startswith("^[a-z_]["):
-        dash = " or -" if "-]" in pattern else ""
-        return f"{shown(given)} is not a name: use a-z, 0-9, _{dash}, and no digit in front"
+        joint = "-" if "-]" in pattern else "_"
+        message = f"use a-z, 0-9, _{' or -' if joint == '-' else ''}, and no digit in front"
+        near = re.sub(r"[^a-z0-9_]+", joint, given.lower()).strip(joint)
+        hint = f"did you mean {near!r}?" if re.fullmatch(pattern, near) else None
+        return f"{shown(given)} is not a name: {message}", hint
     if pattern.startswith("^(env|file)"):
-        return "a secret is given by reference: env:NAME or file:PATH"
-    return f"{shown(given)} does not have the form {pattern}"
+        return "a secret is given by reference: env:NAME or file:PATH", None
+    if field is not None and field.examples:
+        return f"{shown(given)} is not of the right form", f"write it like {field.examples[0]!r}"
+    return f"{shown(given)} does not have the form {pattern}", None
 
 
 def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, str | None]:
@@ -162,17 +199,30 @@ def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> tup
 
 def known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """Return the keys that a model has at a place inside it."""
+    current, _ = _followed(model, location)
+    return [] if current is None else [f.alias or n for n, f in current.model_fields.items()]
+
+
+def _field_at(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:
+    return _followed(model, location)[1]
+
+
+def _followed(
+    model: type[BaseModel], location: tuple[int | str, ...]
+) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+    """Return the model at a place inside another, and the last field on the way there."""
     current: type[BaseModel] | None = model
+    last: FieldInfo | None = None
     for part in location:
         if current is None:
-            return []
+            break
         field = next(
             (f for name, f in current.model_fields.items() if part in (f.alias, name)), None
         )
         if field is not None:
-            current = _model_in(field.annotation)
+            current, last = _model_in(field.annotation), field
         # Otherwise a place in a list, a key of a mapping or a union's tag: the same model goes on.
-    return [] if current is None else [f.alias or n for n, f in current.model_fields.items()]
+    return current, last
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

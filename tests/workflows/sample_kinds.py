@@ -17,6 +17,7 @@ class DoConfig(BaseModel):
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     raw: str | None = None
     many: list[str] | str = ""
+    test: str | None = None
 
 
 class NapConfig(BaseModel):
@@ -26,6 +27,12 @@ class NapConfig(BaseModel):
 
 
 KINDS = {
-    "do": KindSpec("do", DoConfig, short_key="what", verbatim=frozenset({("raw",)})),
+    "do": KindSpec(
+        "do",
+        DoConfig,
+        short_key="what",
+        verbatim=frozenset({("raw",), ("test",)}),
+        expressions={("test",): ("reply",)},
+    ),
     "nap": KindSpec("nap", NapConfig),
 }

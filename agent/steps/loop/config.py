@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.steps.asking import Lasting, Who
-from agent.steps.configs import Seconds, Text
+from agent.steps.configs import Count, Number, Seconds, Text
 
 Method = Literal["get", "head", "post", "put", "patch", "delete"]
 Argv = Annotated[list[Text], Field(min_length=1)]
@@ -75,7 +75,7 @@ class ToolConfig(_Keys):
     arguments: dict[str, Any] | None = Field(
         default=None, description="a JSON Schema that its arguments must meet besides its own"
     )
-    max_calls: int | None = Field(default=None, ge=1)
+    max_calls: Count | None = Field(default=None, ge=1)
     timeout: Seconds | None = None
     effect: Literal["none"] | None = Field(
         default=None, description="none: it only reads, and may be repeated"
@@ -121,16 +121,16 @@ class AgentConfig(_Keys):
     system: Text | None = None
     model: str | None = Field(default=None, description="a name of [models] in the configuration")
     tools: dict[ToolName, ToolConfig] = Field(default_factory=dict)
-    max_turns: int = Field(default=20, ge=1, le=1000, description="answers of the model, at most")
-    max_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
-    max_repeats: int = Field(
+    max_turns: Count = Field(default=20, ge=1, le=1000, description="answers of the model, at most")
+    max_tokens: Count | None = Field(default=None, ge=1, le=10_000_000)
+    max_repeats: Count = Field(
         default=3, ge=1, le=100, description="turns in a row that ask for the very same"
     )
-    max_result_chars: int = Field(
+    max_result_chars: Count = Field(
         default=20_000, ge=100, le=200_000, description="of a tool's answer; the rest is cut"
     )
     effort: Literal["minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
+    temperature: Number | None = Field(default=None, ge=0, le=2)
     who: Annotated[list[Who], BeforeValidator(_a_list)] = Field(
         default_factory=list, description="who may approve; nobody named: everybody who can"
     )
