@@ -133,7 +133,8 @@ class _Lines:
             terminal.note(f"  {line}")
         for step in document["steps"]:
             state = f"{step['status']} {step['attempt']}"
-            if step["status"] == "pending" or self._seen.get(step["name"]) == state:
+            has_begun = step["status"] != "pending" or (step["attempt"] > 1 and step["error"])
+            if not has_begun or self._seen.get(step["name"]) == state:
                 continue
             self._seen[step["name"]] = state
             terminal.note(view.step_line(step))

@@ -77,12 +77,15 @@ def _ended_items(document: dict[str, Any]) -> dict[int, int]:
 def _note(step: dict[str, Any], ended_items: dict[int, int]) -> str:
     """Say in a few words what a step is at."""
     parts = []
-    if step["attempt"] > 1 and step["status"] in ("pending", "running", "waiting"):
+    if step["attempt"] > 1 and step["status"] != "skipped":
         parts.append(f"attempt {step['attempt']} of {step['max_attempts']}")
     if step["parallel_count"] is not None and step["status"] == "waiting":
         parts.append(f"{ended_items.get(step['index'], 0)} of {step['parallel_count']} done")
     elif step["status"] == "running" or (step["ended_at"] and step["status"] != "skipped"):
         parts.append(view.took(step))
+    if step["parallel_count"] is not None and step["status"] == "succeeded":
+        count = step["parallel_count"]
+        parts.append(f"{count or 'no'} item{'' if count == 1 else 's'}")
     reason = view.reason(step)
     if reason and not (step["parallel_count"] is not None and step["status"] == "waiting"):
         parts.append(terminal.one_line(reason, 70))

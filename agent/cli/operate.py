@@ -144,7 +144,8 @@ def operate(
     with session.agent() as agent:
         task_id = agent.find_task(task)
         answer = command(agent, task_id)
-        told = f"task {terminal.short(task_id)}: {answer.message}"
+        message = answer.message.replace(answer.task_id, terminal.short(answer.task_id))
+        told = f"task {terminal.short(task_id)}: {message}"
         if wait:
             if not as_json:
                 terminal.note(told)

@@ -144,6 +144,13 @@ def seconds_between(start: str | None, end: str | None) -> float | None:
     return max(0.0, (until - datetime.fromisoformat(start)).total_seconds())
 
 
+def seconds_until(instant: str | None) -> float:
+    """Return the time from now to an ISO instant; zero when it has passed, or there is none."""
+    if instant is None:
+        return 0.0
+    return max(0.0, (datetime.fromisoformat(instant) - datetime.now(UTC)).total_seconds())
+
+
 def duration(seconds: float | None) -> str:
     """Write a length of time as people say it."""
     if seconds is None:

@@ -77,11 +77,11 @@ def graph_lines(
 
 
 def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what has nothing to tell: what has not begun, and many items that went well."""
+    """Leave out what has nothing to tell: what was never begun, and many items that went well."""
     return [
         step
         for step in steps
-        if step["status"] != "pending"
+        if (step["status"] != "pending" or step["attempt"] > 1)
         and (
             step["parallel_index"] is None
             or step["status"] != "succeeded"
@@ -122,6 +122,10 @@ def reason(step: dict[str, Any]) -> str:
     """Say why a step stands where it does, if that needs saying."""
     if step["status"] == "failed" and step["error"]:
         return terminal.one_line(step["error"]["message"], 200)
+    if step["status"] == "pending" and step["attempt"] > 1 and step["error"]:
+        left = terminal.seconds_until(step["wake_at"])
+        soon = f"in {terminal.duration(left)}, " if left else ""
+        return f"{soon}after {terminal.one_line(step['error']['message'], 200)}"
     if step["status"] == "skipped":
         return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
     if step["status"] == "waiting":

@@ -22,5 +22,5 @@ async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
     if status == "succeeded" and error is None:
         return Succeeded(waited.get("output"))
     reason = error.get("message") if isinstance(error, dict) else error
-    text = f"the child task {waited['child']} ({config.name}) {_ENDED.get(status, 'is gone')}"
+    text = f"the child task {waited['child']} ({config.name}) {_ENDED.get(str(status), 'is gone')}"
     return Failed(StepError("child_failed", "child", f"{text}: {reason}" if reason else text))

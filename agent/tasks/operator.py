@@ -35,6 +35,7 @@ from agent.tasks.creation import Submission
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
+from agent.workflows.problems import did_you_mean
 
 LOCK_TIMEOUT_MS: Final = 15_000
 
@@ -145,7 +146,7 @@ class Operator:
                     return Answer(False, f"forked already, as {existing}", existing)
             self._check("fork", old)
             if from_step not in old.graph.index_of:
-                raise NotFoundError(f"the task has no step called {from_step!r}")
+                raise _no_step(from_step, old)
             new, repeated = continuation.fork(tx, old, from_step, edited or {})
             if dedupe_key is not None:
                 new.task.also(dedupe_key=dedupe_key)
@@ -306,10 +307,15 @@ def _find_step(tx: Connection, unit: Unit, name: str) -> StepRow:
     base, _, number = name.rstrip("]").partition("[")
     index = unit.graph.index_of.get(base)
     if index is None or (number and not number.isdigit()):
-        raise NotFoundError(f"the task has no step called {name!r}")
+        raise _no_step(name, unit)
     place = (index, int(number) if number else -1)
     unit.load(tx, [place])
     step = unit.steps.get(place)
     if step is None:
-        raise NotFoundError(f"the task has no step called {name!r}")
+        raise _no_step(name, unit)
     return step
+
+
+def _no_step(name: str, unit: Unit) -> NotFoundError:
+    hint = did_you_mean(name, unit.graph.index_of)
+    return NotFoundError(f"the task has no step called {name!r}" + (f"; {hint}" if hint else ""))

@@ -116,6 +116,8 @@ def fail(unit: Unit, step: StepRow, error: StepError) -> None:
     task = unit.task
     if task.steps_failed == 0 and task.phase == "normal":
         step_name = unit.definition(step).name
+        if step.parallel_index >= 0:
+            step_name += f"[{step.parallel_index}]"
         task.also(error=json.dumps({**document, "step": step_name}, ensure_ascii=False))
     task.steps_failed = task.steps_failed + 1
     _end(unit, step)

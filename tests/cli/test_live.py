@@ -14,7 +14,7 @@ def shown_step(name: str, status: str, **given: Any) -> dict[str, Any]:
     return {
         "name": name, "index": 0, "kind": "shell", "status": status, "attempt": 1,
         "max_attempts": 3, "parallel_index": None, "parallel_count": None, "waiting_on": None,
-        "error": None, "skip_reason": None, "started_at": "2030-01-01T00:00:00.000Z",
+        "error": None, "skip_reason": None, "wake_at": None, "started_at": "2030-01-01T00:00:00.000Z",
         "ended_at": NOW if is_ended else None,
     } | given  # fmt: skip
 
@@ -38,6 +38,9 @@ def test_each_step_says_what_it_is_at() -> None:
             Step(name="again", kind="shell"),
             Step(name="held", kind="wait"),
             Step(name="lost", kind="shell", condition="false"),
+            Step(name="tried", kind="shell"),
+            Step(name="none", kind="shell", fanout=Fanout(items=[])),
+            Step(name="some", kind="shell", fanout=Fanout(count=2)),
         ],
     )
     document = shown_task(
@@ -45,15 +48,25 @@ def test_each_step_says_what_it_is_at() -> None:
         shown_step("many", "waiting", index=1, parallel_count=3, waiting_on={"items": 3}),
         shown_step("many[0]", "succeeded", index=1, parallel_index=0, parallel_count=3),
         shown_step("many[1]", "running", index=1, parallel_index=1, parallel_count=3),
-        shown_step("again", "pending", index=2, attempt=2),
+        shown_step(
+            "again", "pending", index=2, attempt=2,
+            error={"message": "no answer"}, wake_at="2030-01-01T00:00:00.000Z",
+        ),
         shown_step("held", "waiting", index=3, kind="wait", waiting_on={"signal": "go"}),
         shown_step("lost", "skipped", index=4, skip_reason="if"),
-    )
+        shown_step("tried", "succeeded", index=5, attempt=3),
+        shown_step("none", "succeeded", index=6, parallel_count=0),
+        shown_step("some", "succeeded", index=7, parallel_count=2),
+    )  # fmt: skip
     text = live.running_view(document, graph, ["asked echo"], height=40).plain
     for words in (
         "quick  shell     succeeded  5.0 s",
         "many   shell ×3  waiting    1 of 3 done",
-        "again  shell     pending    attempt 2 of 3",
+        "again  shell     pending    attempt 2 of 3, in ",
+        ", after no answer",
+        "tried  shell     succeeded  attempt 3 of 3, 5.0 s",
+        "none   shell ×0  succeeded  5.0 s, no items",
+        "some   shell ×2  succeeded  5.0 s, 2 items",
         "held   wait      waiting    waits for the signal 'go'",
         "lost   shell     skipped    its if was false; if false",
         "  asked echo\n",

@@ -37,7 +37,7 @@ steps:
   bad:
     depends_on: [good]
     shell: {argv: [sh, -c, "echo what went wrong >&2; exit 3"], effect: none}
-    retry: {max_attempts: 2, delay: 10ms}
+    retry: {max_attempts: 2, delay: 300ms, jitter: false}
   never:
     depends_on: [bad]
     shell: {argv: [echo, never], effect: none}
@@ -122,9 +122,11 @@ def test_a_failed_task_is_exit_code_1(cli: Cli) -> None:
     statuses = {step["name"]: step["status"] for step in document["steps"]}
     assert statuses == {"good": "succeeded", "bad": "failed", "never": "skipped"}
     assert document["steps"][1]["attempt"] == 2
-    text = cli("run", "failing.yaml", code=1).out
-    assert "failed" in text
-    assert "agent retry" in text
+    result = cli("run", "failing.yaml", code=1)
+    assert "failed" in result.out
+    assert "agent retry" in result.out
+    assert "pending bad (attempt 2): " in result.err
+    assert "after the command ended with exit code 3: what went wrong" in result.err
     shown = cli("show", document["id"]).out
     assert "bad" in shown
     assert "agent retry" in shown
@@ -148,6 +150,7 @@ def test_fork_runs_again_from_a_step_with_other_inputs(cli: Cli) -> None:
     assert "whole number" in cli("fork", old["id"], "--from", "finish", "-i", "times=x", code=2).err
     assert "no input" in cli("fork", old["id"], "--from", "finish", "-i", "nope=1", code=2).err
     assert "no step" in cli("fork", old["id"], "--from", "nowhere", code=3).err
+    assert "did you mean 'finish'?" in cli("fork", old["id"], "--from", "finnish", code=3).err
     assert "--from" in cli("fork", old["id"], code=2).err
     assert len(cli("tasks", "--json").json) == 2
     waited = cli("fork", old["id"], "--from", "left", "-i", "word=bye", "--wait", "--json").json
@@ -170,9 +173,9 @@ steps:
     old = cli("run", "once.yaml", "-i", f"file={path}", "--json", code=1).json
     path.write_text("x")
     result = cli("retry", old["id"], "--wait")
-    assert "retried as" in result.err
     assert "✓ succeeded: task" in result.out
     new = cli("tasks", "--json").json[0]["id"]
+    assert f"retried as {new[-8:]}\n" in result.err
     shown = cli("show", new).out
     assert f"retry of {old['id'][-8:]}" in shown
     assert f"input file: {path}" in shown

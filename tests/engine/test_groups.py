@@ -139,7 +139,7 @@ def test_a_failing_item_fails_the_group_and_stops_it(hand: Hand) -> None:
     hand.settle({"each[0]": Returned("stopped"), "each[2]": Succeeded("in time")})
     document = hand.document(task_id)
     assert document["status"] == "failed"
-    assert document["error"]["step"] == "each"
+    assert document["error"]["step"] == "each[1]"
     statuses = hand.statuses(task_id)
     assert statuses["each"] == "failed" and statuses["z"] == "skipped"
     assert (statuses["each[0]"], statuses["each[1]"], statuses["each[2]"]) == (
