@@ -51,6 +51,24 @@ def test_what_is_documented_runs(own: Engine, documented: Documented) -> None:
     assert document["status"] == "succeeded", json.dumps(document, indent=1)
 
 
+def test_the_documented_functions_do_what_is_said_of_them(own: Engine, tmp_path: Path) -> None:
+    """The module of the reference and the workflow that uses it, run as they stand there."""
+    text = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
+    module = text.split("```python\n")[1].split("```\n")[0]
+    (workflow,) = [each for each in documented_workflows() if "ledger:pay" in each.text]
+    (tmp_path / "ledger.py").write_text(module, encoding="utf-8")
+    book = tmp_path / "payments.txt"
+    graph = compile_text(workflow.text, "functions.yaml")
+    given = check_inputs(graph, {"book": str(book)})
+    done = own.run(graph, given=given, path=str(tmp_path / "functions.yaml"))
+    assert (done["status"], done["output"]) == ("succeeded", 42), done["error"]
+    assert [line.split()[1] for line in book.read_text().splitlines()] == ["42"]
+    given = check_inputs(graph, {"book": str(book), "lines": []})
+    refused = own.run(graph, "failed", given=given, path=str(tmp_path / "functions.yaml"))
+    assert refused["error"]["message"] == "there is nothing to pay"
+    assert [step["attempt"] for step in refused["steps"]] == [1, 1]
+
+
 def run_example(engine: Engine, name: str, **given: Any) -> dict[str, Any]:
     """Run an example with inputs until it ends or waits."""
     loaded = files.load(EXAMPLES / f"{name}.yaml")
