@@ -144,6 +144,13 @@ def seconds_between(start: str | None, end: str | None) -> float | None:
     return max(0.0, (until - datetime.fromisoformat(start)).total_seconds())
 
 
+def moment(instant: str) -> str:
+    """Write an ISO instant by the clock on the wall; its day only where that is not today."""
+    there = datetime.fromisoformat(instant).astimezone()
+    is_today = there.date() == datetime.now(UTC).astimezone().date()
+    return there.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M")
+
+
 def seconds_until(instant: str | None) -> float:
     """Return the time from now to an ISO instant; zero when it has passed, or there is none."""
     if instant is None:

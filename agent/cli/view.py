@@ -143,7 +143,11 @@ def _waiting(on: dict[str, Any]) -> str:
     if "timer" in on:
         from agent.clock import to_iso
 
-        return f"until {to_iso(on['timer'])}"
+        instant = to_iso(on["timer"])
+        left = terminal.seconds_until(instant)
+        return f"until {terminal.moment(instant)}" + (
+            f", {terminal.duration(left)} left" if left else ""
+        )
     if "child" in on:
         child = f"on the child task {short(str(on['child']))}"
         return f"{child}, which waits for somebody" if on.get("asks") else child

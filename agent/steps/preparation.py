@@ -144,7 +144,7 @@ def items_of(claimed: Claimed, most: int = MAX_ITEMS) -> Succeeded:
     except TemplateError as problem:
         raise _refused("bad_items", f"the items cannot be told: {problem}") from None
     if len(items) > most:
-        raise _refused("too_many_items", f"{len(items)} items, and {most} are allowed")
+        raise _too_many(fanout, len(items), most)
     return Succeeded(output=[] if not items else None, items=items)
 
 
@@ -164,7 +164,7 @@ def _items(fanout: Fanout, claimed: Claimed) -> list[Json]:
             text = f"parallel: {fanout.count_of} gives {shown(count)}, and must give a count"
             raise _refused("bad_items", text)
         if count > MAX_ITEMS:
-            raise _refused("too_many_items", f"{count} items, and {MAX_ITEMS} are allowed")
+            raise _too_many(fanout, count, MAX_ITEMS)
         return list(range(count))
     assert fanout.items_of is not None
     items = _value_of(fanout.items_of, scope_of(claimed))
@@ -172,6 +172,12 @@ def _items(fanout: Fanout, claimed: Claimed) -> list[Json]:
         text = f"foreach: {fanout.items_of} gives {shown(items)}, and must give a list"
         raise _refused("bad_items", text)
     return items
+
+
+def _too_many(fanout: Fanout, count: int, most: int) -> Exception:
+    key = "parallel" if fanout.count is not None or fanout.count_of is not None else "foreach"
+    of = f"{of} gives " if (of := fanout.count_of or fanout.items_of) else ""
+    return _refused("too_many_items", f"{key}: {of}{count:,} items, and {most:,} are allowed")
 
 
 def scope_of(claimed: Claimed) -> dict[str, Any]:

@@ -31,13 +31,15 @@ def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
         ended = _ended(connection, task_id, graph, last)
         return {name: value["output"] for name, value in ended.items() if value["has_run"]}
     steps = _ended(connection, task_id, graph, range(len(graph.steps)))
-    found = connection.query("SELECT input, trigger FROM tasks WHERE id = :id", id=task_id)
-    given, trigger = found[0]
+    found = connection.query(
+        "SELECT input, trigger, workflow_version FROM tasks WHERE id = :id", id=task_id
+    )
+    given, trigger, version = found[0]
     scope = {
         "steps": steps,
         "inputs": json.loads(given),
         "trigger": json.loads(trigger) if trigger else None,
-        "task": {"id": task_id, "workflow": graph.name},
+        "task": {"id": task_id, "workflow": graph.name, "version": version},
     }
     try:
         return render(graph.output, scope)

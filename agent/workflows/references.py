@@ -12,7 +12,7 @@ from agent.workflows.templates import is_template
 ROOTS: Final = ("steps", "inputs", "trigger", "task")
 ITEM_ROOTS: Final = ("item", "parallel_index", "parallel_count")
 STEP_PARTS: Final = ("output", "status", "error")
-TASK_PARTS: Final = ("id", "workflow", "version", "attempt")
+TASK_PARTS: Final = ("id", "workflow", "version")
 
 
 class Ancestry:
@@ -169,7 +169,9 @@ class References:
         if root == "inputs":
             return self._unknown(lookup[1], list(self._inputs), "the workflow declares no input")
         if root == "task":
-            return self._unknown(lookup[1], TASK_PARTS, "a task has no")
+            # An attempt is a step's: the workflow's own output has none.
+            known = TASK_PARTS if step is None else (*TASK_PARTS, "attempt")
+            return self._unknown(lookup[1], known, "a task has no")
         return self._step_problem(lookup, step) if root == "steps" else None
 
     def _step_problem(

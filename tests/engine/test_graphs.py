@@ -215,6 +215,19 @@ def test_fail_fast_skips_the_rest_and_awaits_what_is_in_flight(hand: Hand) -> No
     assert hand.steps(task_id)["flying"]["skip_reason"] == "fail_fast"
 
 
+def test_a_workflows_output_knows_its_task(engine: Engine) -> None:
+    """Everything of the task that the language lets `output:` name is there when it is made."""
+    wanted = {
+        "task": "{{ task.id }} {{ task.workflow }} {{ task.version }}",
+        "rest": ["{{ inputs.n }}", "{{ trigger }}", "{{ steps.a.status }}"],
+    }
+    done = engine.run(graph(step("a"), output=wanted), given={"n": 5}, trigger={"kind": "test"})
+    assert done["output"] == {
+        "task": f"{done['id']} tested 1",
+        "rest": [5, {"kind": "test"}, "succeeded"],
+    }
+
+
 def test_what_ends_well_after_a_failure_keeps_its_output(hand: Hand) -> None:
     """A step in flight that succeeds before it could stop is recorded as succeeded."""
     task_id = hand.start(graph(step("bad"), step("flying"), step("later", after=["flying"])))

@@ -52,6 +52,8 @@ BAD: list[tuple[str, int | None, str, str]] = [
     (S + "inputs: {a: {choices: [b], default: c}}\n", 4, "inputs.a", "one of \"b\""),
     (S + "output: '{{ steps.b.output }}'\n", 4, "output", "no step 'b'"),
     (S + "output: {x: ['{{ oops }}']}\n", 4, "output.x[0]", "there is no 'oops'"),
+    (S + "output: '{{ task.attempt }}'\n", 4, "output", "a task has no 'attempt'"),
+    (S + "  b: {do: '{{ task.attempt }} {{ task.version }}'}\n", None, "", ""),
     (S + "output: '{{ item }}'\n", 4, "output", "only inside the items"),
     ("name: x\nsteps: {A: {nap: }}", 2, "steps.A", "is not a name"),
     ("name: x\nsteps: {a-b: {nap: }}", 2, "steps.a-b", "did you mean 'a_b'?"),
