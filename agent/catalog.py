@@ -5,7 +5,7 @@ the record equal to the files (`Shelf`): a changed file is a new version, a dele
 removed, and tasks go on with the version that they started with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,16 @@ from typing import Any
 # Registers the kinds of steps: without them every file would be full of unknown ones.
 import agent.steps.kinds  # noqa: F401
 from agent.config import Settings
+from agent.steps import modules
 from agent.steps.loop.config import workflows_of
 from agent.store import histories, versions
 from agent.store.database import Connection, Database
 from agent.workflows import files
 from agent.workflows.directory import Directory, Entry
-from agent.workflows.graph import Graph
-from agent.workflows.inputs import check_inputs, read_inputs
+from agent.workflows.graph import Graph, Step
+from agent.workflows.inputs import InputError, check_inputs, read_inputs
 from agent.workflows.problems import Problem, WorkflowError, did_you_mean
+from agent.workflows.templates import has_templates, is_template
 from agent.workflows.triggers import inactive_triggers
 
 
@@ -97,7 +99,9 @@ def overview(settings: Settings, connection: Connection | None) -> list[dict[str
     if connection is not None:
         recorded = {each.name: each for each in histories.latest_versions(connection)}
     listed: dict[str, dict[str, Any]] = {}
-    for entry in scan(settings):
+    entries = scan(settings)
+    known = graphs_of(entries)
+    for entry in entries:
         name = entry.name or entry.path.stem
         record = recorded.pop(name, None)
         listed[name] = {
@@ -106,7 +110,7 @@ def overview(settings: Settings, connection: Connection | None) -> list[dict[str
             "tasks": record.task_count if record else 0,
             "file": str(entry.path),
             "description": entry.workflow.graph.description if entry.workflow else None,
-            "remarks": remarks(entry),
+            "remarks": remarks(entry, known),
         }
     for name, record in recorded.items():
         listed[name] = {
@@ -120,14 +124,60 @@ def overview(settings: Settings, connection: Connection | None) -> list[dict[str
     return [listed[name] for name in sorted(listed)]
 
 
-def remarks(entry: Entry) -> list[str]:
-    """Return what a person should know of a file: its problems, and triggers that do nothing."""
+def graphs_of(entries: Iterable[Entry]) -> dict[str, Graph]:
+    """Return the workflows of files by their names."""
+    return {
+        entry.workflow.graph.name: entry.workflow.graph
+        for entry in entries
+        if entry.workflow is not None and not entry.problems
+    }
+
+
+def remarks(entry: Entry, known: Mapping[str, Graph]) -> list[str]:
+    """Return what a person should know of a file: its problems, or what will be missing.
+
+    `known` are the workflows beside it, which its steps may run.
+    """
     if entry.problems:
         return [str(problem) for problem in entry.problems]
     if entry.workflow is None:
         return []
-    inactive = inactive_triggers(entry.workflow.graph.on, frozenset({"webhook", "chat"}))
-    return [f"not active yet: {', '.join(inactive)}"] if inactive else []
+    graph = entry.workflow.graph
+    inactive = inactive_triggers(graph.on, frozenset({"webhook", "chat"}))
+    found = [f"not active yet: {', '.join(inactive)}"] if inactive else []
+    for step in graph.steps:
+        about = [*_about_module(step, entry.path), *_about_child(step, known)]
+        found += [f"step {step.name}: {text}" for text in about]
+    return found
+
+
+def _about_module(step: Step, path: Path) -> list[str]:
+    """Say that a step's function is not to be found; it may still come, so it is no error."""
+    call = step.config.get("call") if step.kind == "python" else None
+    if not isinstance(call, str) or is_template(call) or modules.is_there(call, str(path)):
+        return []
+    name = call.partition(":")[0]
+    return [f"the module {name!r} is neither beside {path.name} nor among what is installed"]
+
+
+def _about_child(step: Step, known: Mapping[str, Graph]) -> list[str]:
+    """Say what a step's child would be refused for, as far as the files tell."""
+    name = step.config.get("name") if step.kind == "workflow" else None
+    if not isinstance(name, str) or is_template(name):
+        return []
+    if name not in known:
+        hint = did_you_mean(name, known)
+        return [f"no workflow file is called {name!r}" + (f"; {hint}" if hint else "")]
+    given = step.config.get("with", {})
+    if not isinstance(given, dict):
+        return []
+    try:
+        check_inputs(
+            known[name], given, [key for key, each in given.items() if has_templates(each)]
+        )
+    except InputError as error:
+        return [f"{name}: {problem}" for problem in error.problems]
+    return []
 
 
 class Shelf:

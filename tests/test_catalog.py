@@ -1,5 +1,6 @@
 """Workflows by file and on record: what a running agent keeps equal as files change."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,38 @@ def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> 
     path.write_text(on + path.read_text(encoding="utf-8"), encoding="utf-8")
     (entry,) = overview(settings, None)
     assert entry["remarks"] == ["not active yet: schedule"]
+
+
+def test_what_a_file_will_miss_is_remarked_on(settings: Settings) -> None:
+    """Functions and children that are not there, and inputs that a child would be refused for."""
+    directory = settings.workflow_directory
+    (directory / "mine.py").write_text("def here(): ...", encoding="utf-8")
+    (directory / "child.yaml").write_text(
+        "name: child\ninputs: {n: integer, m: {default: 1}}\nsteps: {a: {wait: 1ms}}\n",
+        encoding="utf-8",
+    )
+    (directory / "parent.yaml").write_text(
+        """
+name: parent
+steps:
+  beside: {python: "mine:here"}
+  installed: {python: "os.path:join"}
+  nowhere: {python: "not_there.at_all:f"}
+  fine: {workflow: {name: child, with: {n: "{{ steps.beside.output }}"}}, depends_on: beside}
+  misspelt: {workflow: chidl}
+  wrong: {workflow: {name: child, with: {n: many, o: 1}}}
+  wanting: {workflow: {name: child, with: {m: 2}}}
+  named_later: {workflow: {name: "{{ steps.beside.output }}"}, depends_on: beside}
+""",
+        encoding="utf-8",
+    )
+    (parent,) = [each for each in overview(settings, None) if each["name"] == "parent"]
+    assert parent["remarks"] == [
+        "step nowhere: the module 'not_there.at_all' is neither beside parent.yaml"
+        " nor among what is installed",
+        "step misspelt: no workflow file is called 'chidl'; did you mean 'child'?",
+        "step wrong: child: there is no input 'o'; there are n, m",
+        "step wrong: child: input 'n' must be a whole number, and is \"many\"",
+        "step wanting: child: input 'n' is missing; it is a whole number",
+    ]
+    assert "not_there" not in sys.modules and "mine" not in sys.modules

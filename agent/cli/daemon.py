@@ -93,6 +93,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> No
         return
     entries = catalog.scan(settings)
     say(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
+    known = catalog.graphs_of(entries)
     for entry in entries:
         if entry.problems:
             count = len(entry.problems)
@@ -101,7 +102,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> No
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
-            about = [description or "", *catalog.remarks(entry)]
+            about = [description or "", *catalog.remarks(entry, known)]
         style = "red" if entry.problems else None
         say(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
 

@@ -11,6 +11,7 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.workflows.directory import Entry
+    from agent.workflows.graph import Graph
 
 
 def validate(
@@ -27,21 +28,23 @@ def validate(
 
     if files:
         entries = [_read(path) for path in files]
+        known = _beside(entries)
     else:
         settings = session.settings()
         entries = list(catalog.scan(settings))
         if not entries:
             raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
+        known = catalog.graphs_of(entries)
     if as_json:
         terminal.print_json(
             {
                 "ok": not any(entry.problems for entry in entries),
-                "files": [_document(entry) for entry in entries],
+                "files": [_document(entry, known) for entry in entries],
             }
         )
     else:
         for entry in entries:
-            _print(entry)
+            _print(entry, known)
     if any(entry.problems for entry in entries):
         raise typer.Exit(int(Exit.BAD_INPUT))
 
@@ -58,7 +61,24 @@ def _read(path: Path) -> "Entry":
         return Entry(path, problems=tuple(error.problems))
 
 
-def _document(entry: "Entry") -> dict[str, object]:
+def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
+    """Return the workflows that given files may run: each other, their neighbours, the directory's."""
+    from agent import catalog
+    from agent.workflows.directory import Directory
+
+    if not any(each.workflow and catalog.has_children(each.workflow.graph) for each in entries):
+        return {}
+    known: dict[str, Graph] = {}
+    for place in dict.fromkeys(
+        [session.settings().workflow_directory, *(each.path.parent for each in entries)]
+    ):
+        directory = Directory(place)
+        directory.scan()
+        known |= catalog.graphs_of(directory.entries)
+    return known | catalog.graphs_of(entries)
+
+
+def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
     from agent import catalog
 
     return {
@@ -66,11 +86,11 @@ def _document(entry: "Entry") -> dict[str, object]:
         "name": entry.name,
         "ok": not entry.problems,
         "problems": [problem.document() for problem in entry.problems],
-        "remarks": [] if entry.problems else catalog.remarks(entry),
+        "remarks": [] if entry.problems else catalog.remarks(entry, known),
     }
 
 
-def _print(entry: "Entry") -> None:
+def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     from agent import catalog
     from agent.cli import terminal
     from agent.workflows.problems import show
@@ -81,7 +101,7 @@ def _print(entry: "Entry") -> None:
         terminal.say(
             f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
         )
-        for remark in catalog.remarks(entry):
+        for remark in catalog.remarks(entry, known):
             terminal.say(f"  {remark}", "yellow")
         return
     try:

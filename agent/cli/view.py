@@ -143,7 +143,7 @@ def _waiting(on: dict[str, Any]) -> str:
     if "timer" in on:
         from agent.clock import to_iso
 
-        instant = to_iso(on["timer"])
+        instant = str(to_iso(on["timer"]))
         left = terminal.seconds_until(instant)
         return f"until {terminal.moment(instant)}" + (
             f", {terminal.duration(left)} left" if left else ""

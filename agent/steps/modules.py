@@ -5,6 +5,7 @@ A file beside the workflow is loaded under a name of its own, so that two workfl
 """
 
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
@@ -75,6 +76,18 @@ def _beside(name: str, source_path: str) -> ModuleType | None:
         _loaded[path] = (stamp, module)
         return module
     return None
+
+
+def is_there(call: str, source_path: str) -> bool:
+    """Whether a module can be found, as far as that is known without running any of it."""
+    name = call.partition(":")[0]
+    if any(path.is_file() for path in _candidates(name, source_path)):
+        return True
+    first = name.partition(".")[0]
+    try:
+        return first in sys.modules or importlib.util.find_spec(first) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 @lru_cache(maxsize=1024)

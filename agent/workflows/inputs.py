@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -94,8 +94,13 @@ class InputError(ValueError):
         super().__init__("; ".join(problems))
 
 
-def check_inputs(graph: "Graph", given: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the task's inputs with defaults filled in; raise `InputError` with every problem."""
+def check_inputs(
+    graph: "Graph", given: Mapping[str, Json], open_names: Collection[str] = ()
+) -> dict[str, Json]:
+    """Return the task's inputs with defaults filled in; raise `InputError` with every problem.
+
+    Of `open_names` only that they are given is known yet.
+    """
     declared = {name: InputKeys.model_validate(keys) for name, keys in graph.inputs.items()}
     problems = [_unknown(name, declared) for name in given if name not in declared]
     values: dict[str, Json] = {}
@@ -103,7 +108,8 @@ def check_inputs(graph: "Graph", given: Mapping[str, Json]) -> dict[str, Json]:
         if name in given:
             value = given[name]
             may_be_null = not keys.is_required and keys.default is None
-            problem = None if value is None and may_be_null else find_problem(value, keys)
+            is_fine = name in open_names or (value is None and may_be_null)
+            problem = None if is_fine else find_problem(value, keys)
             if problem is not None:
                 problems.append(f"input {name!r} {problem}")
             values[name] = value
