@@ -35,7 +35,9 @@ from agent.tasks.creation import Submission
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
+from agent.workflows.graph import Graph
 from agent.workflows.problems import did_you_mean
+from agent.workflows.templates import is_template
 
 LOCK_TIMEOUT_MS: Final = 15_000
 
@@ -204,7 +206,8 @@ class Operator:
             advance.advance(tx, unit)
             recording.write(tx, [unit], unit.now)
         if taker is None:
-            return Answer(True, f"kept until a step waits for {name!r}", task_id)
+            kept = f"kept until a step waits for {name!r}"
+            return Answer(True, kept + _never_taken(name, unit.graph), task_id)
         return Answer(True, f"step {taker!r} goes on", task_id)
 
     def _command(
@@ -314,6 +317,16 @@ def _find_step(tx: Connection, unit: Unit, name: str) -> StepRow:
     if step is None:
         raise _no_step(name, unit)
     return step
+
+
+def _never_taken(name: str, graph: Graph) -> str:
+    """Say that no step of a workflow can ever wait for a signal, where that is certain."""
+    given = [step.config.get("signal") for step in graph.steps if step.kind == "wait"]
+    known = list(dict.fromkeys(each for each in given if isinstance(each, str)))
+    if name in known or any(map(is_template, known)):
+        return ""
+    hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else None)
+    return f", and none of {graph.name!r} does" + (f"; {hint}" if hint else "")
 
 
 def _no_step(name: str, unit: Unit) -> NotFoundError:

@@ -194,3 +194,17 @@ def test_cancel_leaves_the_steps_in_place_without_claims(hand: Hand) -> None:
     )
     assert set(found) == {(None, None, None)}
     assert "step.abandoned" in hand.types(task_id, "ran")
+
+
+def test_a_signal_that_no_step_can_take_is_told(hand: Hand) -> None:
+    """It is kept all the same; where a name is only known later, nothing is said."""
+    listens = graph(step("a"), other("hear", "wait", ["a"], config={"signal": "approved"}))
+    answer = hand.operator.signal(hand.start(listens), "aproved")
+    assert answer.is_changed
+    assert answer.message.endswith("and none of 'tested' does; did you mean 'approved'?")
+    assert hand.operator.signal(hand.start(listens), "approved").message.endswith("'approved'")
+    later = graph(
+        other("hear", "wait", config={"signal": "{{ inputs.name }}"}), inputs={"name": {}}
+    )
+    task_id = hand.start(later, input={"name": "x"})
+    assert hand.operator.signal(task_id, "whatever").message.endswith("'whatever'")
