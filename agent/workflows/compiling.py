@@ -38,10 +38,10 @@ def check_text(
 def compile_source(source: Source, kinds: Mapping[str, KindSpec] | None = None) -> Graph:
     """Compile a scanned file; raise `WorkflowError` with every problem in it."""
     if source.value is None:
-        raise WorkflowError([source.problem((), "the file is empty")])
+        raise WorkflowError([*source.problems, source.problem((), "the file is empty")])
     if not isinstance(source.value, dict):
         message = f"a workflow is a mapping of keys, and this is {shown(source.value)}"
-        raise WorkflowError([source.problem((), message)])
+        raise WorkflowError([*source.problems, source.problem((), message)])
     return _Compiler(source, registered() if kinds is None else kinds).compile()
 
 
@@ -53,7 +53,7 @@ class _Compiler:
         self._kinds = kinds
         # Keys that begin with x- are the author's own, for YAML anchors to live under.
         self._value = {k: v for k, v in source.value.items() if not k.startswith("x-")}
-        self.problems: list[Problem] = []
+        self.problems: list[Problem] = list(source.problems)
 
     def compile(self) -> Graph:
         model, problems = find_problems(WorkflowKeys, self._value, self._source, ())

@@ -66,6 +66,8 @@ def _from_json(shown: str, content: bytes, kinds: Mapping[str, KindSpec] | None)
     source = read_source(shown, content)
     if isinstance(source.value, dict) and isinstance(source.value.get("steps"), dict):
         return compile_source(source, kinds)
+    if source.problems:
+        raise WorkflowError(source.problems)
     try:
         return Graph.model_validate(source.value)
     except ValidationError as error:

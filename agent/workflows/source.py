@@ -52,6 +52,8 @@ class Source:
         self.text = text
         self.value: Any = None
         self.marks: dict[Path, Mark] = {}
+        self.problems: list[Problem] = []
+        """What is wrong with it as YAML and leaves a value all the same: a key twice, a tag."""
 
     def problem(
         self, path: Path, message: str, hint: str | None = None, *, at_value: bool = False
@@ -66,7 +68,11 @@ class Source:
 
 
 def read_source(file: str, content: str | bytes) -> Source:
-    """Scan a file's content; raise `WorkflowError` where it is not the YAML that we accept."""
+    """Scan a file's content; raise `WorkflowError` where it is not YAML, or more than we accept.
+
+    What does not keep the rest from being understood is in the source's `problems`, for its reader
+    to tell with everything else.
+    """
     if len(content) > MAX_BYTES:
         raise WorkflowError([Problem(file, None, None, "", f"larger than {MAX_BYTES:,} bytes")])
     if isinstance(content, bytes):
@@ -80,6 +86,7 @@ def read_source(file: str, content: str | bytes) -> Source:
     builder = _Builder(source)
     try:
         builder.build()
+        return source
     except MarkedYAMLError as error:
         builder.refuse_at(*explain(error))
     except ReaderError as error:
@@ -90,9 +97,7 @@ def read_source(file: str, content: str | bytes) -> Source:
     except Exception as error:
         reason = str(error).strip().splitlines() or ["it cannot be read"]
         builder.refuse_at(None, f"not YAML: {reason[0]}")
-    if builder.problems:
-        raise WorkflowError(builder.problems)
-    return source
+    raise WorkflowError(source.problems)
 
 
 class _Open:
@@ -111,6 +116,7 @@ class _Open:
 
 
 _NO_KEY: Final = object()
+_AGAIN: Final = "(again)"
 
 
 class _Builder:
@@ -118,7 +124,6 @@ class _Builder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.problems: list[Problem] = []
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._count = 0
@@ -160,11 +165,13 @@ class _Builder:
 
     def _refuse(self, line: int | None, column: int | None, message: str, hint: str | None) -> None:
         key = cut(write_key(self._path()))
-        self.problems.append(Problem(self.source.file, line, column, key, cut(message), hint))
+        self.source.problems.append(
+            Problem(self.source.file, line, column, key, cut(message), hint)
+        )
 
     def _stop(self, mark: Any, message: str, hint: str | None = None) -> None:
         self.refuse_at(mark, message, hint)
-        raise WorkflowError(self.problems)
+        raise WorkflowError(self.source.problems)
 
     def _path(self) -> Path:
         """Where the next value goes."""
@@ -189,7 +196,11 @@ class _Builder:
         top = self._stack[-1] if self._stack else None
         if top is not None and isinstance(top.value, dict) and top.key is _NO_KEY:
             self._refuse_key(event.start_mark)
-        opened = _Open(value, self._path(), event.anchor, self._count)
+        path = self._path()
+        if path in self.source.marks:
+            # What stands under a key for the second time must not move the marks of the first.
+            path = (*path, _AGAIN)
+        opened = _Open(value, path, event.anchor, self._count)
         self._place(value, event.start_mark)
         self._stack.append(opened)
 

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from agent.workflows.problems import WorkflowError
+from agent.workflows.compiling import check_text
+from agent.workflows.problems import Problem, WorkflowError
 from agent.workflows.scanning import events
 from agent.workflows.source import MAX_BYTES, read_source
 from tests.workflows.patience import PATIENT
+from tests.workflows.sample_kinds import KINDS
 
 
 @pytest.mark.parametrize(
@@ -95,19 +97,43 @@ def test_what_is_not_accepted_is_refused_with_its_line(
     text: str, line: int | None, words: str
 ) -> None:
     """Each rule, with the line where it is broken."""
-    with pytest.raises(WorkflowError) as caught:
-        read_source("f.yaml", text)
-    problem = caught.value.problems[0]
+    problem = problems_of("f.yaml", text)[0]
     assert words in problem.message
     assert problem.line == line
     assert problem.file == "f.yaml"
 
 
+def problems_of(file: str, text: str) -> list[Problem]:
+    """Return what is wrong with a text as YAML, whether or not it leaves a value."""
+    try:
+        return read_source(file, text).problems
+    except WorkflowError as error:
+        return error.problems
+
+
 def test_all_duplicates_are_told_at_once() -> None:
-    """One bad key does not hide the next."""
-    with pytest.raises(WorkflowError) as caught:
-        read_source("f", "a: 1\na: 2\nb: {c: 1, c: 2}\n5: x\n")
-    assert [problem.line for problem in caught.value.problems] == [2, 3, 4]
+    """One bad key does not hide the next, nor what is wrong with the workflow's own keys."""
+    problems = problems_of("f", "a: 1\na: 2\nb: {c: 1, c: 2}\n5: x\n")
+    assert [problem.line for problem in problems] == [2, 3, 4]
+    text = (
+        "name: x\nsteps:\n  a: {nap: , retry: 3}\n  a:\n    nap:\n    retry: {delay: 5}\n  7: {}\n"
+    )
+    told = [(problem.line, problem.key) for problem in check_text(text, "f", KINDS)]
+    assert told == [
+        (3, "steps.a.retry"),
+        (4, "steps.a"),
+        (7, "steps"),
+        (7, "steps.7"),
+        (7, "steps.7"),
+    ]
+
+
+def test_what_stands_twice_counts_as_it_stands_first() -> None:
+    """The second value is refused, and what is in it moves no mark of the first."""
+    source = read_source("f", "a:\n  b: 1\na:\n  b: 2\n  b: 3\n")
+    assert source.value == {"a": {"b": 1}}
+    assert source.marks[("a", "b")][0] == 2
+    assert [problem.line for problem in source.problems] == [3, 5]
 
 
 def test_what_aliases_repeat_is_counted() -> None:
