@@ -49,7 +49,10 @@ def test_zero_items_are_a_success(fanout: dict[str, Any]) -> None:
         ({"count_of": "true"}, "gives true, and must give a count"),
         ({"count_of": "steps.read.output.amount / 3"}, "must give a count"),
         ({"count_of": "-1"}, "must give a count"),
-        ({"count_of": str(MAX_ITEMS + 1)}, f"gives {MAX_ITEMS + 1:,} items, and {MAX_ITEMS:,} are allowed"),
+        (
+            {"count_of": str(MAX_ITEMS + 1)},
+            f"gives {MAX_ITEMS + 1:,} items, and {MAX_ITEMS:,} are allowed",
+        ),
         ({"items_of": "steps.read.output.nothing"}, "nothing"),
     ],
 )
