@@ -32,8 +32,10 @@ from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
 from agent.tasks.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
+from tests.approvals.asking import question, say
 from tests.crash import functions
-from tests.engine.harness import Hand, HandClock, find_violations, step
+from tests.engine.functions import Gate, runs
+from tests.engine.harness import Engine, Hand, HandClock, find_violations, step
 
 PATIENCE_SECONDS = 60
 REQUEST = {"to": "the world"}
@@ -49,6 +51,12 @@ class Dying(Hand):
         with self.database.connect("writer") as connection, connection.transaction():
             workers.retire(connection, self.delivery.worker_id, self.clock.now(), "worker.died")
         return self.recover()
+
+    def begin_again(self) -> None:
+        """Let a new worker claim what is due."""
+        self.running.clear()
+        self.delivery.enroll()
+        self.turn()
 
     def recover(self) -> Recovered:
         """Run the startup pass."""
@@ -155,6 +163,36 @@ def test_what_is_not_a_plain_success_is_left_to_the_next_attempt(dying: Dying, w
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.types(task_id, "send")[-1] == "step.lost"
     assert "tool_call.unknown" not in dying.types(task_id)
+
+
+@pytest.mark.parametrize("kind", ["wait", "gate"])
+def test_crashes_while_it_was_parked_do_not_use_up_a_step(dying: Dying, kind: str) -> None:
+    """Attempts are for what acts: one that was to wait or to ask is lost as often as it happens."""
+    once = RetryPolicy(max_attempts=1, delay_seconds=0, jitter=False)
+    counted = Gate().name
+    parked = step("it", "record", given={"token": counted, "value": 1}, retry=once)
+    parked = parked.model_copy(update={"approval": {"message": "May it?"}})
+    if kind == "wait":
+        parked = Step(name="it", kind="wait", config={"duration": 3600.0}, retry=once)
+    task_id = dying.start(Graph(name="parked", steps=[parked]))
+    assert dying.die().steps == 1
+    for _ in range(2):
+        dying.begin_again()
+        assert dying.die().steps == 1
+    engine = Engine(dying.database)
+    try:
+        engine.wait_step(task_id, "it", "waiting")
+        if kind == "wait":
+            dying.skip(3601)
+        else:
+            found = question(dying, task_id)
+            say(dying, found, "approve")
+        assert engine.wait(task_id, "succeeded", "failed")["error"] is None
+    finally:
+        engine.stop()
+        engine.close()
+    assert runs[counted] == ([] if kind == "wait" else [("it", None, 4)])
+    assert dying.types(task_id, "it").count("step.lost") == 3
 
 
 def test_a_second_pass_finds_nothing(dying: Dying) -> None:

@@ -78,7 +78,7 @@ def _note(step: dict[str, Any], ended_items: dict[int, int]) -> str:
     """Say in a few words what a step is at."""
     parts = []
     if step["attempt"] > 1 and step["status"] != "skipped":
-        parts.append(f"attempt {step['attempt']} of {step['max_attempts']}")
+        parts.append(f"attempt {view.attempt(step)}")
     if step["parallel_count"] is not None and step["status"] == "waiting":
         parts.append(f"{ended_items.get(step['index'], 0)} of {step['parallel_count']} done")
     elif step["status"] == "running" or (step["ended_at"] and step["status"] != "skipped"):

@@ -113,9 +113,18 @@ def _row(step: dict[str, Any]) -> tuple[str, ...]:
     result = reason(step)
     if not result and step["status"] == "succeeded" and step["output"] is not None:
         result = terminal.one_line(step["output"], 80)
-    attempt = f"{step['attempt']} of {step['max_attempts']}" if step["attempt"] > 1 else ""
     so_long = took(step) if step["ended_at"] or step["status"] == "running" else ""
-    return (step["name"], attempt, so_long, result)
+    return (step["name"], attempt(step), so_long, result)
+
+
+def attempt(step: dict[str, Any]) -> str:
+    """Say which attempt a step is at, unless it is the first."""
+    if step["attempt"] <= 1:
+        return ""
+    if step["attempt"] > step["max_attempts"]:
+        # One that only waits, asks, or finds out what became of the last.
+        return str(step["attempt"])
+    return f"{step['attempt']} of {step['max_attempts']}"
 
 
 def reason(step: dict[str, Any]) -> str:

@@ -352,7 +352,7 @@ def exhausted(claimed: Claimed) -> StepError:
     """Say that an attempt beyond the last may not act."""
     if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
         return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
-    text = f"attempts exhausted: all {claimed.max_attempts} were used"
+    text = f"attempts exhausted: all {claimed.attempt - 1} were used"
     return StepError("attempts_exhausted", "crash", text)
 
 

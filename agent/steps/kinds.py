@@ -50,6 +50,8 @@ class Kind:
     """How it is written, where there is no short form."""
     secret_keys: frozenset[str] = frozenset()
     """Keys under which `env:NAME` and `file:PATH` name secrets."""
+    acts: bool = True
+    """False when its attempts only wait or ask: losing one costs nothing but the time."""
     _handler: Handler | None = field(default=None, repr=False)
 
     @property
@@ -141,6 +143,7 @@ add(
         "agent.steps.wait",
         "waits for a time or for a signal",
         short_key="duration",
+        acts=False,
     )
 )
 add(
@@ -150,6 +153,7 @@ add(
         "agent.steps.child",
         "runs another workflow as a child task",
         short_key="name",
+        acts=False,
     )
 )
 add(
@@ -159,6 +163,7 @@ add(
         "agent.steps.approval",
         "asks somebody for a yes; beside another kind it asks before that one acts",
         short_key="message",
+        acts=False,
     )
 )
 add(
@@ -169,5 +174,6 @@ add(
         "asks somebody for a value",
         short_key="message",
         verbatim=frozenset({("schema",)}),
+        acts=False,
     )
 )

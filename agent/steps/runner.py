@@ -15,7 +15,7 @@ from agent.steps.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
-from agent.steps.kinds import Handler
+from agent.steps.kinds import KINDS, Handler
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
 from agent.steps.outputs import check, large
 from agent.steps.scope import Scope
@@ -32,6 +32,13 @@ FIND_OUT_ATTEMPTS: Final = 3
 Bounded, because even that runs the step's code, which may take its worker down each time.
 """
 
+PARKING_ATTEMPTS: Final = 20
+"""How often a step that has only to wait or to ask may be lost beyond its attempts.
+
+They are for what acts: a machine that crashed a few times must not end a wait of a month. Bounded
+all the same, because its templates run in the worker.
+"""
+
 
 _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
@@ -40,7 +47,7 @@ _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time wa
 async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome:
     """Run one attempt of one step and return what it ended in."""
     try:
-        if not claimed.may_act and not _may_find_out(claimed):
+        if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
             return Failed(exhausted(claimed))
         if not preparation.is_wanted(claimed):
             return Succeeded(skipped="if")
@@ -53,6 +60,8 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
             passed = preparation.gated(claimed, plan)
             if isinstance(passed, Waiting):
                 return passed
+            if not claimed.may_act and not _may_find_out(claimed):
+                return Failed(exhausted(claimed))
             config = passed
         handler = plan.kind.handler
     except DefiniteFailure as problem:
@@ -189,6 +198,15 @@ def _may_find_out(claimed: Claimed) -> bool:
     if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
         return False
     return any(call.status in (CallStatus.UNKNOWN, CallStatus.SUCCEEDED) for call in claimed.calls)
+
+
+def _may_park(claimed: Claimed) -> bool:
+    """Whether an attempt beyond the last does nothing outside: it waits, asks or tells its items."""
+    if claimed.attempt > claimed.max_attempts + PARKING_ATTEMPTS:
+        return False
+    kind = KINDS.get(claimed.step.kind)
+    has_gate = claimed.step.approval is not None
+    return claimed.is_group or has_gate or (kind is not None and not kind.acts)
 
 
 def _internal(problem: Exception) -> StepError:

@@ -196,6 +196,10 @@ def _carry_out(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) -> N
             transitions.fail(unit, step, StepError("approval_expired", "denied", text))
         case ApprovalStatus.ANSWERED if row.kind == "unknown":
             _apply_verdict(tx, unit, step, row)
+        case ApprovalStatus.APPROVED if row.kind == "approval":
+            # Attempts that were lost while they asked have not acted: a yes is good for one.
+            step.max_attempts = max(step.max_attempts, step.attempt)
+            transitions.wake(unit, step, {"decision": row.status})
         case _:
             transitions.wake(unit, step, {"decision": row.status})
 

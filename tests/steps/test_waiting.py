@@ -1,8 +1,14 @@
 from datetime import UTC, datetime
 
+import pytest
+
 from agent.clock import SECOND
-from agent.steps.outcome import Failed, Succeeded, Waiting
-from tests.steps.harness import Trial, run
+from agent.keys import request_hash
+from agent.states import ApprovalStatus
+from agent.steps.outcome import Failed, Json, RecordedApproval, Succeeded, Waiting
+from agent.steps.runner import PARKING_ATTEMPTS
+from agent.workflows.graph import Fanout
+from tests.steps.harness import Trial, python, run
 
 
 def test_a_duration_is_waited_once_also_when_woken_early() -> None:
@@ -59,3 +65,54 @@ def test_a_child_is_asked_for_and_its_end_taken() -> None:
     assert "no luck" in outcome.error.message
     trial.waited = {"child": "c1", "status": "lost"}
     assert isinstance(run(trial.attempt()), Failed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("wait", {"duration": "30d"}),
+        ("wait", {"signal": "go"}),
+        ("workflow", {"name": "other"}),
+        ("approval", {"message": "Is it {{ inputs.what }}?"}),
+        ("input", {"message": "What is it?"}),
+    ],
+)
+def test_what_only_waits_or_asks_has_attempts_to_lose(kind: str, config: dict[str, Json]) -> None:
+    """It may be lost more often than a step may act, but not for ever: it may be poisonous."""
+    trial = Trial(kind, config, inputs={"what": "so"}, max_attempts=1)
+    trial.attempt_number = 1 + PARKING_ATTEMPTS
+    assert isinstance(run(trial.attempt()), Waiting)
+    trial.attempt_number += 1
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Failed)
+    assert outcome.error.code == "attempts_exhausted"
+
+
+def test_a_group_that_decides_its_items_has_attempts_to_lose() -> None:
+    """To say what the items are is no act either; the items have their own attempts."""
+    options = {"fanout": Fanout(count=2)}
+    trial = Trial("shell", {"argv": ["false"]}, options=options, max_attempts=1)
+    trial.claim = {"is_group": True}
+    trial.attempt_number = 2
+    assert run(trial.attempt()) == Succeeded(items=[0, 1])
+    trial.claim = {"parallel_index": 0, "parallel_count": 2}
+    assert isinstance(run(trial.attempt()), Failed)
+
+
+def test_a_gate_may_ask_beyond_the_last_attempt_and_lets_nothing_through() -> None:
+    """Who was lost while asking asks again; who was approved and lost since does not act again."""
+    ran = []
+    gate = {"approval": {"message": "May it?"}}
+    trial = python(lambda: ran.append(1), max_attempts=1, options=gate)
+    trial.attempt_number = 2
+    asked = run(trial.attempt())
+    assert isinstance(asked, Waiting)
+    digest = request_hash(asked.on["approval"]["request"])
+    status = ApprovalStatus.APPROVED
+    nothing = [None] * 5
+    approved = RecordedApproval("a1", "approval", status, digest, digest, *nothing)
+    trial.claim = {"approvals": [approved]}
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Failed)
+    assert outcome.error.code == "attempts_exhausted"
+    assert ran == []
