@@ -204,6 +204,24 @@ def test_a_second_pass_finds_nothing(dying: Dying) -> None:
     assert dying.everything() == before
 
 
+def test_a_task_whose_graph_cannot_be_read_keeps_no_other_from_recovery(dying: Dying) -> None:
+    """The start goes on without it; once it can be read again, so does it."""
+    bad, good = dying.submit(
+        Graph(name="bad", steps=[step("a")]), Graph(name="good", steps=[step("b")])
+    )
+    change = "UPDATE workflows SET graph = :text WHERE name = 'bad'"
+    ((text,),) = dying.rows("SELECT graph FROM workflows WHERE name = 'bad'")
+    with dying.database.connect("writer") as tx, tx.transaction():
+        tx.execute(change, text='{"name": "bad", "steps": 3}')
+    assert dying.die().steps == 1
+    assert dying.row(good, "b", "status, attempt") == ("pending", 2)
+    assert dying.row(bad, "a", "status, attempt") == ("running", 1)
+    with dying.database.connect("writer") as tx, tx.transaction():
+        tx.execute(change, text=text)
+    assert dying.recover().steps == 1
+    assert dying.row(bad, "a", "status, attempt") == ("pending", 2)
+
+
 def test_the_steps_of_a_failing_task_are_not_tried_again(dying: Dying) -> None:
     """What was asked to stop for another's failure is skipped, and the clean-up runs."""
     task_id = dying.start(

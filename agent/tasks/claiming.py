@@ -49,6 +49,8 @@ class Room:
     """How many due tasks to look at, also when there is no slot: timers and deadlines pass."""
     must_look: bool = False
     """Whether to look for what is due even where nothing should be: the poll, as a safety net."""
+    passed_over: frozenset[str] = frozenset()
+    """Due tasks that are not to be looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ log = structlog.get_logger(__name__)
 
 _ASK_SECONDS: Final = 60.0
 _ASK_AGAIN_SECONDS: Final = 0.2
+_SET_ASIDE_SECONDS: Final = 60.0
+_MOST_APART: Final = 64
+_NO_ROOM: Final = Room(worker_id="", turn=0, slots=0, running=0, lease_us=0)
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class Delivery:
         self._connection: Connection | None = None
         self._unequipped: list[tuple[Unit, StepRow]] = []
         self._is_alone = False
+        self._set_aside: dict[str, float] = {}
+        """Tasks that could not be looked at, and until when nobody tries again."""
 
     @property
     def has_unequipped(self) -> bool:
@@ -157,16 +162,44 @@ class Delivery:
     def _equip(self, delivered: Delivered) -> None:
         """Prepare the attempts of what is claimed; without the database, with the next turn."""
         try:
-            attempts = equip(self.connection, self._unequipped, self.memory, self.graphs)
+            try:
+                attempts = equip(self.connection, self._unequipped, self.memory, self.graphs)
+            except Exception as error:
+                if _is_passing(error):
+                    raise
+                attempts = self._equip_apart(delivered)
         except StoreError as error:
-            if error.fault in (Fault.DATA, Fault.DEFECT):
-                raise
             # The turn is committed: to send it again would leave its claims to nobody.
             self._after_failure(error)
             log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
             return
         self._unequipped = []
         delivered.attempts, delivered.is_alone = attempts, self._is_alone
+
+    def _equip_apart(self, delivered: Delivered) -> list[Claimed]:
+        """Prepare attempts one by one; a step whose record cannot be read fails, and says so."""
+        attempts: list[Claimed] = []
+        for unit, step in list(self._unequipped):
+            try:
+                attempts += equip(self.connection, [(unit, step)], self.memory, self.graphs)
+            except Exception as error:
+                if _is_passing(error):
+                    raise
+                log.exception("attempt.unreadable", task=unit.task.id, step=step.id)
+                text = f"what is on record of it cannot be read: {error}"
+                failed = Failed(StepError("bad_record", "internal", text))
+                claim = Claim(
+                    unit.task.id,
+                    step.id,
+                    step.index,
+                    step.parallel_index,
+                    step.attempt,
+                    step.claim_token,
+                )
+                self._unequipped.remove((unit, step))
+                batch = Batch(settles=[Settle(claim, unit.graph, failed)])
+                self._alone(batch, _NO_ROOM, delivered)
+        return attempts
 
     def _keep_apart(self, batch: Batch) -> None:
         """Put what is large into artifacts, before the turn that refers to it."""
@@ -185,6 +218,8 @@ class Delivery:
         number = self.turn + 1
         connection = self.connection
         room = replace(room, worker_id=self.worker_id, turn=number)
+        if self._set_aside:
+            room = replace(room, passed_over=room.passed_over | self._still_set_aside())
         turned = None
         try:
             with connection.transaction():
@@ -225,7 +260,7 @@ class Delivery:
         """
         log.warning("turn.split", error=str(error), outcomes=len(batch.settles))
         total = Delivered(Turned())
-        nothing = replace(room, slots=0)
+        nothing = replace(room, slots=0, most_due=0)
         for note in batch.notes:
             self._alone(Batch(notes=[note]), nothing, total)
         for settle in batch.settles:
@@ -233,7 +268,9 @@ class Delivery:
             if failure is not None:
                 reason = StepError("bad_outcome", "internal", f"it could not be kept: {failure}")
                 replaced = Settle(settle.claim, settle.graph, Failed(reason))
-                self._alone(Batch(settles=[replaced]), nothing, total)
+                if self._alone(Batch(settles=[replaced]), nothing, total) is not None:
+                    # Whatever its task is, nothing can be written of it: the slot at least is free.
+                    total.turned.settled.append((settle, False))
         for submission in batch.submissions:
             failure = self._alone(Batch(submissions=[submission]), nothing, total)
             if failure is not None:
@@ -243,10 +280,47 @@ class Delivery:
         if batch.logs:
             self._alone(Batch(logs=batch.logs), nothing, total)
         if batch.is_empty:
-            # Claiming itself failed: nothing of ours to blame, so say so and go on.
+            # Claiming itself failed: nothing of ours to blame, but something that is due.
             self._alone(Batch(), nothing, total)
-        total.turned.has_more = True
+            total.turned.has_more = self._look_apart(room, total)
+        else:
+            total.turned.has_more = True
         return total
+
+    def _look_apart(self, room: Room, total: Delivered) -> bool:
+        """Look at what is due task by task, and set aside what cannot be looked at.
+
+        One task whose record is broken must not stop all others. Return whether any was claimed.
+        """
+        now, most = self.clock.now(), min(room.most_due, _MOST_APART)
+        connection = self.connection
+        found = connection.query(queries.due_statement(connection.sql), now=now, most=most)
+        due = frozenset(str(row[0]) for row in found)
+        claimed = 0
+        for task_id in sorted(due - self._still_set_aside()):
+            alone = replace(
+                room,
+                slots=max(room.slots - claimed, 0),
+                running=room.running + claimed,
+                passed_over=due - {task_id},
+            )
+            failure = self._alone(Batch(), alone, total)
+            if failure is not None:
+                log.error("task.set_aside", task=task_id, error=failure)
+                self._set_aside[task_id] = self.clock.monotonic() + _SET_ASIDE_SECONDS
+            # At once: should the next one fail for the database's sake, these are claimed.
+            self._unequipped += total.turned.claimed
+            self._is_alone = total.turned.is_alone
+            claimed += len(total.turned.claimed)
+            total.turned.claimed = []
+            if total.turned.is_alone or total.turned.is_draining:
+                break
+        return claimed > 0
+
+    def _still_set_aside(self) -> frozenset[str]:
+        now = self.clock.monotonic()
+        self._set_aside = {task: until for task, until in self._set_aside.items() if until > now}
+        return frozenset(self._set_aside)
 
     def _alone(self, batch: Batch, room: Room, total: Delivered) -> str | None:
         try:
@@ -323,9 +397,17 @@ class Delivery:
         self.memory.trim()
 
 
+def _is_passing(error: Exception) -> bool:
+    """Whether an error is the database's, and what met it can be tried again."""
+    return isinstance(error, StoreError) and error.fault not in (Fault.DATA, Fault.DEFECT)
+
+
 def _merge(total: Turned, part: Turned) -> None:
     total.created.update(part.created)
+    total.is_alone = total.is_alone or part.is_alone
+    total.is_draining = total.is_draining or part.is_draining
     for name in (
+        "claimed",
         "settled",
         "noted",
         "carried_settles",

@@ -7,6 +7,8 @@ and follows the step's `on_unknown`. Success never follows from the absence of f
 
 from typing import Any, Final
 
+import structlog
+
 from agent.clock import SECOND
 from agent.keys import random_fraction
 from agent.states import StepStatus
@@ -17,6 +19,8 @@ from agent.tasks.backoff import delay_seconds
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
+
+log = structlog.get_logger(__name__)
 
 MAX_STEPS_AT_ONCE: Final = 200
 
@@ -44,7 +48,12 @@ def take_over(
     units: dict[str, Unit] = {}
     for row in queries.lock_tasks(tx, TASK_COLUMNS, list({step.task_id for step in found})):
         task = TaskRow.read(row)
-        graph = graphs.get(tx, task.workflow_name, task.workflow_version)
+        try:
+            graph = graphs.get(tx, task.workflow_name, task.workflow_version)
+        except (ValueError, LookupError) as error:
+            # One task that cannot be read must not keep the others, and the agent, from going on.
+            log.error("task.unreadable", task=task.id, error=str(error))
+            continue
         units[task.id] = Unit(task, graph, now)
     # Read again under the locks: a step may have moved since it was found.
     places = [[s.task_id, s.index, s.parallel_index] for s in found if s.task_id in units]

@@ -96,7 +96,7 @@ def _open(
         room.turn,
         (TASK_COLUMNS, sorted(task_ids - units.keys())),
         (STEP_COLUMNS, places),
-        (now, most),
+        (now, most and most + len(room.passed_over)),
         is_waiting=batch.must_wait,
     )
     if not opened.is_fence_held:
@@ -108,7 +108,7 @@ def _open(
         if unit is not None:
             unit.add(StepRow.read(values))
     turned.gone = _gone(tx, task_ids - units.keys())
-    due = [row[0] for row in opened.due]
+    due = [row[0] for row in opened.due if row[0] not in room.passed_over]
     turned.has_more = len(due) >= most > 0
     if due:
         # A task of the batch that somebody else held was read without its lock: it is carried,

@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 
 from agent import keys
-from agent.clock import Clock
+from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps.outcome import (
     CallResult,
@@ -106,6 +106,74 @@ def test_a_submission_that_cannot_be_stored_is_refused(engine: Engine, quiet: No
     with pytest.raises(Exception, match="input"):
         engine.submit(graph(step("a")), given={"x": LONE_SURROGATE})
     assert engine.run(graph(step("a")))["status"] == "succeeded"
+
+
+def two_that_are_due(hand: Hand) -> tuple[str, str]:
+    """Return two tasks whose steps wait for one instant, which has come."""
+    first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
+    instant = hand.clock.now() + 10 * SECOND
+    until = Waiting({"timer": instant}, instant, {"until": instant})
+    hand.settle({"a": until, "b": until})
+    hand.skip(11)
+    return first, second
+
+
+def rewrite(hand: Hand, task_id: str, column: str, text: str) -> str:
+    """Write a column of a task's one step by hand, and return what was there."""
+    ((before,),) = hand.rows(f"SELECT {column} FROM steps WHERE task_id = :id", id=task_id)
+    with hand.database.connect("writer") as tx, tx.transaction():
+        tx.execute(f"UPDATE steps SET {column} = :text WHERE task_id = :id", text=text, id=task_id)
+    return str(before)
+
+
+def test_a_due_task_that_cannot_be_looked_at_stops_no_other(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch, quiet: None
+) -> None:
+    """It is set aside for a while; what is due beside it, settles and comes new goes on."""
+    bad, good = two_that_are_due(hand)
+    before = rewrite(hand, bad, "waiting_on", "{broken")
+    hand.turn()
+    assert hand.names() == ["b"]
+    hand.succeed("b")
+    assert hand.status(good) == "succeeded"
+    new = hand.start(graph(step("c"), name="new"))
+    hand.succeed("c")
+    assert hand.status(new) == "succeeded"
+    turns = hand.delivery.turn
+    assert not hand.turn().turned.has_more, "nobody looks at it again at once"
+    assert hand.delivery.turn == turns + 1
+    rewrite(hand, bad, "waiting_on", before)
+    hand.turn()
+    assert hand.names() == []
+    measured = hand.clock.monotonic
+    monkeypatch.setattr(hand.clock, "monotonic", lambda: measured() + 61)
+    hand.turn()
+    assert hand.names() == ["a"]
+    hand.succeed("a")
+    assert hand.status(bad) == "succeeded"
+
+
+def test_an_outcome_beside_a_due_task_that_cannot_be_looked_at(hand: Hand, quiet: None) -> None:
+    """The half that claims fails; the half that settles commits alone, with what was returned."""
+    running = hand.start(graph(step("c"), name="beside"))
+    bad, _ = two_that_are_due(hand)
+    before = rewrite(hand, bad, "waiting_on", "{broken")
+    hand.succeed("c")
+    assert hand.status(running) == "succeeded"
+    assert hand.steps(running)["c"]["output"] == "c"
+    rewrite(hand, bad, "waiting_on", before)
+
+
+def test_a_step_whose_record_cannot_be_read_fails_alone(hand: Hand, quiet: None) -> None:
+    """It was claimed and cannot be prepared: that is told as its failure, and its worker lives."""
+    bad, good = two_that_are_due(hand)
+    before = rewrite(hand, bad, "checkpoint", "{broken")
+    hand.turn()
+    assert hand.names() == ["b"]
+    hand.succeed("b")
+    assert hand.status(good) == "succeeded"
+    assert hand.document(bad)["error"]["code"] == "bad_record"
+    rewrite(hand, bad, "checkpoint", before)
 
 
 def test_a_dead_workers_turn_changes_nothing(hand: Hand) -> None:
