@@ -8,6 +8,7 @@ referred to, and is removed a day after somebody last put it at the earliest.
 import json
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -85,9 +86,12 @@ def get(tx: Connection, name: str) -> bytes | None:
         data = vault.read(bytes(data).decode())
         if data is None:
             return None
-    content = zlib.decompress(data) if encoding.startswith("zlib") else bytes(data)
-    if content_hash(content) != name:
-        raise StoreError(Fault.CORRUPT, f"the artifact {name} is damaged")
+    try:
+        content = zlib.decompress(data) if encoding.startswith("zlib") else bytes(data)
+    except zlib.error:
+        content = None
+    if content is None or content_hash(content) != name:
+        raise StoreError(Fault.DATA, f"the artifact {name} is damaged")
     return content
 
 
@@ -114,20 +118,32 @@ def looks_like_reference(text: str) -> bool:
     return text.startswith(_BEGINNING)
 
 
-def load(connection: Connection, text: str | None) -> Json:
-    """Read a stored value, following the reference if it is one."""
+def take(connection: Connection, text: str | None) -> Json:
+    """Read a stored value that a step works with, following the reference if it is one.
+
+    What cannot be had now, or never again, is an error: no step may take a reference for its value.
+    """
     if text is None:
         return None
     value = json.loads(text)
     if not looks_like_reference(text):
         return value
-    try:
-        content = get(connection, value[REFERENCE_KEY])
-    except StoreError as error:
-        return {**value, "problem": error.message}
+    content = get(connection, value[REFERENCE_KEY])
     if content is None:
-        return {**value, "problem": "this artifact is gone"}
+        raise StoreError(Fault.DATA, "this artifact is gone")
     return json.loads(content)
+
+
+def load(connection: Connection, text: str | None) -> Json:
+    """Read a stored value for people; where it cannot be had, the reference tells why."""
+    try:
+        return take(connection, text)
+    except StoreError as error:
+        return {**json.loads(text or "{}"), "problem": error.message}
+
+
+Read = Callable[[Connection, str | None], Json]
+"""`take` or `load`."""
 
 
 def prune(connection: Connection, now: int) -> int:

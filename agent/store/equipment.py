@@ -52,7 +52,9 @@ def ended_steps(connection: Connection, places: Sequence[tuple[str, int]]) -> Ro
     return connection.query(_ended(connection.sql), rows=set_of(places))
 
 
-def gathered(connection: Connection, task_id: str, index: int) -> list[Any]:
+def gathered(
+    connection: Connection, task_id: str, index: int, read: artifacts.Read = artifacts.load
+) -> list[Any]:
     """Return the outputs of a group's items in their order; null where there is none."""
     found = connection.query(
         'SELECT output FROM steps WHERE task_id = :task_id AND "index" = :index'
@@ -60,7 +62,7 @@ def gathered(connection: Connection, task_id: str, index: int) -> list[Any]:
         task_id=task_id,
         index=index,
     )
-    return [artifacts.load(connection, output) for (output,) in found]
+    return [read(connection, output) for (output,) in found]
 
 
 @cache

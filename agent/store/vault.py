@@ -45,7 +45,12 @@ def read(address: str) -> bytes | None:
             content: bytes = files.cat_file(path)
             return content
         return Path(address).read_bytes()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if "://" not in address and not Path(address).parent.is_dir():
+            # Not the file alone: the directory is not mounted, or was moved.
+            raise StoreError(
+                Fault.LOST, f"the artifact at {address} cannot be read: its directory is not there"
+            ) from error
         return None
     except (OSError, ValueError) as error:
         raise StoreError(

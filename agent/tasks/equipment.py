@@ -206,9 +206,9 @@ def _learn_outputs(
     for _, task_id, index, status, output, error, count in read.ended_steps(
         connection, list(wanted)
     ):
-        value: Json = artifacts.load(connection, output)
+        value: Json = artifacts.take(connection, output)
         if count is not None and status == "succeeded":
-            value = read.gathered(connection, task_id, index)
+            value = read.gathered(connection, task_id, index, artifacts.take)
         tasks[task_id].ended[wanted[(task_id, index)]] = Upstream(status, value, decode(error))
 
 
@@ -253,7 +253,7 @@ def _call(connection: Connection, row: tuple[Json, ...]) -> RecordedCall:
         remote_key=remote,
         request_hash=digest,
         status=CallStatus(status),
-        response=artifacts.load(connection, response),
+        response=artifacts.take(connection, response),
         error=json.loads(error) if error is not None else None,
         on_unknown=on_unknown,
         expires_at=expires_at,

@@ -20,7 +20,9 @@ class OutputError(ValueError):
         return {"code": "bad_output", "class": "input", "message": str(self)}
 
 
-def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
+def task_output(
+    connection: Connection, task_id: str, graph: Graph, read_value: artifacts.Read = artifacts.load
+) -> Json:
     """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs.
 
     The steps have done what they were to do, whatever `output:` makes of it: where nothing can be
@@ -28,9 +30,9 @@ def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
     """
     if graph.output is None:
         last = [index for index, after in enumerate(graph.dependents) if not after]
-        ended = _ended(connection, task_id, graph, last)
+        ended = _ended(connection, task_id, graph, last, read_value)
         return {name: value["output"] for name, value in ended.items() if value["has_run"]}
-    steps = _ended(connection, task_id, graph, range(len(graph.steps)))
+    steps = _ended(connection, task_id, graph, range(len(graph.steps)), read_value)
     found = connection.query(
         "SELECT input, trigger, workflow_version FROM tasks WHERE id = :id", id=task_id
     )
@@ -48,14 +50,18 @@ def task_output(connection: Connection, task_id: str, graph: Graph) -> Json:
 
 
 def _ended(
-    connection: Connection, task_id: str, graph: Graph, indexes: "list[int] | range"
+    connection: Connection,
+    task_id: str,
+    graph: Graph,
+    indexes: "list[int] | range",
+    read_value: artifacts.Read,
 ) -> dict[str, dict[str, Json]]:
     result: dict[str, dict[str, Json]] = {}
     rows = read.ended_steps(connection, [(task_id, index) for index in indexes])
     for _, _, index, status, output, error, count in rows:
-        value = artifacts.load(connection, output)
+        value = read_value(connection, output)
         if count is not None and status == StepStatus.SUCCEEDED:
-            value = read.gathered(connection, task_id, index)
+            value = read.gathered(connection, task_id, index, read_value)
         result[graph.steps[index].name] = {
             "status": status,
             "output": value,
@@ -81,9 +87,8 @@ def child_result(connection: Connection, task_id: str, graphs: Graphs) -> dict[s
     }
     if status == "succeeded":
         try:
-            result["output"] = task_output(
-                connection, task_id, graphs.get(connection, name, version)
-            )
+            graph = graphs.get(connection, name, version)
+            result["output"] = task_output(connection, task_id, graph, artifacts.take)
         except OutputError as problem:
             result["error"] = problem.document()
     return result

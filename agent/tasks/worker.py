@@ -253,6 +253,9 @@ class Worker:
             await self._pause_after(error)
             return
         is_carrying = self._outbox.carry(delivered.turned)
+        if self.delivery.has_unequipped:
+            # What its attempts begin with cannot be had at the moment.
+            await self._sleep(_PAUSE_SECONDS)
         if delivered.turned.has_locked or is_carrying:
             await self._sleep(RETRY_LOCKED_SECONDS)
             self._must_look = True

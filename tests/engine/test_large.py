@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import structlog.testing
 from fsspec.core import url_to_fs
 
 from agent.steps.services import Limits
@@ -14,7 +15,7 @@ from agent.store import artifacts, upkeep
 from agent.store.database import Database
 from agent.workflows.graph import Fanout, Step
 from tests.engine.conftest import Start
-from tests.engine.harness import NOW, Engine, graph, other
+from tests.engine.harness import NOW, Engine, eventually, graph, other
 
 LARGE = "large " * 20_000
 
@@ -155,6 +156,45 @@ def test_artifacts_elsewhere(sqlite_database: Database, tmp_path: Path, kind: st
             upkeep.prune(connection, later)
             assert artifacts.prune(connection, later) == 1
         assert files() == []
+    finally:
+        engine.stop()
+        engine.close()
+
+
+@pytest.mark.parametrize("is_back", [True, False], ids=["out of reach", "gone"])
+def test_no_step_takes_a_reference_for_its_value(
+    sqlite_database: Database, tmp_path: Path, *, is_back: bool
+) -> None:
+    """What cannot be read now is waited for; what is gone fails the step that needs it."""
+    kept, away = tmp_path / "kept", tmp_path / "away"
+    engine = Engine(sqlite_database, limits=Limits(artifacts_url=str(kept)))
+    try:
+        with structlog.testing.capture_logs() as told:
+            task_id = engine.submit(
+                graph(
+                    give("big", LARGE),
+                    other("go", "wait", config={"signal": "go"}),
+                    echo("seen", "{{ steps.big.output }}", after=["big", "go"]),
+                )
+            )
+            engine.wait_step(task_id, "go", "waiting")
+            engine.wait_step(task_id, "big", "succeeded")
+            if is_back:
+                kept.rename(away)
+            else:
+                for file in kept.rglob("*"):
+                    if file.is_file():
+                        file.unlink()
+            engine.operator.signal(task_id, "go")
+            if is_back:
+                eventually(lambda: "attempts.delayed" in [entry["event"] for entry in told])
+                away.rename(kept)
+            task = engine.wait(task_id, "succeeded", "failed")
+        if is_back:
+            assert task["output"] == {"seen": LARGE}
+        else:
+            assert task["error"]["code"] == "bad_record"
+            assert "this artifact is gone" in task["error"]["message"]
     finally:
         engine.stop()
         engine.close()

@@ -34,14 +34,15 @@ def test_content_comes_back_by_its_hash(database: Database, content: bytes) -> N
         assert artifacts.get(connection, "0" * 64) is None
 
 
-def test_damaged_content_is_not_given_out(database: Database) -> None:
-    """What no longer has its hash is told as damage."""
+@pytest.mark.parametrize("content", [b"\0\1\2", b"long" * 1000], ids=["plain", "compressed"])
+def test_damaged_content_is_not_given_out(database: Database, content: bytes) -> None:
+    """What no longer has its hash is told as damage of its own, not of the database."""
     with database.connect("writer") as connection:
-        name = artifacts.put(connection, b"\0\1\2", NOW)
+        name = artifacts.put(connection, content, NOW)
         connection.execute("UPDATE artifacts SET data = :data", data=b"\0\1\3")
         with pytest.raises(StoreError, match="damaged") as caught:
             artifacts.get(connection, name)
-        assert caught.value.fault is Fault.CORRUPT
+        assert caught.value.fault is Fault.DATA
 
 
 def test_prune_takes_what_nothing_refers_to_and_nobody_touched(database: Database) -> None:
