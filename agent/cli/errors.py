@@ -53,7 +53,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
         if name in _CODES:
             return _CODES[name], str(error)
     if isinstance(error, OSError):
-        return Exit.BAD_INPUT, str(error)
+        where = f"{error.filename}: " if error.filename else ""
+        return Exit.BAD_INPUT, f"{where}{error.strerror or error}"
     return Exit.DEFECT, (
         f"internal error: {type(error).__name__}: {error} (AGENT_TRACE=1 shows where)"
     )

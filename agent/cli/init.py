@@ -62,10 +62,22 @@ def init(
 
 def _write(path: Path, text: str, made: list[str]) -> None:
     """Write a file unless there is one; nobody's work is overwritten."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    from agent.cli.errors import CommandError
+
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("x", encoding="utf-8")
     except FileExistsError:
-        return
+        if path.parent.is_dir():
+            return
+        raise CommandError(f"{path.parent}: this is no directory") from None
+    except OSError as error:
+        raise CommandError(f"{path} cannot be made: {error.strerror}") from None
+    try:
+        with file:
+            file.write(text)
+    except OSError as error:
+        # Half of it would be taken for somebody's work the next time.
+        path.unlink()
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
     made.append(str(path))

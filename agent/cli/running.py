@@ -63,11 +63,11 @@ def run(
 
 
 def tell_if_nobody_runs(agent: "Counterpart") -> None:
-    """Say that a task will not go on by itself."""
+    """Say that what is unfinished will not go on by itself."""
     from agent.cli import terminal
 
     if agent.carrier() is None:
-        terminal.note(f"no agent is running: `{terminal.program()} up` carries it on")
+        terminal.note(f"no agent is running: `{terminal.program()} up` goes on with what is unfinished")
 
 
 def see_to_its_end(agent: "Counterpart", task_id: str, *, as_json: bool) -> NoReturn:

@@ -22,24 +22,27 @@ def tasks(
     as_json: JsonOption = False,
 ) -> None:
     """List tasks, the newest first."""
-    from agent.cli import terminal
+    from agent.cli import running, terminal
     from agent.cli.errors import CommandError
 
     if status is not None and status not in STATUSES:
         raise CommandError(f"there is no status {status!r}; known are " + ", ".join(STATUSES))
     with session.agent() as agent:
         found = agent.tasks(status, workflow, limit)
-    if as_json:
-        terminal.print_json(found)
-        return
-    if not found:
-        terminal.say("no tasks" + (" like that" if status or workflow else " yet: agent run FILE"))
-        return
-    terminal.print_table(
-        ("task", "workflow", "status", "created", "took", "remarks"),
-        [_row(task) for task in found],
-        status_column=2,
-    )
+        if as_json:
+            terminal.print_json(found)
+            return
+        if not found:
+            how = " like that" if status or workflow else " yet: agent run FILE"
+            terminal.say("no tasks" + how)
+            return
+        terminal.print_table(
+            ("task", "workflow", "status", "created", "took", "remarks"),
+            [_row(task) for task in found],
+            status_column=2,
+        )
+        if any(task["status"] == "running" for task in found):
+            running.tell_if_nobody_runs(agent)
 
 
 def show(
@@ -51,7 +54,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one task, or the whole transcript of one of its steps."""
-    from agent.cli import terminal, transcript, view
+    from agent.cli import running, terminal, transcript, view
 
     with session.agent() as agent:
         task_id = agent.find_task(task)
@@ -62,8 +65,10 @@ def show(
         document = agent.task(task_id)
         if as_json:
             terminal.print_json(document)
-        else:
-            view.print_task(document, agent.graph(document["workflow"], document["version"]))
+            return
+        view.print_task(document, agent.graph(document["workflow"], document["version"]))
+        if document["status"] == "running":
+            running.tell_if_nobody_runs(agent)
 
 
 def _row(task: dict[str, Any]) -> tuple[str, ...]:

@@ -28,6 +28,9 @@ _OLDEST: Final = (3, 38, 0)
 _SAFE_IN_WAL: Final = (3, 51, 3)
 _POLL_SECONDS: Final = 0.02
 _CACHED_STATEMENTS: Final = 256
+_IOERR: Final = 10
+_LEAST_ROOM_BYTES: Final = 64 * 1024
+"""Twice what SQLite adds to its index of the log at a time."""
 # 16 MB: pages that many turns write are then copied to the database once, not four times.
 _CHECKPOINT_PAGES: Final = 4000
 
@@ -187,6 +190,8 @@ class SqliteConnection(Connection):
             finally:
                 target.close()
         except self._errors as error:
+            if _has_no_room(path):
+                raise StoreError(Fault.FULL, f"no room is left in {path.parent}") from error
             self._fail(error)
 
     def close(self) -> None:
@@ -250,7 +255,11 @@ class SqliteConnection(Connection):
     def _fail(self, error: Exception, *, at_commit: bool = False) -> NoReturn:
         if isinstance(error, _BINDING_ERRORS):
             raise StoreError(Fault.DATA, f"a value cannot be stored: {error}") from error
-        fault = sqlite_fault(getattr(error, "sqlite_errorcode", None))
+        code = getattr(error, "sqlite_errorcode", None)
+        fault = sqlite_fault(code)
+        if code == _IOERR and not at_commit and _has_no_room(self._path):
+            # The log's index cannot grow then, which SQLite calls an error of the disk.
+            fault = Fault.FULL
         message = _message(fault, self._path, error)
         if at_commit and fault is Fault.CORRUPT:
             # A failed sync may have written all there is: after a crash it would count.
@@ -273,6 +282,14 @@ def _os_fault(error: OSError) -> Fault:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Fault.READONLY
     return Fault.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Fault.LOST
+
+
+def _has_no_room(path: Path) -> bool:
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES
 
 
 def locked(path: Path) -> str:

@@ -1,10 +1,12 @@
 """Bad input: one clear message, the right exit code, no traceback, and nothing changed."""
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import PROGRAM, Cli
 
 HELLO = """\
 name: hello
@@ -144,3 +146,21 @@ def test_a_database_that_cannot_be_used_is_told_plainly(cli: Cli) -> None:
     away = Cli(cli.directory, AGENT_DATABASE__URL="postgresql://me:hunter2@127.0.0.1:1/none")
     result = away("tasks", code=5)
     assert "hunter2" not in result.err + result.out
+
+
+def test_init_that_cannot_write_leaves_no_half_of_a_file(cli: Cli, tmp_path: Path) -> None:
+    """It says what it could not make, and the next one is not misled by what is there."""
+    (tmp_path / "file").write_text("in the way")
+    assert "file: this is no directory" in cli("init", str(tmp_path / "file"), code=2).err
+    target = tmp_path / "small"
+    # The longest file that this process may write ends within the configuration.
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 1; exec {shlex.join(PROGRAM)} init {target}"],
+        env=cli.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"agent: {target}/config.toml cannot be written: File too large\n"
+    assert list(target.iterdir()) == []

@@ -41,6 +41,16 @@ def test_ids_by_their_end_or_their_start(cli: Cli, task: str) -> None:
     assert "at least three characters" in cli("show", task[:2], code=3).err
 
 
+@pytest.mark.parametrize("command", ["tasks", "show"])
+def test_a_task_that_nobody_runs_is_told_as_that(cli: Cli, task: str, command: str) -> None:
+    """Its status says what is on record; that nothing will come of it by itself stands beside."""
+    asked = [command] if command == "tasks" else [command, task]
+    assert "no agent is running: `agent up` goes on" in cli(*asked).err
+    assert cli(*asked, "--json").err == ""
+    cli("cancel", task)
+    assert cli(*asked).err == ""
+
+
 def test_pause_resume_cancel_and_their_repetition(cli: Cli, task: str) -> None:
     """Each command says whether it changed something; repeating it is harmless and says so."""
     assert cli("pause", task, "--reason", "lunch", "--json").json["changed"] is True

@@ -111,6 +111,31 @@ def test_a_full_disk_undoes_the_transaction(sqlite_database: Database) -> None:
         assert writer.query("SELECT t FROM texts") == [("fits",)]
 
 
+def test_an_error_of_a_full_disk_is_told_as_full(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite calls it an error of the disk when the index of its log cannot grow: that passes."""
+
+    class DiskError(Exception):
+        sqlite_errorcode = 10  # IOERR
+
+    with sqlite_database.connect("writer") as connection:
+        assert isinstance(connection, sqlite.SqliteConnection)
+        with pytest.raises(StoreError) as caught:
+            connection._fail(DiskError("disk I/O error"))
+        assert caught.value.fault is Fault.CORRUPT
+        disk = os.statvfs("/")
+        full = os.statvfs_result([0 if at == 4 else value for at, value in enumerate(disk)])
+        assert full.f_bavail == 0
+        monkeypatch.setattr(os, "statvfs", lambda _: full)
+        with pytest.raises(StoreError, match="no room is left") as caught:
+            connection._fail(DiskError("disk I/O error"))
+        assert caught.value.fault is Fault.FULL
+        with pytest.raises(StoreError) as caught:
+            connection._fail(DiskError("disk I/O error"), at_commit=True)
+        assert caught.value.fault is Fault.CORRUPT, "a failed sync is not known to have failed"
+
+
 @pytest.mark.parametrize("content", [b"This is a letter, not a database. " * 200, b"SQLite" * 5])
 def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
     """Somebody else's file is refused and left as it is."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.store import schema, upkeep
+from agent.store import schema, sqlite, upkeep
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault
 from tests.postgres import PostgresServer
@@ -195,6 +195,25 @@ def test_a_backup_never_overwrites(sqlite_database: Database, tmp_path: Path) ->
     assert path.read_text() == "precious"
     with pytest.raises(StoreError, match="nowhere does not exist"):
         upkeep.backup(sqlite_database, tmp_path / "nowhere" / "copy.db")
+
+
+def test_a_backup_that_finds_no_room_names_where(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the copy's disk that is full, not the database's."""
+
+    class Raw:
+        def backup(self, *_: object, **__: object) -> None:
+            raise sqlite.driver().module.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "_has_no_room", lambda path: path.parent == tmp_path)
+    with sqlite_database.connect("reader") as connection:
+        assert isinstance(connection, sqlite.SqliteConnection)
+        raw, connection._raw = connection._raw, Raw()
+        with pytest.raises(StoreError, match=f"no room is left in {tmp_path}$") as caught:
+            connection.copy_to(tmp_path / "copy.db")
+        connection._raw = raw
+    assert caught.value.fault is Fault.FULL
 
 
 def test_a_backup_of_nothing_leaves_nothing(tmp_path: Path) -> None:
