@@ -8,6 +8,7 @@ the configuration grants.
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -178,11 +179,16 @@ def _tell(events: list[tuple[Any, ...]]) -> None:
     for task_id, _, event, _, attempt, _, data in events:
         if event in _WARNED:
             tried = {} if attempt is None else {"attempt": attempt}
-            logger.warning(event, task=task_id, **tried, data=data)
+            logger.warning(event, task=task_id, **tried, data=_loaded(data))
         elif event in _TOLD:
             logger.info(event, task=task_id)
         elif event in _ASKED:
-            logger.info(event, task=task_id, data=data)
+            logger.info(event, task=task_id, data=_loaded(data))
+
+
+def _loaded(data: str | None) -> object:
+    """Return what an event tells as a value: as text a log of JSON would have it escaped."""
+    return None if data is None else json.loads(data)
 
 
 def _open_server(settings: Settings, database: Database, worker: "Worker") -> "Server | None":

@@ -60,11 +60,11 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             from agent.tasks.operator import Operator
 
             task_id = Operator(database, database.clock).submit(submission)
-        _greet(settings, database, is_worker=is_worker)
+        first_name = _greet(settings, database, is_worker=is_worker)
         if not is_worker:
             _tell_address(settings, address)
             _tell_channels(settings)
-            _suggest(task_id, "NAME" if submission is None else submission.graph.name)
+            _suggest(task_id, first_name if submission is None else submission.graph.name)
 
     try:
         asyncio.run(
@@ -81,8 +81,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             lock.release()
 
 
-def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> None:
-    """Say what runs here."""
+def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
+    """Say what runs here; return the name of a workflow to begin with."""
     from agent import __version__, catalog
     from agent.cli.terminal import program, say
 
@@ -90,7 +90,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> No
     name = "agent worker" if is_worker else "agent"
     say(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
     if is_worker:
-        return
+        return "NAME"
     entries = catalog.scan(settings)
     say(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
     known = catalog.graphs_of(entries)
@@ -105,6 +105,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> No
             about = [description or "", *catalog.remarks(entry, known)]
         style = "red" if entry.problems else None
         say(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
+    return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
 
 
 def _tell_address(settings: "Settings", address: str | None) -> None:

@@ -67,7 +67,9 @@ def tell_if_nobody_runs(agent: "Counterpart") -> None:
     from agent.cli import terminal
 
     if agent.carrier() is None:
-        terminal.note(f"no agent is running: `{terminal.program()} up` goes on with what is unfinished")
+        terminal.note(
+            f"no agent is running: `{terminal.program()} up` goes on with what is unfinished"
+        )
 
 
 def see_to_its_end(agent: "Counterpart", task_id: str, *, as_json: bool) -> NoReturn:

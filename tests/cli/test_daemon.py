@@ -1,6 +1,7 @@
 """`agent up` and those who talk to it from other processes."""
 
 import os
+import json
 import signal
 import socket
 import subprocess
@@ -78,6 +79,7 @@ def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
         with cli.daemon() as process:
             assert process.stdout is not None
             told = "".join(iter(process.stdout.readline, "in another terminal, try:\n"))
+            assert "agent run sound --wait" in process.stdout.readline()
             log = cli.directory / "daemon.log"
             cli.wait_for(lambda: "workflow.broken" in log.read_text())
     assert "broken           3 problems: `agent validate` shows what is wrong\n" in told
@@ -190,6 +192,11 @@ def test_an_unknown_effect_is_put_to_a_person(cli: Cli) -> None:
         assert answer["changed"] is True
         done = cli.wait_for(lambda: (task := cli.task(task_id))["status"] == "succeeded" and task)
         assert _step(done, "send")["output"] == {"id": 7}
+        lines = (cli.directory / "daemon.log").read_text().splitlines()
+        (asked,) = [
+            line for line in map(json.loads, lines) if line["event"] == "approval.requested"
+        ]
+        assert asked["data"]["kind"] == "unknown", "what an event tells is a value, not its text"
     assert effects.read_text() == "sent\n"
     assert not _children_named("sleep", SECONDS)
 
