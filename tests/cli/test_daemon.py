@@ -1,7 +1,7 @@
 """`agent up` and those who talk to it from other processes."""
 
-import os
 import json
+import os
 import signal
 import socket
 import subprocess
