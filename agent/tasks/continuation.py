@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent.clock import SECOND
 from agent.keys import new_id
-from agent.states import StepStatus, TaskStatus
+from agent.states import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
 from agent.store import values
 from agent.store.database import Connection
@@ -74,15 +74,24 @@ def fork(
     rerun = _downstream(old, old.graph.index_of[from_step])
     _carry_over(tx, old, new, rerun=rerun)
     old.tell("task.forked", None, {"as": new.task.id, "from": from_step})
+    return new, _repeated(tx, old, new)
+
+
+def _repeated(tx: Connection, old: Unit, new: Unit) -> list[str]:
+    """Name the steps whose effects have happened, or may have, and that the new task runs again.
+
+    Besides those downstream, that is what the old task has begun elsewhere and not ended well.
+    """
     found = tx.query(
-        "SELECT DISTINCT s.name FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
+        'SELECT DISTINCT s."index", s.parallel_index FROM tool_calls AS c'
+        " JOIN steps AS s ON s.id = c.step_id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " WHERE c.task_id = :task_id AND o.status <> 'failed'",
         task_id=old.task.id,
     )
-    acted = {str(name) for (name,) in found}
-    names = [step.name for index, step in enumerate(old.graph.steps) if index in rerun]
-    return new, [name for name in names if name in acted]
+    kept = {place for place, step in new.steps.items() if step.status in STEP_ENDED}
+    again = {index for index, parallel_index in found if (index, parallel_index) not in kept}
+    return [old.graph.steps[index].name for index in sorted(again)]
 
 
 def _downstream(unit: Unit, index: int) -> frozenset[int]:

@@ -207,6 +207,19 @@ def test_a_fork_names_the_effects_that_it_repeats(engine: Engine) -> None:
     assert len(remotes) == 2
 
 
+def test_a_fork_names_what_it_repeats_beside_its_step(engine: Engine) -> None:
+    """What the old task has begun elsewhere and not ended runs in the new one too, with its effect."""
+    token = Gate().name
+    both = graph(step("a"), step("pay", "cut_off", given={"token": token}), step("z", after=["a"]))
+    task_id = engine.submit(both)
+    engine.wait_step(task_id, "z", "succeeded")
+    engine.wait_step(task_id, "pay", "waiting")
+    answer = engine.operator.fork(task_id, "z")
+    assert answer.message.endswith("it will repeat the effects of: pay")
+    for each in (task_id, answer.task_id):
+        engine.operator.cancel(each)
+
+
 def test_a_retried_clean_up_group_repeats_no_effect(engine: Engine) -> None:
     """Items that are decided anew find what those in their places did, however many retries ago."""
     token = new_id()
