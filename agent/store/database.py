@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
-from agent.clock import Clock
+from agent.clock import SECOND, Clock
 from agent.store.dialect import Fault, Sql
 from agent.store.gate import Gate
 
@@ -15,6 +15,9 @@ Role = Literal["turn", "writer", "reader", "listener"]
 """Who uses a connection: the engine's turn, any other writer, a reader, who waits for notices."""
 
 Row = tuple[Any, ...]
+
+_TOLERATED_US: Final = SECOND
+"""So far two machines' clocks may differ before one is set again."""
 
 
 class StoreError(Exception):
@@ -233,3 +236,19 @@ class Database:
             for _ in range(2):
                 ((now_us,),) = connection.query(f"SELECT {self.sql.now_us}")
                 self.clock.set_to(now_us)
+
+    def keep_clock(self, connection: "Connection") -> bool:
+        """Set the clock again if it has left the database's; say whether it had.
+
+        Somebody has set one of the two: with another now than its fellows' a worker would find work
+        due too late or too early for as long as it lives.
+        """
+        if self.is_sqlite:
+            return False
+        before = self.clock.now()
+        ((now_us,),) = connection.query(f"SELECT {self.sql.now_us}")
+        after = self.clock.now()
+        if before - _TOLERATED_US <= now_us <= after + _TOLERATED_US:
+            return False
+        self.clock.set_to(now_us)
+        return True

@@ -24,6 +24,8 @@ _pending: set["asyncio.Task[None]"] = set()
 def watch(delivery: Delivery, liveness: Liveness, monotonic: float) -> int:
     """Declare silent workers dead and take over what dead ones hold; return how many steps."""
     connection = delivery.connection
+    if delivery.database.keep_clock(connection):
+        log.warning("clock.set", to="the database's")
     others = [
         (row[0], row[1]) for row in workers.living(connection) if row[0] != delivery.worker_id
     ]

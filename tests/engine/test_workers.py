@@ -5,9 +5,12 @@ import signal
 import subprocess
 
 from agent import recovery
+from agent.clock import SECOND, Clock
 from agent.steps import processes
 from agent.store import workers
 from agent.store.database import Database
+from agent.tasks.creation import Submission
+from agent.tasks.operator import Operator
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import (
@@ -181,6 +184,21 @@ def test_a_silent_workers_steps_go_to_the_living(postgres_database: Database) ->
         engine.close()
         silent.close()
     assert find_violations(postgres_database) == []
+
+
+def test_a_worker_whose_clock_was_set_back_goes_with_the_databases(
+    postgres_database: Database,
+) -> None:
+    """What others make due now is due: no worker lives in an hour of its own."""
+    clock = postgres_database.clock = Clock()
+    engine = Engine(postgres_database, lease_seconds=1.0)
+    try:
+        clock.set_to(clock.now() - 3600 * SECOND)
+        task_id = Operator(postgres_database, Clock()).submit(Submission(graph=graph(step("a"))))
+        engine.wait(task_id, "succeeded")
+    finally:
+        engine.stop()
+        engine.close()
 
 
 def test_what_a_killed_worker_left_running_is_ended_with_the_takeover(
