@@ -3,7 +3,8 @@
 On SQLite one process at a time runs a database's tasks, and its file lock says that it lives; on
 PostgreSQL there may be many. A daemon starts with the recovery pass, before any loop; it ends
 gracefully on SIGTERM or SIGINT, at once on the second, and in any case a little after the time that
-the configuration grants.
+the configuration grants. A closed terminal ends it gracefully too, unless it was told to outlive it
+(`nohup`).
 """
 
 import asyncio
@@ -97,8 +98,17 @@ async def serve(
             channels.stop()
         worker.stop()
 
+    def hang_up() -> None:
+        # A terminal that is closed may say so twice, and is in no hurry.
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if not is_stopping:
+            stop(signal.SIGHUP)
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
     if settings.log.level in ("debug", "info"):
         worker.listeners.append(_tell)
     if channels is not None:

@@ -136,6 +136,8 @@ def see_through(
     from agent.cli import follow
 
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
     while True:
         try:
             lock = daemon.take_lock(database, "run")
