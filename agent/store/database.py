@@ -109,18 +109,6 @@ class Connection(ABC):
         """Let every `execute` in this block be a `defer` on PostgreSQL; there its count is 0."""
         yield
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo only what this block did if it raises; the transaction around it goes on."""
-        self.defer("SAVEPOINT unit")
-        try:
-            yield
-        except BaseException:
-            self.execute("ROLLBACK TO SAVEPOINT unit")
-            self.execute("RELEASE SAVEPOINT unit")
-            raise
-        self.execute("RELEASE SAVEPOINT unit")
-
     def mark(self) -> tuple[int, int] | None:
         """Return what changes when anybody else writes, and how many transactions this one began.
 

@@ -71,14 +71,5 @@ def dead_owners(connection: Connection) -> list[str]:
     return [str(owner) for (owner,) in found]
 
 
-def prune(tx: Connection, before: int) -> int:
-    """Remove workers that ended long ago and own nothing."""
-    return tx.execute(
-        "DELETE FROM workers WHERE dead = 1 AND ended_at < :before AND NOT EXISTS"
-        " (SELECT 1 FROM steps WHERE owner = workers.id)",
-        before=before,
-    )
-
-
 def _tell(tx: Connection, event: str, worker_id: str, now: int) -> None:
     insert_events(tx, [(None, None, event, None, None, now, f'{{"worker": "{worker_id}"}}')])

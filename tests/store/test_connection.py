@@ -94,19 +94,6 @@ def test_a_wrong_statement_is_a_defect(writer: Connection, sql: str) -> None:
         assert _numbers(writer) == []
 
 
-def test_a_savepoint_undoes_only_its_own(writer: Connection) -> None:
-    """A unit that fails is undone; what came before and after it stays."""
-    with writer:
-        with writer.transaction():
-            writer.execute("INSERT INTO numbers (n) VALUES (1)")
-            with pytest.raises(StoreError), writer.savepoint():
-                writer.execute("INSERT INTO numbers (n) VALUES (2)")
-                writer.execute("INSERT INTO numbers (n) VALUES (1)")
-            with writer.savepoint():
-                writer.execute("INSERT INTO numbers (n) VALUES (3)")
-        assert _numbers(writer) == [1, 3]
-
-
 def test_a_snapshot_sees_one_state(database: Database, writer: Connection) -> None:
     """Queries of one snapshot agree with each other while others write."""
     with database.connect("reader") as reader, writer:
