@@ -337,6 +337,7 @@ class OutOfReach(Database):
     """A database that can be out of reach."""
 
     is_away = False
+    fault = Fault.LOST
 
     def connect(self, role: Role = "writer") -> Connection:
         """Open a connection that begins nothing while the database is out of reach."""
@@ -353,7 +354,7 @@ class OutOfReach(Database):
 
     def _check(self) -> None:
         if self.is_away:
-            raise StoreError(Fault.LOST, "out of reach")
+            raise StoreError(self.fault, "out of reach")
 
 
 def lose_a_result(database: OutOfReach) -> None:
@@ -364,7 +365,8 @@ def lose_a_result(database: OutOfReach) -> None:
 
         def lose() -> str:
             database.is_away = True
-            worker.stop()
+            if database.fault is Fault.LOST:
+                worker.stop()
             return "done"
 
         functions.scripts[database.url] = lose
@@ -373,7 +375,11 @@ def lose_a_result(database: OutOfReach) -> None:
         running = asyncio.create_task(worker.run())
         await worker.submit(Submission(graph=graph))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await running
+            if database.fault is Fault.LOST:
+                await running
+            else:
+                with pytest.raises(StoreError):
+                    await running
 
     asyncio.run(story())
     database.is_away = False
@@ -388,8 +394,12 @@ def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return found
 
 
-def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(away: OutOfReach) -> None:
-    """A result that found no database is left in a file, and known when it is back."""
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.READONLY, Fault.CORRUPT])
+def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(
+    away: OutOfReach, fault: Fault
+) -> None:
+    """A result that found no database is left in a file, also by a worker that had to end."""
+    away.fault = fault
     lose_a_result(away)
     with away.connect("reader") as reader:
         assert reader.query("SELECT status FROM idempotency_outcomes") == [("unknown",)]

@@ -133,9 +133,14 @@ class Worker:
                 stack.callback(watching.cancel)
             else:
                 stack.callback(Listener(self.database, self.notice).close)
-            while not self._is_stopping:
-                await self._step()
-            await self._shut_down()
+            try:
+                while not self._is_stopping:
+                    await self._step()
+                await self._shut_down()
+            except StoreError:
+                # The database cannot be written any more, and what calls gave nobody else knows.
+                unsettled.leave(self.database, self._outbox.take_all_notes())
+                raise
 
     async def _begin(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -317,6 +322,7 @@ class Worker:
         log.warning("worker.fenced", worker=self.delivery.worker_id)
         self._attempts.stop_all("this worker was declared dead")
         self._journal.refuse_all()
+        self._seclusion = Seclusion(self.settings.solo_seconds)
         # Somebody else declared it: from now on the dead are looked for, our old self among them.
         self._is_only_worker = False
         self._last_watch = float("-inf")
