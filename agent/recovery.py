@@ -2,8 +2,8 @@
 
 In this order: questions that wait for a person (one that was decided or has expired lets its step go
 on), results that an earlier process could not record, orphaned processes, steps whose worker is
-gone, children without parents, schedules and watchers (none yet: their place). A step with a result on record takes it; without one its outcome is
-unknown, never success.
+gone, children without parents, schedules and watchers (none yet: their place). A step with a result
+on record takes it; without one its outcome is unknown, never success.
 """
 
 from dataclasses import dataclass, field
