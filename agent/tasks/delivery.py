@@ -133,11 +133,9 @@ class Delivery:
     def deliver(self, batch: Batch, room: Room) -> Delivered:
         """Commit a turn and prepare the attempts that it claimed."""
         began = self.clock.monotonic()
-        is_whole = False
         try:
             self._keep_apart(batch)
             delivered = Delivered(self._commit(batch, room))
-            is_whole = True
         except FencedError:
             raise
         except StoreError as error:
@@ -155,7 +153,7 @@ class Delivery:
             self._is_alone = delivered.turned.is_alone
         if self._unequipped:
             self._equip(delivered)
-        if is_whole and not self._unequipped:
+        if not self._unequipped:
             self.cache.keep(delivered.turned.units)
         return delivered
 
@@ -199,6 +197,7 @@ class Delivery:
                 self._unequipped.remove((unit, step))
                 batch = Batch(settles=[Settle(claim, unit.graph, failed)])
                 self._alone(batch, _NO_ROOM, delivered)
+                self.cache.forget()
         return attempts
 
     def _keep_apart(self, batch: Batch) -> None:
@@ -285,6 +284,8 @@ class Delivery:
             total.turned.has_more = self._look_apart(room, total)
         else:
             total.turned.has_more = True
+        # Several transactions, each with units of its own.
+        self.cache.forget()
         return total
 
     def _look_apart(self, room: Room, total: Delivered) -> bool:

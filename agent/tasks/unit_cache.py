@@ -66,6 +66,11 @@ class UnitCache:
                 if wake is not None and wake < self._next_due:
                     self._next_due = wake
 
+    def forget(self) -> None:
+        """Keep nothing of the transactions until now."""
+        self._units.clear()
+        self._mark = None
+
     def keep(self, units: Collection[Unit]) -> None:
         """Keep what the transaction that was opened last has left, now that it is committed."""
         self._kept = self._mark
