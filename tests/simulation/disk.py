@@ -1,7 +1,8 @@
 """A database file as simulated processes see it: commits fail in every way in which they can."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from agent.store.database import CommitUnknownError, Connection, Database, Role, StoreError
 from agent.store.dialect import Fault
@@ -24,6 +25,15 @@ COMMIT_FAULTS = (
 )
 """How one COMMIT goes wrong; those that end in `unheard` leave nobody knowing whether it landed."""
 
+CARRIED: Final = {
+    "intent": "INSERT INTO tool_calls",
+    "result": "UPDATE idempotency_outcomes",
+    "task": "INSERT INTO tasks",
+    "question": "INSERT INTO approvals",
+    "change": "UPDATE steps",
+    "death": "UPDATE workers SET dead = 1",
+}
+"""What a transaction may carry to the disk, and the statement that shows it."""
 
 SLOW_SECONDS = 4.0
 """How long a slow disk may take for one commit: not as long as a lease."""
@@ -70,13 +80,17 @@ class SimulatedDatabase(Database):
         self.weather = weather
         self.commits = 0
         self.faults: dict[int, str] = {}
+        self.strike: Callable[[str], str | None] = lambda _: None
+        """Told what each commit carries, one word after another; returns how it is to go wrong."""
         self.happened: Counter[str] = Counter()
         self._open: list[SimulatedConnection] = []
         self._mark = 0
+        self._missed = 0
 
     def connect(self, role: Role = "writer") -> Connection:
         self.check_alive()
         if self.weather.has("lost"):
+            self.happened["connection lost"] += 1
             raise StoreError(Fault.LOST, "the database cannot be reached")
         assert self.path is not None
         connection = SimulatedConnection(self, role)
@@ -84,8 +98,12 @@ class SimulatedDatabase(Database):
         return connection
 
     def write_mark(self) -> int:
+        mark = super().write_mark()
         if not self.weather.has("deaf"):
-            self._mark = super().write_mark()
+            self._mark = self._missed = mark
+        elif mark != self._missed:
+            self._missed = mark
+            self.happened["wake-up lost"] += 1
         return self._mark
 
     def check_alive(self) -> None:
@@ -95,9 +113,11 @@ class SimulatedDatabase(Database):
 
     def pause(self) -> None:
         """Let others come between two transactions; on a slow disk, many of them."""
-        self.loop.pause(
-            self.loop.chance.uniform(0, SLOW_SECONDS) if self.weather.has("slow") else None
-        )
+        if not self.weather.has("slow"):
+            self.loop.pause()
+            return
+        self.happened["slow"] += 1
+        self.loop.pause(self.loop.chance.uniform(0, SLOW_SECONDS))
 
     def die(self) -> None:
         """End the process; the system closes its files, and what was not committed is undone."""
@@ -109,10 +129,12 @@ class SimulatedDatabase(Database):
         while self._open:
             self._open.pop().abandon()
 
-    def fault_of_next_commit(self) -> str | None:
+    def fault_of_next_commit(self, carried: set[str]) -> str | None:
         """Count a commit, and say how it is to go wrong."""
         self.commits += 1
         fault = self.faults.pop(self.commits, None)
+        for word in sorted(carried):
+            fault = self.strike(word) or fault
         if fault is None and self.weather.has("full"):
             fault = "full"
         if fault is not None:
@@ -126,15 +148,18 @@ class SimulatedConnection(SqliteConnection):
     def __init__(self, database: SimulatedDatabase, role: Role) -> None:
         self._is_cut = False
         self._database = database
+        self._carried: set[str] = set()
         assert database.path is not None
         super().__init__(database.path, role, database.gate)
 
     def query(self, sql: str, /, **params: Any) -> list[tuple[Any, ...]]:
         self._check()
+        self._note(sql)
         return super().query(sql, **params)
 
     def execute(self, sql: str, /, **params: Any) -> int:
         self._check()
+        self._note(sql)
         return super().execute(sql, **params)
 
     def query_each(self, statements: Any) -> list[list[tuple[Any, ...]]]:
@@ -143,7 +168,13 @@ class SimulatedConnection(SqliteConnection):
 
     def defer(self, sql: str, /, **params: Any) -> None:
         self._check()
+        self._note(sql)
         super().defer(sql, **params)
+
+    def _note(self, sql: str) -> None:
+        for word, beginning in CARRIED.items():
+            if sql.startswith(beginning):
+                self._carried.add(word)
 
     def close(self) -> None:
         if self in self._database._open:
@@ -165,6 +196,7 @@ class SimulatedConnection(SqliteConnection):
     def _begin(self) -> None:
         self._database.pause()
         self._check()
+        self._carried = set()
         super()._begin()
 
     def _begin_snapshot(self) -> None:
@@ -174,7 +206,7 @@ class SimulatedConnection(SqliteConnection):
     def _commit(self) -> None:
         database = self._database
         database.check_alive()
-        fault = database.fault_of_next_commit()
+        fault = database.fault_of_next_commit(self._carried)
         lands = fault in (
             None,
             "died after",

@@ -2,8 +2,9 @@
 
 A plan is a list of words, one for each attempt; after its end all goes well. Of an effect: `ok`;
 `definite` (surely nothing happened), `refused` (the same, for good), `lost` (the request never
-arrived and nobody knows), `unheard` (it arrived, and its answer did not), `late` (it arrived, and the
-answer takes longer than anybody waits). Of other code: `ok`, `error`, `refused`, `late`.
+arrived and nobody knows), `unheard` (it arrived, and its answer did not), `adrift` (the connection
+broke, and it arrives later), `late` (it arrived, and the answer takes longer than anybody waits). Of
+other code: `ok`, `error`, `refused`, `late`.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from agent.steps.outcome import RecordedCall
 from tests.simulation.world import World
 
 LATE_SECONDS = 60.0
+ADRIFT_SECONDS = 4.5
+"""How long a request may be on its way: not longer than the effect's own time."""
 
 world = World()
 """The world of the run that is going on; the simulator puts a new one here."""
@@ -116,7 +119,15 @@ async def _perform(
         raise ConnectionError("no route")
     origin = ctx.claimed.task.origin_id
     place = (origin, _place(ctx), number)
-    world.happen(call.idempotency_key, call.remote_key, place, is_once=is_once)
+
+    def arrive() -> None:
+        world.happen(call.idempotency_key, call.remote_key, place, is_once=is_once)
+
+    if word == "adrift":
+        limit = ctx.claimed.step.timeout_seconds or ADRIFT_SECONDS
+        world.send(min(ADRIFT_SECONDS, 0.9 * limit), arrive)
+        raise ConnectionError("the connection broke")
+    arrive()
     await asyncio.sleep(LATE_SECONDS if word == "late" else seconds)
     if word == "unheard":
         raise ConnectionError("the answer was lost")

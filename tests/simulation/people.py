@@ -130,6 +130,19 @@ class People:
             )
         return "done" if self._machine.world.has_seen(remote_key) else "retry"
 
+    async def attend(self) -> None:
+        """Answer whatever is asked, as long as things go wrong."""
+        while not self._machine.is_calm:
+            await asyncio.sleep(self._machine.loop.chance.uniform(0.5, 3.0))
+            try:
+                await self._machine.visit("attendant", self._answer_all)
+            except StoreError as error:
+                self._machine.tell("attendant", str(error))
+
+    def _answer_all(self, database: Database) -> None:
+        for question in _questions(database):
+            _try(lambda: self._answer(database, question))  # noqa: B023
+
     async def settle(self) -> list[str]:
         """Give everything that is waited for, and return what is still open."""
         found: list[str] = await self._machine.visit("settler", self._settle)

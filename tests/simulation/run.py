@@ -5,6 +5,7 @@ import hashlib
 import random
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,8 @@ class Result:
     callbacks: int = 0
     seconds: float = 0.0
     lives: int = 0
+    happened: Counter[str] = field(default_factory=Counter)
+    """What really went wrong, and how often."""
 
 
 def run(scenario: Scenario, template: Path, *, is_traced: bool = False) -> Result:
@@ -93,6 +96,16 @@ class _Machine:
         self._digest = hashlib.sha256()
         self._databases: list[SimulatedDatabase] = []
         self._visits = 0
+        self._callbacks = 0
+        self._carried: Counter[str] = Counter()
+        anybodys = [fault for fault in scenario.faults if "life" not in fault]
+        self._anybodys = {each["callback"]: each for each in anybodys if "callback" in each}
+        """Faults that strike whichever worker comes to that callback, counted over all of them."""
+        self._carriers = {
+            (each["carrying"], each["number"]): each["way"]
+            for each in anybodys
+            if "carrying" in each
+        }
         self.people = People(self)
 
     # The machine's own account of what happens on it.
@@ -105,6 +118,8 @@ class _Machine:
             self.result.trace.append(line)
 
     def _log(self, _logger: object, level: str, event: MutableMapping[str, Any]) -> str:
+        if event.get("event") == "worker.fenced":
+            self._check_fence(str(event["worker"]))
         shown = {key: value for key, value in event.items() if key not in ("event", "exc_info")}
         self.tell(level, f"{event.get('event')} {shown}" if shown else str(event.get("event")))
         if level in ("exception", "critical") or event.get("exc_info"):
@@ -135,6 +150,11 @@ class _Machine:
         result = self.result
         result.digest = self._digest.hexdigest()
         result.callbacks, result.seconds = self.loop.callbacks, self.loop.time()
+        for database in self._databases:
+            who = "worker" if database.process.name.startswith("worker") else "command"
+            for what, count in database.happened.items():
+                result.happened[f"{who}: {what}"] += count
+        result.happened["effect adrift"] = self.world.sent
         return result
 
     def _run(self) -> None:
@@ -175,10 +195,13 @@ class _Machine:
         acts += [
             self.loop.create_task(self.people.operate(each)) for each in self.scenario.operations
         ]
+        if self.scenario.is_attended:
+            acts.append(self.loop.create_task(self.people.attend()))
         await asyncio.sleep(HORIZON_SECONDS)
         self.is_calm = True
         self.weather.clear()
         self.clock.set_right()
+        self.world.let_arrive()
         for database in self._databases:
             database.faults.clear()
         self.tell("machine", "nothing goes wrong any more")
@@ -217,9 +240,9 @@ class _Machine:
         """Do something in a short-lived process of its own, such as a command's."""
         process = Process(name)
         database = self.open(process)
-        if not self.is_calm:
+        if not self.is_calm and name in ("operator", "client"):
             database.faults = self._commit_faults("operator", self._visits)
-        self._visits += 1
+            self._visits += 1
         done: asyncio.Future[Any] = self.loop.start_in(
             process, _blocking(self.loop, work, database)
         )
@@ -256,6 +279,7 @@ class _Machine:
                 if not isinstance(life.exception(), StoreError):
                     self.result.problems.append(f"a worker ended: {life.exception()!r}")
             process.is_dead = True
+            self.world.let_arrive(process)
             if self._is_ending:
                 return
             await asyncio.sleep(self.loop.chance.uniform(0.05, 3.0))
@@ -319,13 +343,16 @@ class _Machine:
 
     def _arm(self, process: Process, database: SimulatedDatabase, life: int) -> None:
         database.faults = self._commit_faults("commit", life)
+        database.strike = self._on_commit
         mine = [fault for fault in self.scenario.faults if fault.get("life") == life]
         at = {fault["callback"]: fault for fault in mine if "callback" in fault}
 
         def on_callback(number: int) -> None:
-            fault = at.pop(number, None)
+            self._callbacks += 1
+            fault = at.pop(number, None) or self._anybodys.pop(self._callbacks, None)
             if fault is None or self.is_calm:
                 return
+            self.result.happened[fault["kind"]] += 1
             if fault["kind"] == "kill":
                 database.die()
             elif fault["kind"] == "end":
@@ -335,6 +362,13 @@ class _Machine:
                 self.tell(process.name, f"is stopped for {fault['seconds']} s")
 
         process.on_callback = on_callback
+
+    def _on_commit(self, word: str) -> str | None:
+        """Count what workers' commits carry, and say how this one is to go wrong."""
+        self._carried[word] += 1
+        if self.is_calm:
+            return None
+        return self._carriers.pop((word, self._carried[word]), None)
 
     def _end(self, life: int) -> None:
         """Send SIGTERM to a worker, which somebody will start again."""
@@ -347,13 +381,17 @@ class _Machine:
         return {
             fault["commit"]: fault["way"]
             for fault in self.scenario.faults
-            if fault["kind"] == kind and fault["life"] == life
+            if fault["kind"] == kind and fault.get("life") == life
         }
 
     def _strike(self, fault: JsonObject) -> None:
         self.tell("machine", f"{fault['kind']} ({fault['seconds']} s)")
         if fault["kind"] == "jump":
+            is_forward = fault["seconds"] > 0
+            self.result.happened["jump forward" if is_forward else "jump back"] += 1
             self.clock.jump(fault["seconds"])
+            if is_forward:
+                self.world.let_arrive()
         else:
             self.weather.set(fault["kind"], fault["seconds"])
 
@@ -372,6 +410,16 @@ class _Machine:
             found += self.world.broken_promises()
             found += self.people.broken_promises()
         self.result.problems += [f"{when}: {sentence}" for sentence in found]
+
+    def _check_fence(self, worker_id: str) -> None:
+        """Nobody is kept out who was not declared dead."""
+        self.result.happened["zombie came back"] += 1
+        database = self.open(Process("checker"))
+        database.weather = Weather(self.loop)
+        with database.connect("reader") as connection:
+            found = connection.query("SELECT dead, turn FROM workers WHERE id = :id", id=worker_id)
+        if found and not found[0][0]:
+            self.result.problems.append(f"worker {worker_id} lost its claims, and is not dead")
 
     def _read_events(self) -> None:
         """Let the log in the database count for the digest, and be read at the trace's end."""

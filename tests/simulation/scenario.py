@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.workflows.graph import Graph
-from tests.simulation.disk import COMMIT_FAULTS
+from tests.simulation.disk import CARRIED, COMMIT_FAULTS
 
 HORIZON_SECONDS = 40.0
 """Operators act and faults strike in this time; then all is well and everything must end."""
@@ -31,7 +31,10 @@ class Scenario:
     operations: list[JsonObject] = field(default_factory=list)
     """`at`, `do`, and the `task` that it is done to, by the number of its submission."""
     faults: list[JsonObject] = field(default_factory=list)
-    """`kind`, and either `life` with `callback` or `commit`, or `at` with `seconds`."""
+    """`kind`, and when it strikes: `at` a time; at a `callback` or `commit` of one `life`; or at a
+    `callback`, or the commit of this `number` that is `carrying` something, of whichever worker."""
+    is_attended: bool = False
+    """Whether somebody answers questions, truthfully, while things still go wrong."""
 
     def text(self) -> str:
         """Write it down."""
@@ -46,7 +49,7 @@ class Scenario:
 def draw(seed: int) -> Scenario:
     """Draw a scenario from a seed."""
     chance = random.Random(f"scenario {seed}")
-    workers = 1 if chance.random() < 0.6 else chance.randint(2, 3)
+    workers = 1 if chance.random() < 0.4 else chance.randint(2, 3)
     graphs = [_graph(chance, "grandchild", None), _graph(chance, "child", "grandchild")]
     graphs += [_graph(chance, f"flow{number}", "child") for number in range(2)]
     scenario = Scenario(seed, workers, graphs)
@@ -54,9 +57,14 @@ def draw(seed: int) -> Scenario:
         scenario.submissions += _submissions(chance, number)
     count = len(scenario.submissions)
     for _ in range(chance.randint(0, 8)):
-        scenario.operations.append(_operation(chance, count))
-    for _ in range(chance.randint(0, 9)):
+        operation = _operation(chance, count)
+        scenario.operations.append(operation)
+        if chance.random() < 0.2:
+            # Somebody taps twice.
+            scenario.operations.append({**operation, "at": operation["at"] + chance.choice([0, 1])})
+    for _ in range(chance.randint(0, 12)):
         scenario.faults.append(_fault(chance, workers))
+    scenario.is_attended = chance.random() < 0.6
     return scenario
 
 
@@ -83,36 +91,42 @@ def _operation(chance: random.Random, count: int) -> JsonObject:
 
 def _fault(chance: random.Random, workers: int) -> JsonObject:
     kind = chance.choice(
-        ["kill", "kill", "commit", "commit", "stop", "jump", "weather", "operator"]
+        ["kill", "kill", "end", "stop", "commit", "commit", "commit", "commit"]
+        + ["jump", "weather", "weather", "operator", "operator"]
     )
-    if workers > 1 and chance.random() < 0.2:
-        kind = "stop"
-    life = min(int(chance.expovariate(0.7)), 5)
-    if kind in ("kill", "end"):
-        return {"kind": kind, "life": life, "callback": _early(chance, 250)}
+    if workers > 1 and chance.random() < 0.25:
+        return _zombie(chance)
     if kind == "commit":
         way = chance.choice(COMMIT_FAULTS)
-        if workers > 1 and chance.random() < 0.2:
-            way = "stopped after"
-        return {"kind": kind, "life": life, "commit": _early(chance, 60), "way": way}
+        carrying = chance.choice(sorted(CARRIED))
+        return {"kind": kind, "carrying": carrying, "number": _early(chance, 8), "way": way}
     if kind == "operator":
         ways = [way for way in COMMIT_FAULTS if way.split()[0] not in ("damaged", "stopped")]
         way = chance.choice(ways)
-        return {
-            "kind": kind,
-            "life": chance.randrange(8),
-            "commit": chance.randint(1, 3),
-            "way": way,
-        }
-    if kind == "stop":
-        seconds = round(chance.uniform(1, 20), 3)
-        return {"kind": kind, "life": life, "callback": _early(chance, 250), "seconds": seconds}
+        commit = chance.choice([1, 1, 1, 2])
+        return {"kind": kind, "life": chance.randrange(6), "commit": commit, "way": way}
+    if kind in ("kill", "end", "stop"):
+        fault: JsonObject = {"kind": kind, "callback": _early(chance, 400)}
+        if kind == "stop":
+            fault["seconds"] = round(chance.uniform(1, 20), 3)
+        return fault
     at = round(HORIZON_SECONDS * chance.random() ** 2, 3)
     if kind == "jump":
         seconds = round(chance.choice([-1, 1]) * chance.choice([0.01, 1, 30, 3600]), 3)
         return {"kind": kind, "at": at, "seconds": seconds}
     weather = chance.choice(["full", "lost", "slow", "deaf"])
     return {"kind": weather, "at": at, "seconds": round(chance.uniform(0.05, 10), 3)}
+
+
+def _zombie(chance: random.Random) -> JsonObject:
+    """Stop a worker until others have taken its place, mostly where that is worst."""
+    if chance.random() < 0.3:
+        seconds = round(chance.uniform(8, 20), 3)
+        return {"kind": "stop", "callback": _early(chance, 400), "seconds": seconds}
+    # Nothing of what it has just recorded has begun yet.
+    carrying = chance.choice(["intent", "intent", "intent", "change"])
+    number = _early(chance, 8)
+    return {"kind": "commit", "carrying": carrying, "number": number, "way": "stopped after"}
 
 
 def _early(chance: random.Random, most: int) -> int:
@@ -180,7 +194,7 @@ def _step(chance: random.Random, index: int, before: list[str], child: str | Non
 
 def _doing(chance: random.Random, kind: str, before: list[str], child: str | None) -> JsonObject:
     seconds = chance.choice([0.0, 0.05, 0.5, 2.0])
-    words = ["ok", "ok", "ok", "definite", "refused", "lost", "unheard", "late"]
+    words = ["ok", "ok", "ok", "definite", "refused", "lost", "unheard", "adrift", "late"]
     plan = [chance.choice(words) for _ in range(chance.randint(0, 3))]
     match kind:
         case "group":
@@ -199,7 +213,7 @@ def _doing(chance: random.Random, kind: str, before: list[str], child: str | Non
         case "many":
             return _python("many", {"count": chance.randint(0, 4)})
         case "act":
-            policy = chance.choice(["ask", "ask", "reconcile", "retry", "fail"])
+            policy = chance.choice(["ask", "ask", "reconcile", "reconcile", "retry", "fail"])
             given = {"plan": plan, "seconds": seconds, "policy": policy}
             return _python("act", {**given, "calls": chance.choice([1, 1, 2, 3])})
         case "once":

@@ -1,7 +1,12 @@
 """The world outside: it counts what really happens to it, and tells the truth when asked."""
 
+import asyncio
+import contextvars
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from tests.simulation.loop import Process, current_process
 
 Place = tuple[str, str, int]
 """An effect as people would name it: the first of a line of tasks, the step, the call's number."""
@@ -22,6 +27,33 @@ class World:
     """How often steps that may be repeated have run."""
     acknowledged: set[str] = field(default_factory=set)
     """Tasks whose creation somebody was told of."""
+    on_its_way: dict[int, tuple[Process, Callable[[], None]]] = field(default_factory=dict)
+    """Requests whose senders hear nothing of them any more, and that arrive all the same."""
+    sent: int = 0
+
+    def send(self, seconds: float, arrive: Callable[[], None]) -> None:
+        """Let a request arrive some time after its connection broke."""
+        self.sent += 1
+        number = self.sent
+        self.on_its_way[number] = (current_process(), arrive)
+        # It belongs to no process any more: no crash takes it back.
+        nobody = contextvars.Context()
+        asyncio.get_running_loop().call_later(seconds, self._arrive, number, context=nobody)
+
+    def _arrive(self, number: int) -> None:
+        _, arrive = self.on_its_way.pop(number, (None, None))
+        if arrive is not None:
+            arrive()
+
+    def let_arrive(self, sender: Process | None = None) -> None:
+        """Let what is on its way arrive now; of one sender, or all of it.
+
+        The engine gives no time to the requests of a process that is surely gone, nor can it tell
+        a clock that was set forward from time that passed.
+        """
+        for number, (by, _) in list(self.on_its_way.items()):
+            if sender is None or by is sender:
+                self._arrive(number)
 
     def happen(self, key: str, remote_key: str, place: Place, *, is_once: bool) -> None:
         """Let an effect happen."""
