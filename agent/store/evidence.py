@@ -280,6 +280,22 @@ def strays(connection: Connection) -> list[str]:
     return [str(key) for (key,) in found]
 
 
+def undead(connection: Connection) -> list[tuple[str, int, int]]:
+    """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
+    ends = connection.query(
+        "SELECT data FROM events WHERE task_id IS NULL"
+        " AND type IN ('worker.died', 'worker.stopped') ORDER BY id"
+    )
+    # After the ends: a worker that dies in between is not taken for one that went on.
+    turns = dict(connection.query("SELECT id, turn FROM workers WHERE dead = 1"))
+    told = [json.loads(data) for (data,) in ends]
+    return [
+        (end["worker"], end["turn"], turns[end["worker"]])
+        for end in told
+        if "turn" in end and turns.get(end["worker"], end["turn"]) != end["turn"]
+    ]
+
+
 def _page(connection: Connection, last: str) -> list[Evidence]:
     tasks = connection.query(
         "SELECT t.id, t.status, t.workflow_name, t.workflow_version, t.next_wake_time, t.deadline,"

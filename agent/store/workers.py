@@ -1,5 +1,6 @@
 """The rows of workers: a heartbeat, a fence and a witness in one."""
 
+import json
 from typing import Any
 
 from agent.store.database import Connection
@@ -24,14 +25,14 @@ def enroll(
 
 def retire(tx: Connection, worker_id: str, now: int, event: str) -> bool:
     """Declare a worker dead, whatever its turn; false if it was so already."""
-    changed = tx.execute(
-        "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0",
+    changed = tx.query(
+        "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0 RETURNING turn",
         id=worker_id,
         now=now,
     )
-    if changed:
-        _tell(tx, event, worker_id, now)
-    return changed == 1
+    for (turn,) in changed:
+        _tell(tx, event, worker_id, now, turn)
+    return bool(changed)
 
 
 def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
@@ -43,7 +44,7 @@ def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
         now=now,
     )
     if changed:
-        _tell(tx, "worker.died", worker_id, now)
+        _tell(tx, "worker.died", worker_id, now, turn)
     return changed == 1
 
 
@@ -71,5 +72,6 @@ def dead_owners(connection: Connection) -> list[str]:
     return [str(owner) for (owner,) in found]
 
 
-def _tell(tx: Connection, event: str, worker_id: str, now: int) -> None:
-    insert_events(tx, [(None, None, event, None, None, now, f'{{"worker": "{worker_id}"}}')])
+def _tell(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:
+    data = json.dumps({"worker": worker_id, "turn": turn})
+    insert_events(tx, [(None, None, event, None, None, now, data)])

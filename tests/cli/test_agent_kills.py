@@ -27,12 +27,12 @@ WORKFLOW = """\
 name: acts
 steps:
   it:
-    retry: {{max_attempts: 9, delay: 10ms, jitter: false}}
+    retry: {{max_attempts: 50, delay: 10ms, jitter: false}}
     agent:
       goal: act ten times
       max_turns: 20
       tools:
-        world: {{http: {{urls: ["{url}"], methods: [post]}}, approve: never, timeout: 2s}}
+        world: {{http: {{urls: ["{url}"], methods: [post]}}, approve: never, timeout: 20s}}
 """
 HANGS = """\
 name: hangs
@@ -59,8 +59,6 @@ usd_per_million_in = 1.0
 usd_per_million_out = 1.0
 [http]
 allow_private = ["127.0.0.1"]
-[steps]
-send_window_seconds = 0.2
 """
 
 

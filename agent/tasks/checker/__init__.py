@@ -15,7 +15,8 @@ The fifteen promises, and where each is checked: on *rows* held against each oth
 5.  A succeeded step has exactly one outcome and never executes again: replay; outside for effects.
 6.  Events are gapless, commit with their change and lead to the rows: replay, on one snapshot.
 7.  A write under an old claim changes nothing: replay, where it would be a move from a state that
-    the step had left, or a token that no claim accounts for; tests/engine/test_workers.py.
+    the step had left, or a token that no claim accounts for; the turns of workers declared dead
+    (`_whole`); tests/engine/test_workers.py.
 8.  Attempts that act never exceed the maximum: replay and ledger.
 9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
 10. Intent before effect, unknown until somebody's word: ledger; outside for what really happened.
@@ -113,4 +114,8 @@ def _whole(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"the ledger's row {key} belongs to no call")
     for key, count in evidence.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
+    for worker_id, last, turn in evidence.undead(connection):
+        yield Violation(
+            f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
+        )
     yield from secrets(connection)
