@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from agent.clock import SECOND
 from agent.keys import new_id, request_hash
-from agent.states import APPROVAL, ApprovalStatus, CallStatus, StepStatus, moved
+from agent.states import APPROVAL, TASK_ENDED, ApprovalStatus, CallStatus, StepStatus, moved
 from agent.steps.outcome import Asked, CallResult, Json, StepError
 from agent.store import approvals as store
 from agent.store import values
@@ -126,7 +126,9 @@ def look(tx: Connection, unit: Unit, step: StepRow) -> str | None:
     Whatever was decided takes effect, also if the word of it was lost: this is the safety net.
     """
     approval_id = transitions.approval_of(step)
-    if step.status != StepStatus.WAITING or approval_id is None:
+    # A cancelled task leaves its steps as they are: it may have been cancelled since it was found.
+    is_over = unit.task.status in TASK_ENDED
+    if is_over or step.status != StepStatus.WAITING or approval_id is None:
         return None
     row = store.find(tx, approval_id)
     if row is None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from agent.approvals.permission import NotAllowedError
 from agent.clock import Clock
 from agent.states import StepStatus
 from agent.steps.outcome import Succeeded
+from agent.store import approvals as store
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
 from tests.approvals.asking import asked, everything, gated, parked, pending, question, say, token
 from tests.engine.functions import runs
-from tests.engine.harness import Engine, Hand, HandClock, eventually
+from tests.engine.harness import Engine, Hand, HandClock, eventually, find_violations
 
 HOUR = 3600
 
@@ -127,6 +129,29 @@ def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
     assert hand.names() == ["pay"]
     hand.settle({"pay": Succeeded(1)})
     assert (hand.status(expiring), hand.status(answered)) == ("failed", "succeeded")
+
+
+def test_a_task_cancelled_since_it_was_found_stays_as_it_is(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop finds what is due before it has the task's lock: what it finds may have ended."""
+    task_id = parked(hand, expires="1h")
+    hand.skip(2 * HOUR)
+    find = store.due
+
+    def find_too_early(*given: Any) -> Any:
+        found = find(*given)
+        assert found
+        hand.operator.cancel(task_id)
+        return found
+
+    monkeypatch.setattr(store, "due", find_too_early)
+    before = hand.rows("SELECT count(*) FROM events")
+    assert expiry.look(hand.database, hand.clock) == {}
+    assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
+    told = hand.rows("SELECT type FROM events ORDER BY id")[before[0][0] :]
+    assert told == [("approval.withdrawn",), ("task.canceled",)]
+    assert find_violations(hand.database) == []
 
 
 def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:

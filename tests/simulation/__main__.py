@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -70,11 +70,13 @@ def _summary(result: Result) -> str:
 def _run_many(seeds: range, template: Path, jobs: int) -> int:
     shards = [seeds[start : start + _SHARD] for start in range(0, len(seeds), _SHARD)]
     failed: list[int] = []
+    happened: Counter[str] = Counter()
     began = time.monotonic()
     done = 0
     with ProcessPoolExecutor(jobs) as pool:
-        for found in pool.map(_run_shard, shards, [template] * len(shards)):
+        for found, counts in pool.map(_run_shard, shards, [template] * len(shards)):
             done += 1
+            happened += counts
             for seed, problems in found:
                 failed.append(seed)
                 print(f"seed {seed} fails:", *problems[:5], sep="\n  ", flush=True)
@@ -87,21 +89,27 @@ def _run_many(seeds: range, template: Path, jobs: int) -> int:
             elif done % 25 == 0:
                 print(text, file=sys.stderr, flush=True)
     seconds = time.monotonic() - began
-    print(f"\n{len(seeds)} seeds in {seconds:.0f} s, {len(failed)} failed")
+    print("\nwhat went wrong, and how often:")
+    for what, count in sorted(happened.items()):
+        print(f"  {what:<26}{count:>9,}")
+    print(f"{len(seeds)} seeds in {seconds:.0f} s, {len(failed)} failed")
     for seed in failed:
         print(f"  make simulate SEED={seed}")
     return 1 if failed else 0
 
 
-def _run_shard(seeds: range, template: Path) -> list[tuple[int, list[str]]]:
-    return list(_failures(seeds, template))
-
-
-def _failures(seeds: range, template: Path) -> Iterator[tuple[int, list[str]]]:
+def _run_shard(
+    seeds: range, template: Path
+) -> tuple[list[tuple[int, list[str]]], "Counter[str]"]:
+    """Return the seeds that failed and why, and what went wrong in all of them."""
+    failures = []
+    happened: Counter[str] = Counter()
     for seed in seeds:
-        problems = run(draw(seed), template).problems
-        if problems:
-            yield seed, problems
+        result = run(draw(seed), template)
+        happened += result.happened
+        if result.problems:
+            failures.append((seed, result.problems))
+    return failures, happened
 
 
 if __name__ == "__main__":

@@ -321,6 +321,7 @@ class _Machine:
                 await asyncio.sleep(self.loop.chance.uniform(0.1, 2.0))
                 continue
             self.tell("client", f"submission {number} is task {task_id}")
+            self.result.happened["delivered again"] += task_id in self.world.acknowledged
             self.world.acknowledged.add(task_id)
             self.people.learn(number, key, task_id)
             return

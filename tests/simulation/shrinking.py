@@ -40,12 +40,25 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             operation["task"] -= operation["task"] > place
         yield smaller
     yield from _without_steps(scenario)
+    yield from _without_graphs(scenario)
     for graph in range(len(scenario.graphs)):
         for option in ("max_parallel", "fail_fast", "timeout_seconds", "priority", "budget"):
             if option in scenario.graphs[graph]:
                 smaller = copy.deepcopy(scenario)
                 del smaller.graphs[graph][option]
                 yield smaller
+
+
+def _without_graphs(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario without a definition that nothing starts."""
+    started = {each["graph"] for each in scenario.submissions}
+    for graph in scenario.graphs:
+        started |= {step["config"].get("name") for step in graph["steps"]}
+    for place, graph in enumerate(scenario.graphs):
+        if graph["name"] not in started:
+            smaller = copy.deepcopy(scenario)
+            del smaller.graphs[place]
+            yield smaller
 
 
 def _without_steps(scenario: Scenario) -> Iterator[Scenario]:
