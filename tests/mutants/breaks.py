@@ -188,4 +188,47 @@ MUTANTS: Final = (
         "if task_id not in units and task_id not in task_ids]",
         "if task_id not in units]",
     ),
+    Mutant(
+        "outcomes go with a failed turn",
+        "what was done while the database was away is forgotten",
+        "agent/tasks/worker.py",
+        "        except StoreError as error:\n            self._outbox.put_back(batch)\n"
+        "            await self._pause_after(error)\n",
+        "        except StoreError as error:\n            await self._pause_after(error)\n",
+    ),
+    Mutant(
+        "early signals are lost",
+        "a step waits for what was sent before it began to wait",
+        "agent/tasks/settlement.py",
+        '        take_signal(tx, unit, step, on["signal"])\n',
+        "        pass\n",
+    ),
+    Mutant(
+        "the silent count as gone",
+        "an unknown is decided while a worker that was only stopped may still be sending",
+        "agent/tasks/succession.py",
+        "_take_over(delivery, owner, is_process_gone=False) for owner in owners",
+        "_take_over(delivery, owner, is_process_gone=True) for owner in owners",
+    ),
+    Mutant(
+        "the same key after a failure",
+        "the remote answers a new try with the failure that it remembers",
+        "agent/steps/calls.py",
+        "_place(claimed), action, body_hash, claimed.failures\n",
+        "_place(claimed), action, body_hash, 0\n",
+    ),
+    Mutant(
+        "the cancelled are woken",
+        "a question that ran out moves a step of a task that has ended",
+        "agent/tasks/approvals.py",
+        "is_over = unit.task.status in TASK_ENDED",
+        "is_over = False",
+    ),
+    Mutant(
+        "anybody may answer",
+        "a question is decided by somebody whom it was not put to",
+        "agent/approvals/permission.py",
+        'if who and channel not in who and f"{channel}:{by}" not in who:',
+        "if who and not by:",
+    ),
 )

@@ -6,12 +6,14 @@ Each break is made in a copy of the tree, on which a fast part of the suite runs
 failure. A break that nothing notices is a test that is missing.
 """
 
+import contextlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.mutants.breaks import MUTANTS, Mutant
@@ -30,32 +32,53 @@ SUBSET = (
     "tests/engine/test_faults.py",
     "tests/engine/test_sharing.py",
     "tests/test_recovery.py",
+    "tests/approvals/test_answering.py",
+    "tests/approvals/test_expiry.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
 MOST_SECONDS = 900
 
 
-def hunt(mutant: Mutant, copy: Path) -> str | None:
-    """Return the test that notices a break, or None."""
+def copy_to(directory: Path) -> None:
+    """Copy the tree, so that it may be broken."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, directory / name, ignore=ignored)
+        else:
+            shutil.copyfile(source, directory / name)
+
+
+@contextlib.contextmanager
+def broken(mutant: Mutant, copy: Path) -> Iterator[None]:
+    """Break a copy in this way for as long as the block lasts."""
     path = copy / mutant.path
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.path} once"
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
-             "-k", "not postgres", "--timeout", "60", *SUBSET],
-            cwd=copy,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=MOST_SECONDS,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "nothing ends any more"
+        yield
     finally:
         path.write_text(text, encoding="utf-8")
+
+
+def hunt(mutant: Mutant, copy: Path) -> str | None:
+    """Return the test that notices a break, or None."""
+    try:
+        with broken(mutant, copy):
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
+                 "-k", "not postgres", "--timeout", "60", *SUBSET],
+                cwd=copy,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=MOST_SECONDS,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "nothing ends any more"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     if found is not None:
         return found[1]
@@ -71,13 +94,7 @@ def main() -> int:
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="agent-mutants-") as directory:
         copy = Path(directory)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(source, copy / name, ignore=ignored)
-            else:
-                shutil.copyfile(source, copy / name)
+        copy_to(copy)
         for number, mutant in enumerate(wanted, 1):
             began = time.monotonic()
             caught = hunt(mutant, copy)

@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="replay this one with its trace")
     parser.add_argument("--file", type=Path, help="replay a scenario that was written down")
+    parser.add_argument("--stop", action="store_true", help="stop at the first failure")
     parser.add_argument("--shrink", action="store_true", help="cut a failure down and keep it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes to use")
     given = parser.parse_args()
@@ -35,7 +36,10 @@ def main() -> int:
         if given.seed is not None or given.file is not None:
             scenario = Scenario.read(given.file) if given.file else draw(given.seed)
             return _replay(scenario, template, is_shrinking=given.shrink)
-        return _run_many(range(given.first, given.first + given.seeds), template, given.jobs)
+        seeds = range(given.first, given.first + given.seeds)
+        if given.stop:
+            return _run_until_one_fails(seeds, template)
+        return _run_many(seeds, template, given.jobs)
 
 
 def _replay(scenario: Scenario, template: Path, *, is_shrinking: bool) -> int:
@@ -65,6 +69,15 @@ def _summary(result: Result) -> str:
     lines = [f"  {problem}" for problem in result.problems] or ["  all is well"]
     told = f"{result.callbacks} callbacks, {result.seconds:.0f} virtual s, {result.lives} lives"
     return "\n".join([f"{told}, digest {result.digest[:16]}", *lines])
+
+
+def _run_until_one_fails(seeds: range, template: Path) -> int:
+    for seed in seeds:
+        if problems := run(draw(seed), template).problems:
+            print(f"seed {seed} fails:", *problems, sep="\n  ")
+            return 1
+    print(f"{len(seeds)} seeds, none failed")
+    return 0
 
 
 def _run_many(seeds: range, template: Path, jobs: int) -> int:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from tests.simulation.scenario import Scenario
 
@@ -13,24 +14,27 @@ def shrink(scenario: Scenario, fails: Fails, most_tries: int = 400) -> Scenario:
     best = scenario
     tries = 0
     has_shrunk = True
-    while has_shrunk and tries < most_tries:
+    while has_shrunk:
         has_shrunk = False
-        for smaller in _smaller(best):
+        place = 0
+        while (smaller := next(islice(_smaller(best), place, None), None)) is not None:
+            if tries == most_tries:
+                return best
             tries += 1
-            if tries > most_tries:
-                break
             if fails(smaller):
+                # What was next is now at this place.
                 best, has_shrunk = smaller, True
-                break
+            else:
+                place += 1
     return best
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario without one fault, operation, submission, step, or with less of one."""
+    """Yield the scenario without one thing, or with less of one; what cuts off most comes first."""
     for name in ("faults", "operations"):
-        for place in range(len(getattr(scenario, name))):
+        if len(getattr(scenario, name)) > 1:
             smaller = copy.deepcopy(scenario)
-            del getattr(smaller, name)[place]
+            getattr(smaller, name).clear()
             yield smaller
     for place in range(len(scenario.submissions)):
         smaller = copy.deepcopy(scenario)
@@ -39,14 +43,23 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         for operation in smaller.operations:
             operation["task"] -= operation["task"] > place
         yield smaller
-    yield from _without_steps(scenario)
     yield from _without_graphs(scenario)
+    yield from _without_steps(scenario)
+    for name in ("faults", "operations"):
+        for place in range(len(getattr(scenario, name))):
+            smaller = copy.deepcopy(scenario)
+            del getattr(smaller, name)[place]
+            yield smaller
     for graph in range(len(scenario.graphs)):
         for option in ("max_parallel", "fail_fast", "timeout_seconds", "priority", "budget"):
             if option in scenario.graphs[graph]:
                 smaller = copy.deepcopy(scenario)
                 del smaller.graphs[graph][option]
                 yield smaller
+    if scenario.is_attended:
+        smaller = copy.deepcopy(scenario)
+        smaller.is_attended = False
+        yield smaller
 
 
 def _without_graphs(scenario: Scenario) -> Iterator[Scenario]:
