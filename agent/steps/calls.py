@@ -106,12 +106,17 @@ class Calls:
         """Check, last before the first byte, that the call may still begin; any thread may ask."""
         if self.is_revoked:
             raise RevokedError("this attempt is over")
-        if call.is_effect and self._services.clock.now() > call.send_by:
+        if call.is_effect and self._is_too_late(call):
             raise DefiniteFailure(
                 f"{call.action} was not sent: its intent took too long to record",
                 code="not_sent",
                 kind="limit",
             )
+
+    def _is_too_late(self, call: Call) -> bool:
+        """Whether others may have given the call up, by either clock: one may have been set back."""
+        clock, seconds = self._services.clock, self._services.limits.send_window_seconds
+        return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
     def succeed(self, call: Call, response: Json, spend: Spend | None = None) -> Json:
         """Record a call's answer and return it as it is kept."""

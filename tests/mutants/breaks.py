@@ -62,7 +62,7 @@ MUTANTS: Final = (
         "send_by is ignored",
         "a worker that was held up sends long after others have given its call up",
         "agent/steps/calls.py",
-        "if call.is_effect and self._services.clock.now() > call.send_by:",
+        "if call.is_effect and self._is_too_late(call):",
         "if call.is_effect and call.send_by < 0:",
     ),
     Mutant(

@@ -45,12 +45,12 @@ FAULTS = {
     "worker: wake-up lost": 5,
     "worker: slow": 10,
     "worker: connection lost": 20,
-    **{f"worker: {way}": 3 for way in COMMIT_FAULTS},
+    **{f"worker: {way}": 2 for way in COMMIT_FAULTS},
     "worker: stopped after": 10,
     "command: connection lost": 10,
     "command: full": 5,
-    "command: refused": 3,
-    "command: lost unheard": 3,
+    "command: refused": 2,
+    "command: lost unheard": 2,
 }
 """What goes wrong on the simulated machine, and how often at least in so many seeds."""
 COUNTED_SEEDS = 80

@@ -103,6 +103,26 @@ def test_an_intent_that_took_too_long_to_record_is_not_sent(mailing: Mailing) ->
 
 
 @both
+def test_a_clock_that_was_set_back_does_not_make_it_early(
+    mailing: Mailing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have given up by the clock of before is not sent by the clock of now."""
+    remote = Remote()
+    trial = mailing(remote)
+
+    def be_stopped(_: object) -> None:
+        trial.clock.advance(-3600)
+        measured = trial.clock.monotonic() + 60
+        monkeypatch.setattr(trial.clock, "monotonic", lambda: measured)
+
+    trial.journal.on_intend = be_stopped
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Retry)
+    assert outcome.error.code == "not_sent"
+    assert remote.keys == []
+
+
+@both
 def test_a_revoked_claim_sends_nothing(mailing: Mailing) -> None:
     """When the journal says that the claim is gone, the effect does not begin."""
     remote = Remote()
