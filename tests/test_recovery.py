@@ -25,10 +25,12 @@ from agent.steps.processes import start_time
 from agent.store import workers
 from agent.store.database import Connection, Database, Role, StoreError
 from agent.store.dialect import Fault
+from agent.tasks import succession
 from agent.tasks import worker as worker_module
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
 from agent.tasks.creation import Submission
+from agent.tasks.liveness import Liveness
 from agent.tasks.operator import Operator
 from agent.tasks.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
@@ -146,6 +148,20 @@ def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
     ((expires_at,),) = dying.rows("SELECT expires_at FROM tool_calls")
     # Where the process is surely gone nothing of it is on its way; elsewhere its time must pass.
     assert (expires_at <= dying.clock.now()) == dying.database.is_sqlite
+
+
+def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
+    """A worker that was only stopped may still be sending: its step goes on, its effect waits."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
+    taken = [succession.watch(survivor.delivery, liveness, float(look)) for look in range(10)]
+    assert sum(taken) == 1
+    assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
+    assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
+    survivor.close()
 
 
 @pytest.mark.parametrize("what", ["failure", "unchecked output", "no call"])
