@@ -287,7 +287,7 @@ def undead(connection: Connection) -> list[tuple[str, int, int]]:
         " AND type IN ('worker.died', 'worker.stopped') ORDER BY id"
     )
     # After the ends: a worker that dies in between is not taken for one that went on.
-    turns = dict(connection.query("SELECT id, turn FROM workers WHERE dead = 1"))
+    turns: dict[str, int] = dict(connection.query("SELECT id, turn FROM workers WHERE dead = 1"))
     told = [json.loads(data) for (data,) in ends]
     return [
         (end["worker"], end["turn"], turns[end["worker"]])

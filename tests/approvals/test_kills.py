@@ -36,9 +36,12 @@ PATIENCE_SECONDS = 240
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 # Every kill counts as an attempt of what was running, and may hit the same steps each time.
-ASKING = "name: asking\nmax_parallel: 10\ndefaults: {retry: {max_attempts: 100}}\nsteps:\n" + "".join(
-    f'  ask{number}: {{approval: {{message: "Go on with {number}?"}}}}\n'
-    for number in range(QUESTIONS)
+ASKING = (
+    "name: asking\nmax_parallel: 10\ndefaults: {retry: {max_attempts: 100}}\nsteps:\n"
+    + "".join(
+        f'  ask{number}: {{approval: {{message: "Go on with {number}?"}}}}\n'
+        for number in range(QUESTIONS)
+    )
 )
 
 

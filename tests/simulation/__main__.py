@@ -111,9 +111,7 @@ def _run_many(seeds: range, template: Path, jobs: int) -> int:
     return 1 if failed else 0
 
 
-def _run_shard(
-    seeds: range, template: Path
-) -> tuple[list[tuple[int, list[str]]], "Counter[str]"]:
+def _run_shard(seeds: range, template: Path) -> tuple[list[tuple[int, list[str]]], "Counter[str]"]:
     """Return the seeds that failed and why, and what went wrong in all of them."""
     failures = []
     happened: Counter[str] = Counter()

@@ -101,7 +101,7 @@ class _Machine:
         anybodys = [fault for fault in scenario.faults if "life" not in fault]
         self._anybodys = {each["callback"]: each for each in anybodys if "callback" in each}
         """Faults that strike whichever worker comes to that callback, counted over all of them."""
-        self._carriers = {
+        self._carriers: dict[tuple[str, int], str] = {
             (each["carrying"], each["number"]): each["way"]
             for each in anybodys
             if "carrying" in each

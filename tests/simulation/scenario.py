@@ -89,11 +89,15 @@ def _operation(chance: random.Random, count: int) -> JsonObject:
     return operation
 
 
+_KINDS = (
+    *("kill", "kill", "end", "stop", "commit", "commit", "commit", "commit"),
+    *("jump", "weather", "weather", "operator", "operator"),
+)
+"""What may go wrong, the more often the more ways it has."""
+
+
 def _fault(chance: random.Random, workers: int) -> JsonObject:
-    kind = chance.choice(
-        ["kill", "kill", "end", "stop", "commit", "commit", "commit", "commit"]
-        + ["jump", "weather", "weather", "operator", "operator"]
-    )
+    kind = chance.choice(_KINDS)
     if workers > 1 and chance.random() < 0.25:
         return _zombie(chance)
     if kind == "commit":
