@@ -82,7 +82,7 @@ def _open(
     """Take the fence, lock what outcomes and notes are about, find what is due, read it all."""
     places = _places(batch)
     task_ids = {place[0] for place in places} | {end.parent_task_id for end in batch.child_ends}
-    units = {task_id: unit for task_id in task_ids if (unit := cache.take(task_id, now))}
+    units = {task_id: unit for task_id in sorted(task_ids) if (unit := cache.take(task_id, now))}
     if units:
         places = [p for p in places if p[0] not in units or not units[p[0]].has(p[1:])]
     most = min(MAX_DUE_TASKS, room.most_due)

@@ -14,8 +14,8 @@ SEEDS = 60
 PLANTED = {
     "no fence": "was declared dead in turn",
     "an unanswered commit counts as landed": "lost its claims, and is not dead",
-    "send_by is ignored": "happened 2 times",
-    "acting before the time is over": "happened 2 times",
+    "send_by is ignored": "happened 2 times|on record as failed .*, and happened",
+    "acting before the time is over": "happened 2 times|on record as failed .*, and happened",
 }
 """What gives each away: nothing else would do, since a test must not pass for another's reason."""
 
@@ -42,4 +42,4 @@ def test_a_planted_break_is_found_within_some_tens_of_seeds(name: str, copy: Pat
         )
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.match(r"seed \d+ fails:", done.stdout), done.stdout + done.stderr
-    assert PLANTED[name] in done.stdout
+    assert re.search(PLANTED[name], done.stdout), done.stdout
