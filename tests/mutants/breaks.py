@@ -231,4 +231,18 @@ MUTANTS: Final = (
         'if who and channel not in who and f"{channel}:{by}" not in who:',
         "if who and not by:",
     ),
+    Mutant(
+        "memory outlives others' writes",
+        "a worker goes on from what it remembers although another process has changed it",
+        "agent/tasks/unit_cache.py",
+        "if self._mark is None or self._kept != (self._mark[0], self._mark[1] - 1):",
+        "if self._mark is None:",
+    ),
+    Mutant(
+        "nothing is due before the first",
+        "what a worker makes due earlier than everything else is not looked at in its time",
+        "agent/tasks/unit_cache.py",
+        "if wake is not None and wake < self._next_due:",
+        "if wake is not None and self._next_due < 0:",
+    ),
 )
