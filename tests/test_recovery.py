@@ -100,7 +100,7 @@ def intent_of(claimed: Claimed, now: int, **options: Any) -> Intent:
         request_hash=digest,
         idempotency_key=key,
         remote_key="remote",
-        on_unknown="ask",
+        on_unknown=options.pop("on_unknown", "ask"),
         send_by=now + 10 * SECOND,
         expires_at=now + 70 * SECOND,
         settles_step=True,
@@ -148,6 +148,16 @@ def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
     ((expires_at,),) = dying.rows("SELECT expires_at FROM tool_calls")
     # Where the process is surely gone nothing of it is on its way; elsewhere its time must pass.
     assert (expires_at <= dying.clock.now()) == dying.database.is_sqlite
+
+
+def test_a_remote_is_not_asked_before_the_effects_time_is_over(dying: Dying) -> None:
+    """It may still be at work on what the dead had sent, and would say that nothing happened."""
+    dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now(), on_unknown="reconcile")
+    dying.note(claimed, intent=intent)
+    assert dying.die().steps == 1
+    assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
 
 
 def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:

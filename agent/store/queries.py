@@ -213,11 +213,16 @@ def _expire_calls(sql: Sql) -> str:
     return (
         f"UPDATE tool_calls SET expires_at = :now FROM {sql.rows(id='text')}"
         " WHERE tool_calls.step_id = r.id AND tool_calls.expires_at > :now"
+        " AND tool_calls.on_unknown <> 'reconcile'"
     )
 
 
 def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
-    """Say that nothing which these steps began goes on any more."""
+    """Say that nothing which these steps began goes on any more on this machine.
+
+    A remote may still be at work on what it had received. A person can be asked at once all the
+    same; a remote that is asked too early would say that it did not happen.
+    """
     tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
 
 
