@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
+from agent.channels.secret import SecretError
 from agent.server import signatures
 from agent.server.signatures import SignatureError
 from agent.steps.model_output import Invalid, read_answer
@@ -114,7 +115,7 @@ def delivery(given: bytes) -> None:
 def _verify(preset: str, secret: str, headers: dict[str, str], body: bytes) -> None:
     try:
         signatures.verify(preset, secret, headers, body, NOW_US)
-    except SignatureError as error:
+    except (SignatureError, SecretError) as error:
         _check_message(str(error))
 
 
