@@ -75,6 +75,8 @@ def _row(task: dict[str, Any]) -> tuple[str, ...]:
     from agent.cli import terminal
 
     remark = (task["error"] or {}).get("message", "")
+    if task["status"] == "paused":
+        remark = task["pause_reason"] or ""
     if not remark and task["waits"]:
         remark = "waits for somebody: agent show " + terminal.short(task["id"])
     return (

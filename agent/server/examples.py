@@ -43,6 +43,7 @@ SUMMARY: Final[dict[str, Any]] = {
     "started_at": AT,
     "ended_at": _LATER,
     "error": None,
+    "pause_reason": None,
 }
 TASK: Final[dict[str, Any]] = {
     **SUMMARY,
@@ -51,7 +52,6 @@ TASK: Final[dict[str, Any]] = {
     "input": {"max_amount": 250},
     "output": {"vendor": "Example Ltd"},
     "trigger": {"kind": "api", "by": "owner"},
-    "pause_reason": None,
     "deadline": None,
     "next_wake_time": None,
     "parent": None,

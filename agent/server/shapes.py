@@ -140,6 +140,7 @@ class TaskSummary(_Shape):
     started_at: Instant | None
     ended_at: Instant | None
     error: Any
+    pause_reason: str | None
 
 
 class TaskDocument(TaskSummary):
@@ -152,7 +153,6 @@ class TaskDocument(TaskSummary):
     input: Any
     output: Any
     trigger: Any
-    pause_reason: str | None
     deadline: Instant | None
     next_wake_time: Instant | None
     parent: str | None

@@ -22,6 +22,7 @@ _LISTED: Final = (
     "started_at",
     "ended_at",
     "error",
+    "pause_reason",
 )
 
 ASKING: Final = ("approval", "signal", "unknown")

@@ -79,7 +79,6 @@ def task_document(
             "output": output,
             "error": error,
             "trigger": _loaded(task["trigger"]),
-            "pause_reason": task["pause_reason"],
             "deadline": to_iso(task["deadline"]),
             "next_wake_time": to_iso(task["next_wake_time"]),
             "parent": task["parent_task_id"],
@@ -104,6 +103,7 @@ def _summary(task: dict[str, Any]) -> dict[str, Json]:
         "created_at": to_iso(task["created_at"]),
         "started_at": to_iso(task["started_at"]),
         "ended_at": to_iso(task["ended_at"]),
+        "pause_reason": task["pause_reason"],
     }
 
 

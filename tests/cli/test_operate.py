@@ -55,6 +55,7 @@ def test_pause_resume_cancel_and_their_repetition(cli: Cli, task: str) -> None:
     """Each command says whether it changed something; repeating it is harmless and says so."""
     assert cli("pause", task, "--reason", "lunch", "--json").json["changed"] is True
     assert cli.task(task)["status"] == "paused"
+    assert "lunch" in cli("tasks").out, "the list says why"
     assert cli("pause", task, "--json").json["changed"] is False
     assert cli("resume", task, "--json").json["changed"] is True
     assert cli("resume", task, "--json").json["changed"] is False
