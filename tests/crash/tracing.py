@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from tests.crash.processes import PATIENCE_SECONDS, Process
+from tests.crash.processes import PATIENCE_SECONDS, Process, eventually
 
 _SYNCS = "fdatasync,fsync"
 Error = Literal["EIO", "ENOSPC"]
@@ -34,6 +34,12 @@ def is_possible() -> bool:
     return tried.returncode == 0
 
 
+def _is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal."""
+    # Its state comes after its name, which is in parentheses and may hold anything.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 class Tracer:
     """A strace on a process that is held at its very beginning."""
 
@@ -43,6 +49,8 @@ class Tracer:
         self._log = log
         self._read = 0
         log.write_bytes(b"")
+        # Let go before it holds itself, it would hold for ever.
+        eventually(lambda: _is_stopped(process.pid), lambda: "the process does not hold itself")
         self._strace = subprocess.Popen(
             ["strace", "-f", "-p", str(process.pid), "-o", log, "-e", f"trace={_SYNCS}",
              "-e", f"inject={_SYNCS}:{what}"],
