@@ -45,9 +45,7 @@ async def _in_thread(function: Callable[[], Json], context: StepContext) -> Json
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         context.calls.is_revoked = True
-        if future.done():
-            raise
-        context.signals.is_out_of_hand = True
+        context.signals.is_out_of_hand = not future.done()
         if not context.is_interrupted():
             raise
     result: Json = await asyncio.shield(future)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.clock import SECOND
+from agent.steps import threads
 from agent.steps.blocking import BlockingContext
 from agent.steps.claimed import Upstream
 from agent.steps.context import StepContext
@@ -182,6 +183,40 @@ def test_a_stopped_attempt_with_nothing_in_flight_is_given_back(reason: str) -> 
         await started.wait()
         trial.signals.stop_for(reason)
         assert await attempt == Returned(reason)
+
+    run(main())
+
+
+def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is known by the time that the interruption gets through, and so it is told."""
+    tell, told = threads._tell, threading.Event()
+
+    def tell_and_say_so(*given: Json) -> None:
+        tell(*given)
+        told.set()
+
+    monkeypatch.setattr(threads, "_tell", tell_and_say_so)
+
+    async def main() -> None:
+        started, release = threading.Event(), threading.Event()
+
+        def work() -> str:
+            started.set()
+            assert release.wait(60)
+            return "done"
+
+        trial = python(work)
+        attempt = asyncio.create_task(trial.attempt())
+        await until(started.is_set)
+        trial.signals.stop_for("canceled")
+        release.set()
+        # The loop stands still until the thread has told it: both are then there at once.
+        assert told.wait(60)
+        outcome = await attempt
+        assert isinstance(outcome, Succeeded), outcome
+        assert outcome.output == "done"
 
     run(main())
 
