@@ -130,7 +130,7 @@ def _answer(
     edits: dict[str, Any] | None = None,
 ) -> None:
     """Find the question, answer it in the name of whoever sits here, and say what came of it."""
-    from agent.cli import terminal
+    from agent.cli import running, terminal
 
     with session.agent() as agent:
         approval_id = agent.find_approval(approval)
@@ -143,8 +143,8 @@ def _answer(
         terminal.say(
             f"{terminal.short(approval_id)}: {document['status']} (step {document['step']})"
         )
-        if document["task_status"] == "running" and agent.carrier() is None:
-            terminal.note(f"no agent is running: `{terminal.program()} up` carries it on")
+        if document["task_status"] == "running":
+            running.tell_if_nobody_runs(agent)
 
 
 def _value(document: dict[str, Any], text: str) -> Any:

@@ -4,18 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import anthropic
-import httpx2
 
-from agent.models import reading
+from agent.models import exchange, reading
 from agent.models.catalog import Model
 from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse
-from agent.models.errors import (
-    malformed,
-    status_error,
-    timed_out,
-    transport_error,
-    unsupported,
-)
+from agent.models.errors import malformed, unsupported
 from agent.models.shaping import expressible
 
 PROVIDER: Final = "anthropic"
@@ -42,28 +35,15 @@ class AnthropicConnector:
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
-        keywords = self._keywords(request)
-        create: Any = self._client.messages.with_streaming_response.create
-        request_id: str | None = None
-        try:
-            async with create(**keywords, timeout=seconds) as answer:
-                request_id = reading.word(answer.headers.get("request-id"))
-                body = await reading.received(answer)
-        except anthropic.APITimeoutError as problem:
-            error = transport_error(problem, self._where)
-            raise (error if error.code == "timeout" else timed_out(self._where)) from problem
-        except (anthropic.APIConnectionError, httpx2.RequestError) as problem:
-            raise transport_error(problem, self._where, request_id) from problem
-        except anthropic.APIStatusError as problem:
-            raise status_error(
-                problem.status_code,
-                problem.response.headers,
-                problem.body,
-                self._where,
-                problem.request_id,
-            ) from problem
-        except (anthropic.AnthropicError, reading.TooLargeError) as problem:
-            raise malformed(str(problem), self._where, request_id) from problem
+        body, request_id = await exchange.ask(
+            anthropic,
+            anthropic.AnthropicError,
+            self._client.messages.with_streaming_response.create,
+            self._keywords(request),
+            seconds,
+            "request-id",
+            self._where,
+        )
         return self._reply(body, request_id)
 
     async def aclose(self) -> None:

@@ -8,20 +8,19 @@ turn landed.
 import os
 import socket
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from agent.clock import Clock
 from agent.keys import new_id
-from agent.states import StepStatus, TaskStatus
-from agent.steps.claimed import Claimed, TaskView, Upstream
+from agent.states import TaskStatus
+from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, StepError
 from agent.steps.processes import start_time
 from agent.store import artifacts, queries, workers
 from agent.store.database import CommitUnknownError, Connection, Database, StoreError
 from agent.store.dialect import Fault
-from agent.store.values import decode
 from agent.store.vault import Vault
 from agent.tasks import keeping, turn
 from agent.tasks.batch import Batch, Settle, Turned
@@ -30,7 +29,7 @@ from agent.tasks.equipment import Memory, equip
 from agent.tasks.gauges import Turns
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow
-from agent.tasks.settlement import Claim
+from agent.tasks.settlement import Claim, claim_on
 from agent.tasks.turn import FencedError
 from agent.tasks.unit import Unit
 from agent.tasks.unit_cache import UnitCache
@@ -139,7 +138,7 @@ class Delivery:
         except FencedError:
             raise
         except StoreError as error:
-            if error.fault not in (Fault.DATA, Fault.DEFECT):
+            if _is_passing(error):
                 self._after_failure(error)
                 raise
             delivered = self._deliver_apart(batch, room, error)
@@ -147,7 +146,7 @@ class Delivery:
             log.exception("turn.defect")
             delivered = self._deliver_apart(batch, room, error)
         self.turns.add(self.clock.monotonic() - began, len(batch.settles) + len(batch.submissions))
-        self._remember(delivered.turned)
+        self.memory.learn(delivered.turned.units)
         if delivered.turned.claimed:
             self._unequipped += delivered.turned.claimed
             self._is_alone = delivered.turned.is_alone
@@ -186,16 +185,8 @@ class Delivery:
                 log.exception("attempt.unreadable", task=unit.task.id, step=step.id)
                 text = f"what is on record of it cannot be read: {error}"
                 failed = Failed(StepError("bad_record", "internal", text))
-                claim = Claim(
-                    unit.task.id,
-                    step.id,
-                    step.index,
-                    step.parallel_index,
-                    step.attempt,
-                    step.claim_token,
-                )
                 self._unequipped.remove((unit, step))
-                batch = Batch(settles=[Settle(claim, unit.graph, failed)])
+                batch = Batch(settles=[Settle(claim_on(step), unit.graph, failed)])
                 self._alone(batch, _NO_ROOM, delivered)
                 self.cache.forget()
         return attempts
@@ -329,7 +320,7 @@ class Delivery:
         except FencedError:
             raise
         except StoreError as error:
-            if error.fault not in (Fault.DATA, Fault.DEFECT):
+            if _is_passing(error):
                 self._after_failure(error)
                 raise
             return error.message
@@ -361,41 +352,6 @@ class Delivery:
             elif row[4] == "failing":
                 look.failing.append(claim.step_id)
         return look
-
-    def _remember(self, turned: Turned) -> None:
-        """Keep what the next attempts will ask for, so that it need not be read."""
-        for unit in turned.units:
-            task = unit.task
-            if unit.is_new:
-                extra = task.extra
-                self.memory.learn_task(
-                    TaskView(
-                        id=task.id,
-                        workflow=task.workflow_name,
-                        version=task.workflow_version,
-                        input=decode(extra["input"]),
-                        trigger=decode(extra["trigger"]),
-                        origin_id=task.origin_id,
-                        created_at=extra["created_at"],
-                        deadline=task.deadline,
-                        depth=task.depth,
-                        source_path=unit.source_path,
-                    )
-                )
-            elif task.status in ("succeeded", "failed", "canceled"):
-                self.memory.forget(task.id)
-                continue
-            for step in unit.steps.values():
-                output: Any = step.extra.get("output")
-                if output is None or step.status != StepStatus.SUCCEEDED:
-                    continue
-                if artifacts.looks_like_reference(output):
-                    continue
-                if not step.is_item and step.parallel_count is None:
-                    name = unit.definition(step).name
-                    known = Upstream("succeeded", decode(output))
-                    self.memory.learn_output(task.id, name, known, len(output))
-        self.memory.trim()
 
 
 def _is_passing(error: Exception) -> bool:

@@ -6,11 +6,12 @@ created, outputs that it settled) is not read again.
 
 import json
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.clock import SECOND
-from agent.states import ApprovalStatus, CallStatus
+from agent.states import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
 from agent.steps.claimed import Claimed, TaskView, Upstream
 from agent.steps.loop.config import workflows_of
 from agent.steps.outcome import Json, RecordedApproval, RecordedCall
@@ -20,7 +21,7 @@ from agent.store.database import Connection
 from agent.store.values import decode
 from agent.tasks import budgets, outputs
 from agent.tasks.graphs import Graphs
-from agent.tasks.rows import StepRow
+from agent.tasks.rows import StepRow, TaskRow
 from agent.tasks.unit import Unit
 from agent.workflows.graph import Step
 from agent.workflows.inputs import inputs_schema
@@ -60,11 +61,36 @@ class Memory:
         known = self._tasks[view.id] = _Known(view)
         return known
 
-    def learn_output(self, task_id: str, name: str, upstream: Upstream, size: int) -> None:
-        """Remember a step's output, unless it is large."""
-        known = self._tasks.get(task_id)
-        if known is not None and size <= _LARGEST_KEPT:
-            known.ended[name] = upstream
+    def learn(self, units: Iterable[Unit]) -> None:
+        """Remember what the next attempts of these tasks will ask for, so that it is not read."""
+        for unit in units:
+            task = unit.task
+            if unit.is_new:
+                extra = task.extra
+                given = extra["input"], extra["trigger"], extra["created_at"]
+                self.learn_task(_view(task, *given, unit.source_path))
+            elif task.status in TASK_ENDED:
+                self.forget(task.id)
+                continue
+            for step in unit.steps.values():
+                self._learn_output(unit, step)
+        self.trim()
+
+    def _learn_output(self, unit: Unit, step: StepRow) -> None:
+        """Remember what a step gave, unless it is large."""
+        output = step.extra.get("output")
+        known = self._tasks.get(step.task_id)
+        if (
+            output is None
+            or known is None
+            or step.status != StepStatus.SUCCEEDED
+            or step.is_item
+            or step.parallel_count is not None
+            or len(output) > _LARGEST_KEPT
+            or artifacts.looks_like_reference(output)
+        ):
+            return
+        known.ended[unit.definition(step).name] = Upstream("succeeded", decode(output))
 
     def forget(self, task_id: str) -> None:
         """Forget a task that has ended."""
@@ -164,6 +190,24 @@ def _as_of_now(view: TaskView, unit: Unit) -> TaskView:
     return view if view.deadline == deadline else replace(view, deadline=deadline)
 
 
+def _view(
+    task: TaskRow, given: str, trigger: str | None, created_at: int, source_path: str | None
+) -> TaskView:
+    """Return what steps may see of a task."""
+    return TaskView(
+        id=task.id,
+        workflow=task.workflow_name,
+        version=task.workflow_version,
+        input=decode(given),
+        trigger=decode(trigger),
+        origin_id=task.origin_id,
+        created_at=created_at,
+        deadline=task.deadline,
+        depth=task.depth,
+        source_path=source_path,
+    )
+
+
 def _learn_tasks(
     connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
 ) -> dict[str, _Known]:
@@ -174,20 +218,8 @@ def _learn_tasks(
         read.tasks(connection, list(unread)) if unread else ()
     ):
         task = unread[task_id]
-        tasks[task_id] = memory.learn_task(
-            TaskView(
-                id=task_id,
-                workflow=task.workflow_name,
-                version=task.workflow_version,
-                input=decode(given),
-                trigger=decode(trigger),
-                origin_id=task.origin_id,
-                created_at=created_at,
-                deadline=task.deadline,
-                depth=task.depth,
-                source_path=graphs.path(connection, task.workflow_name, task.workflow_version),
-            )
-        )
+        path = graphs.path(connection, task.workflow_name, task.workflow_version)
+        tasks[task_id] = memory.learn_task(_view(task, given, trigger, created_at, path))
     return {task_id: known for task_id, known in tasks.items() if known is not None}
 
 

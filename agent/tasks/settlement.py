@@ -44,6 +44,13 @@ class Claim:
     token: int
 
 
+def claim_on(step: StepRow) -> Claim:
+    """Return the claim under which a running step is."""
+    return Claim(
+        step.task_id, step.id, step.index, step.parallel_index, step.attempt, step.claim_token
+    )
+
+
 def holds(step: StepRow | None, claim: Claim, worker_id: str) -> bool:
     """Whether a claim is still the step's own."""
     return (

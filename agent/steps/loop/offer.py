@@ -1,5 +1,6 @@
 """A tool as it is offered to a model: what it takes, how far it may be used, and how it is used."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -11,18 +12,18 @@ from agent.steps.outcome import Json
 Approve = Literal["always", "first", "never"]
 
 
-class Work:
+class Work(ABC):
     """One use of a tool that was allowed; `prepare` is for what comes before it is on record."""
 
     prepare: Callable[[], Awaitable[Process | None]] | None = None
     has_own_record: bool = False
     """Whether what it asks for happens once however often it is asked for."""
 
+    @abstractmethod
     async def perform(self, call: Call) -> Json:
         """Do it; raise `DefiniteFailure` if surely nothing was done."""
-        raise NotImplementedError
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - most leave nothing
         """Leave nothing behind, however it ended."""
 
 
