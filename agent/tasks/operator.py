@@ -15,7 +15,7 @@ from agent.keys import new_id
 from agent.states import TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.outcome import Json
 from agent.store import approvals as store
-from agent.store import queries, values
+from agent.store import lineage, queries, values
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault
 from agent.tasks import (
@@ -24,7 +24,6 @@ from agent.tasks import (
     continuation,
     creation,
     family,
-    inheritance,
     recording,
     settlement,
     transitions,
@@ -117,11 +116,16 @@ class Operator:
         """Start a new task from a failed one: what succeeded is kept, the rest runs again."""
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
-            again = continuation.retried_as(tx, task_id)
+            again = lineage.retried_as(tx, task_id)
             if again is not None:
                 return Answer(False, f"it was retried already, as {again}", again)
             self._check("retry", old)
-            alive_until = continuation.effects_alive_until(tx, task_id)
+            below = lineage.living_below(tx, task_id)
+            if below is not None:
+                raise RefusedError(
+                    f"task {below}, which it started, has not ended; cancel it first"
+                )
+            alive_until = lineage.effects_alive_until(tx, task_id)
             if alive_until is not None and alive_until > old.now:
                 raise RefusedError(
                     "an effect of its last attempt may still be under way;"
@@ -129,7 +133,6 @@ class Operator:
                 )
             new = continuation.retry(tx, old)
             recording.write(tx, [old, new], old.now)
-            inheritance.inherit_calls(tx, old, new)
         return Answer(True, f"retried as {new.task.id}", new.task.id)
 
     def fork(
