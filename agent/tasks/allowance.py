@@ -46,7 +46,7 @@ def raise_budget(
         below = list(_descendants(tx, task_id))
     # Twice: a family that is being paused meanwhile is paused only while its witness still is.
     for each in (*below, task_id, *below):
-        with suppress(NotFoundError), operator.changing(each) as (tx, unit):
+        with suppress(NotFoundError, RefusedError), operator.changing(each) as (tx, unit):
             if budgets.is_paused_for_budget(tx, unit):
                 resume_task(tx, unit)
                 resumed += 1
@@ -56,10 +56,10 @@ def raise_budget(
 def pause_family(operator: Operator, pause: FamilyPause) -> None:
     """Pause a task and all below it, as long as the task that found the budget used up is paused."""
     family: list[str] = []
-    with suppress(NotFoundError), operator.changing(pause.task_id) as (tx, _):
+    with suppress(NotFoundError, RefusedError), operator.changing(pause.task_id) as (tx, _):
         family = [pause.task_id, *_descendants(tx, pause.task_id)]
     for task_id in family:
-        with suppress(NotFoundError), operator.changing(task_id) as (tx, unit):
+        with suppress(NotFoundError, RefusedError), operator.changing(task_id) as (tx, unit):
             if budgets.is_exhausted(tx, pause.witness_id):
                 budgets.pause(unit, pause.reason)
 

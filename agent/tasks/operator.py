@@ -31,7 +31,7 @@ from agent.tasks import (
 from agent.tasks.approvals import Decision
 from agent.tasks.commands import COMMANDS
 from agent.tasks.creation import Submission
-from agent.tasks.graphs import Graphs
+from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
 from agent.workflows.graph import Graph
@@ -218,7 +218,7 @@ class Operator:
     ) -> Answer:
         """Apply a command to a task and, where its state allows it, to its children."""
         with self._transaction() as tx:
-            unit = self._lock(tx, task_id)
+            unit = self._lock(tx, task_id, is_ending=name == "cancel")
             cell = COMMANDS[name][unit.task.status]
             if cell.effect == "refuse":
                 raise RefusedError(f"the task cannot be {word}: {cell.message}")
@@ -255,8 +255,9 @@ class Operator:
         task = unit.task
         if task.status not in TASK_ENDED or task.parent_task_id is None:
             return
-        # A parent that is gone, pruned perhaps, waits for nobody.
-        with suppress(NotFoundError), self._transaction() as tx:
+        # A parent that is gone, pruned perhaps, waits for nobody; and none is told that cannot be
+        # read, since nothing could be done about it.
+        with suppress(NotFoundError, RefusedError), self._transaction() as tx:
             parent = self._lock(tx, task.parent_task_id)
             end = family.ChildEnd(task.id, task.status, parent.task.id, task.parent_step_id)
             family.tell_parent(tx, parent, end)
@@ -271,7 +272,7 @@ class Operator:
         while level:
             children = [child for parent in level for child in queries.children(tx, parent)]
             for child_id in sorted(children):
-                child = self._lock(tx, child_id)
+                child = self._lock(tx, child_id, is_ending=name == "cancel")
                 if COMMANDS[name][child.task.status].effect == "act":
                     apply(tx, child)
                     units.append(child)
@@ -290,12 +291,18 @@ class Operator:
             yield tx
             tx.notify()
 
-    def _lock(self, tx: Connection, task_id: str) -> Unit:
+    def _lock(self, tx: Connection, task_id: str, *, is_ending: bool = False) -> Unit:
         rows = queries.lock_tasks(tx, TASK_COLUMNS, [task_id], is_waiting=True)
         if not rows:
             raise NotFoundError(f"there is no task {task_id}")
         task = TaskRow.read(rows[0])
-        graph = self._graphs.get(tx, task.workflow_name, task.workflow_version)
+        try:
+            graph = self._graphs.get(tx, task.workflow_name, task.workflow_version)
+        except UnreadableError as error:
+            if not is_ending:
+                raise RefusedError(f"the task can only be cancelled: {error}") from error
+            # Nothing of a definition is needed to abandon what was made of it.
+            graph = Graph.model_construct(name=task.workflow_name, steps=[])
         return Unit(task, graph, self._clock.now())
 
 

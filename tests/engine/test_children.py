@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from agent.config import EngineSettings
 from agent.steps.outcome import Succeeded, Waiting
 from agent.store import versions
-from agent.tasks import documents, waits
+from agent.store.database import StoreError
+from agent.store.dialect import Fault
+from agent.tasks import documents, succession, waits
 from agent.tasks.batch import Batch
 from agent.tasks.family import ChildEnd
+from agent.tasks.operator import Operator
 from agent.workflows.graph import Fanout, Graph
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, Reader, eventually, graph, other, step
@@ -203,6 +208,32 @@ def test_a_failing_parent_cancels_its_child(engine: Engine) -> None:
     bad.open()
     engine.wait(task_id, "failed")
     engine.wait(child_of(engine, task_id), "canceled")
+
+
+def test_a_child_is_cancelled_although_the_database_was_away(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else knows that it is to be: whoever does tries until it is done."""
+    monkeypatch.setattr(succession, "_FIRST_PAUSE_SECONDS", 0.01)
+    cancel, failures = Operator.cancel, [StoreError(Fault.LOST, "away")] * 3
+
+    def fail_first(self: Operator, task_id: str, reason: str | None = None) -> Any:
+        if failures:
+            raise failures.pop()
+        return cancel(self, task_id, reason)
+
+    monkeypatch.setattr(Operator, "cancel", fail_first)
+    gate, bad = gated_child(engine), Gate()
+    failing = graph(
+        other("run", "workflow", config={"name": "child"}),
+        step("bad", "gated_failure", given={"gate": bad.name}),
+        name="parent",
+    )
+    task_id = engine.submit(failing)
+    eventually(lambda: gate.entered == 1)
+    bad.open()
+    engine.wait(child_of(engine, task_id), "canceled")
+    assert failures == []
 
 
 def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:

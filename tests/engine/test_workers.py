@@ -7,6 +7,7 @@ import subprocess
 from agent import recovery
 from agent.clock import SECOND, Clock
 from agent.steps import processes
+from agent.steps.outcome import Waiting
 from agent.store import workers
 from agent.store.database import Database
 from agent.tasks.creation import Submission
@@ -24,6 +25,7 @@ from tests.engine.harness import (
     other,
     step,
 )
+from tests.engine.test_children import child_of, register
 
 
 def test_a_worker_that_ends_gives_back_what_it_runs(start: Start) -> None:
@@ -257,3 +259,25 @@ def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> N
     hand.succeed("a")
     assert hand.status(task_id) == "succeeded"
     hand.close()
+
+
+def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
+    postgres_database: Database,
+) -> None:
+    """Whoever was to cancel it died before: those who find the death look for such children."""
+    postgres_database.clock = HandClock()
+    silent = Hand(postgres_database)
+    register(silent, graph(other("ask", "wait", config={"signal": "go"}), name="child"))
+    task_id = silent.start(graph(other("run", "workflow"), step("bad"), name="parent"))
+    silent.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    child_id = child_of(silent, task_id)
+    silent.fail("bad")
+    assert (silent.status(task_id), silent.status(child_id)) == ("failed", "running")
+    engine = Engine(postgres_database, lease_seconds=1.0)
+    try:
+        engine.wait(child_id, "canceled")
+    finally:
+        engine.stop()
+        engine.close()
+        silent.close()
+    assert find_violations(postgres_database) == []
