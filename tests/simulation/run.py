@@ -44,7 +44,7 @@ LIMITS = Limits(send_window_seconds=3.0, call_seconds=6.0, inline_bytes=2_000)
 APPROVAL_LOOP_SECONDS = 5.0
 _WITNESSED = frozenset({"act", "python"})
 """The actions of which the world counts each call by its key."""
-PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 1800.0
 """How long everything may take to end once nothing goes wrong any more."""
 
 
@@ -227,7 +227,8 @@ class _Machine:
 
     async def _look_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(self.loop.chance.uniform(0.5, 8.0))
+            often = (5.0, 60.0) if self.is_calm else (0.5, 8.0)
+            await asyncio.sleep(self.loop.chance.uniform(*often))
             self._check("in the middle")
 
     def open(self, process: Process) -> SimulatedDatabase:
@@ -311,7 +312,9 @@ class _Machine:
         await asyncio.sleep(submission["at"])
         key = submission["key"]
         while True:
-            asked = Submission(graph=self.graphs[submission["graph"]], dedupe_key=key)
+            graph = self.graphs[submission["graph"]]
+            given = {"line": key or f"task {number}"} if "line" in graph.inputs else {}
+            asked = Submission(graph=graph, input=given, dedupe_key=key)
             try:
                 task_id = await self._deliver(asked, submission["by"])
             except (StoreError, RefusedError) as error:
