@@ -14,6 +14,14 @@ _BELOW: Final = (
 )
 
 
+def below(tx: Connection, task_id: str) -> list[str]:
+    """Return the children of a task, and theirs, in the order in which they were made."""
+    found = tx.query(
+        f"{_BELOW} SELECT id FROM below WHERE id <> :task_id ORDER BY id", task_id=task_id
+    )
+    return [str(row[0]) for row in found]
+
+
 def living_below(tx: Connection, task_id: str) -> str | None:
     """Return a task below this one that has not ended."""
     found = tx.query(

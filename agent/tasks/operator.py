@@ -21,6 +21,7 @@ from agent.store.dialect import Fault
 from agent.tasks import (
     advance,
     approvals,
+    budgets,
     continuation,
     creation,
     family,
@@ -33,7 +34,7 @@ from agent.tasks.commands import COMMANDS
 from agent.tasks.creation import Submission
 from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
-from agent.tasks.unit import Unit
+from agent.tasks.unit import FamilyPause, Unit
 from agent.workflows.graph import Graph
 from agent.workflows.problems import did_you_mean
 from agent.workflows.templates import is_template
@@ -187,8 +188,7 @@ class Operator:
 
     def signal(self, task_id: str, name: str, payload: Json = None) -> Answer:
         """Send a named signal with a value; a step that waits for it, or will, takes it."""
-        with self._transaction() as tx:
-            unit = self._lock(tx, task_id)
+        with self.changing(task_id) as (tx, unit):
             self._check("signal", unit)
             tx.execute(
                 "INSERT INTO signals (id, task_id, name, payload, sent_at)"
@@ -206,12 +206,25 @@ class Operator:
                     if settlement.take_signal(tx, unit, step, name):
                         taker = unit.definition(step).name
                     break
-            advance.advance(tx, unit)
-            recording.write(tx, [unit], unit.now)
         if taker is None:
             kept = f"kept until a step waits for {name!r}"
             return Answer(True, kept + _never_taken(name, unit.graph), task_id)
         return Answer(True, f"step {taker!r} goes on", task_id)
+
+    def pause_family(self, pause: FamilyPause) -> None:
+        """Pause a task and all below it, as long as the one that found the budget used up is paused.
+
+        Each in a transaction of its own: what holds is the budget's row.
+        """
+        family: list[str] = []
+        with suppress(NotFoundError, RefusedError), self.changing(pause.task_id) as (tx, _):
+            family = [pause.task_id, *lineage.below(tx, pause.task_id)]
+        for task_id in family:
+            with suppress(NotFoundError, RefusedError), self.changing(task_id) as (tx, unit):
+                if budgets.is_exhausted(tx, pause.witness_id):
+                    budgets.pause(unit, pause.reason)
+                    # Those below it are of this family, too.
+                    unit.pauses.clear()
 
     def _command(
         self, name: str, task_id: str, apply: Callable[[Connection, Unit], None], word: str
@@ -244,8 +257,13 @@ class Operator:
         self._follow_up(unit)
 
     def _follow_up(self, unit: Unit) -> None:
-        """Do what follows for other tasks: tell the parent, cancel children nobody waits for."""
+        """Do what follows for other tasks: tell the parent, cancel children nobody waits for.
+
+        Any transaction may be the one that finds a task's time over.
+        """
         self._tell_parent(unit)
+        for pause in unit.pauses:
+            self.pause_family(pause)
         for child_id in unit.orphans:
             with suppress(NotFoundError, RefusedError):
                 self.cancel(child_id, "its parent stopped waiting for it")
@@ -257,12 +275,10 @@ class Operator:
             return
         # A parent that is gone, pruned perhaps, waits for nobody; and none is told that cannot be
         # read, since nothing could be done about it.
-        with suppress(NotFoundError, RefusedError), self._transaction() as tx:
-            parent = self._lock(tx, task.parent_task_id)
+        with suppress(NotFoundError, RefusedError), self.changing(task.parent_task_id) as found:
+            tx, parent = found
             end = family.ChildEnd(task.id, task.status, parent.task.id, task.parent_step_id)
             family.tell_parent(tx, parent, end)
-            advance.advance(tx, parent)
-            recording.write(tx, [parent], parent.now)
 
     def _apply_to_children(
         self, tx: Connection, name: str, task_id: str, apply: Callable[[Connection, Unit], None]

@@ -12,7 +12,7 @@ import structlog
 
 from agent.store import queries, workers
 from agent.store.database import Database, StoreError
-from agent.tasks import allowance, orphans, takeover
+from agent.tasks import orphans, takeover
 from agent.tasks.delivery import Delivery
 from agent.tasks.liveness import Liveness
 from agent.tasks.operator import NotFoundError, Operator, RefusedError
@@ -115,7 +115,7 @@ def cancel_orphans_soon(delivery: Delivery, then: Callable[[], None]) -> None:
 def pause_soon(delivery: Delivery, pause: FamilyPause, then: Callable[[], None]) -> None:
     """Pause the family of a task whose budget is used up, in transactions of their own."""
     operator = Operator(delivery.database, delivery.clock)
-    _do_soon("family.not_paused", lambda: allowance.pause_family(operator, pause), then)
+    _do_soon("family.not_paused", lambda: operator.pause_family(pause), then)
 
 
 def _do_soon(failure: str, work: Callable[[], object], then: Callable[[], None]) -> None:

@@ -345,7 +345,7 @@ class Worker:
             return
         if watched.steps:
             self._must_look = True
-        if watched.deaths:
+        if watched.deaths or watched.steps:
             succession.cancel_orphans_soon(self.delivery, self.notice)
 
     async def _shut_down(self) -> None:

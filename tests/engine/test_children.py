@@ -306,3 +306,54 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
     hand.operator.resolve(task_id, "pay", "fail")
     assert hand.status(task_id) == "failed"
     assert hand.status(child_of(hand, task_id)) == "canceled"
+
+
+def timed_parent(**options: Any) -> Graph:
+    """Return a workflow with a child, whose time is short."""
+    return graph(
+        other("run", "workflow", config={"name": "child"}),
+        name="parent",
+        timeout_seconds=5,
+        **options,
+    )
+
+
+def test_a_command_that_finds_a_tasks_time_over_cancels_its_children(hand: Hand) -> None:
+    """Whichever transaction is the first to look: here it is a signal that nobody waits for."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(timed_parent())
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.skip(6)
+    hand.operator.signal(task_id, "hello")
+    assert hand.status(task_id) == "failed"
+    assert hand.status(child_of(hand, task_id)) == "canceled"
+
+
+def test_a_command_that_finds_a_tasks_time_used_up_pauses_its_children(hand: Hand) -> None:
+    """A time that is a budget holds the whole family, whoever finds out."""
+    register(hand, graph(step("c"), name="child"))
+    budget = {"time_seconds": 5, "on_exhausted": "pause"}
+    task_id = hand.start(timed_parent(budget=budget))
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.skip(6)
+    hand.operator.signal(task_id, "hello")
+    assert (hand.status(task_id), hand.status(child_of(hand, task_id))) == ("paused", "paused")
+
+
+def test_a_parent_that_hears_of_a_childs_end_too_late_tells_its_own(hand: Hand) -> None:
+    """What a parent's time means for the others of its family follows as from any other word."""
+    register(hand, graph(step("c"), name="child"))
+    both = graph(
+        other("one", "workflow", config={"name": "child"}),
+        other("two", "workflow", config={"name": "child"}),
+        name="parent",
+        timeout_seconds=5,
+    )
+    task_id = hand.start(both)
+    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    hand.settle({"one": asked, "two": asked})
+    first, second = (row[0] for row in hand.rows("SELECT id FROM tasks WHERE depth = 1"))
+    hand.skip(6)
+    hand.operator.cancel(first)
+    assert hand.status(task_id) == "failed"
+    assert hand.status(second) == "canceled"

@@ -280,4 +280,19 @@ MUTANTS: Final = (
         "        inheritance.inherit_calls(tx, old, heir)\n",
         "        pass\n",
     ),
+    Mutant(
+        "what is known is asked",
+        "a person is asked about an effect whose late word has come",
+        "agent/tasks/settlement.py",
+        'if "unknown" in on and not queries.is_call_resolved(tx, on["unknown"]):',
+        'if "unknown" in on:',
+    ),
+    Mutant(
+        "a command forgets the family",
+        "a task whose time a command finds over leaves its children to nobody",
+        "agent/tasks/operator.py",
+        '        with self.changing(task_id) as (tx, unit):\n            self._check("signal", unit)\n',
+        "        with self.changing(task_id) as (tx, unit):\n            self._follow_up = id"
+        '\n            self._check("signal", unit)\n',
+    ),
 )

@@ -51,7 +51,7 @@ FAULTS = {
     "worker: stopped after": 10,
     "command: connection lost": 10,
     "command: full": 5,
-    "command: refused": 2,
+    "command: refused": 1,
     "command: lost unheard": 2,
     "person: pause": 5,
     "person: resume": 2,
