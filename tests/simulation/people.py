@@ -186,6 +186,36 @@ class People:
         for question in _questions(database):
             _try(lambda: self._answer(database, question))  # noqa: B023
 
+    async def retry_all(self) -> None:
+        """Retry what has not succeeded, parents and children alike, as soon as that is allowed."""
+        for _ in range(3):
+            refused = await self._machine.visit("settler", self._retry_all)
+            if not refused:
+                return
+            # What was begun may still be under way.
+            await asyncio.sleep(20.0)
+
+    def _retry_all(self, database: Database) -> int:
+        with database.connect("reader") as connection:
+            found = connection.query(
+                "SELECT id FROM tasks AS t WHERE status IN ('failed', 'canceled') AND NOT EXISTS"
+                " (SELECT 1 FROM tasks AS other WHERE other.retry_of = t.id) ORDER BY id"
+            )
+        refused = 0
+        for (task_id,) in found:
+            # Some children by themselves: most are taken up by their parents' retries.
+            if self._machine.loop.chance.random() < 0.3:
+                continue
+            try:
+                said = self.operator(database).retry(task_id)
+            except RefusedError as error:
+                self._machine.tell("settler", f"retry: refused: {error}")
+                refused += 1
+                continue
+            self._machine.result.happened["person: retry"] += said.is_changed
+            self._machine.tell("settler", f"retry: {said.message}")
+        return refused
+
     async def settle(self) -> list[str]:
         """Give everything that is waited for, and return what is still open."""
         found: list[str] = await self._machine.visit("settler", self._settle)

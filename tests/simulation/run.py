@@ -48,6 +48,10 @@ PATIENCE_SECONDS = 1800.0
 """How long everything may take to end once nothing goes wrong any more."""
 
 
+RETRIES = 2
+"""How often somebody retries what has not succeeded, where somebody does."""
+
+
 @dataclass
 class Result:
     """What became of a run."""
@@ -209,11 +213,10 @@ class _Machine:
         await asyncio.sleep(STOPPED_SECONDS)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*acts)
-            while open_tasks := await self.people.settle():
-                await asyncio.sleep(1.0)
-                if self.loop.time() > PATIENCE_SECONDS:
-                    self.result.problems += [f"it does not end: {each}" for each in open_tasks]
-                    break
+            await self._see_to_the_end()
+            for _ in range(RETRIES if self.scenario.is_retried else 0):
+                await self.people.retry_all()
+                await self._see_to_the_end()
         watching.cancel()
         self.tell("machine", "SIGTERM to all")
         asked = self.loop.time()
@@ -224,6 +227,13 @@ class _Machine:
         await asyncio.gather(*slots)
         if self.loop.time() - asked > SETTINGS.shutdown_seconds + 10:
             self.result.problems.append(f"it took {self.loop.time() - asked:.0f} s to stop")
+
+    async def _see_to_the_end(self) -> None:
+        while open_tasks := await self.people.settle():
+            await asyncio.sleep(1.0)
+            if self.loop.time() > PATIENCE_SECONDS:
+                self.result.problems += [f"it does not end: {each}" for each in open_tasks]
+                break
 
     async def _look_now_and_then(self) -> None:
         while True:

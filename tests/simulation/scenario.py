@@ -35,6 +35,8 @@ class Scenario:
     `callback`, or the commit of this `number` that is `carrying` something, of whichever worker."""
     is_attended: bool = False
     """Whether somebody answers questions, truthfully, while things still go wrong."""
+    is_retried: bool = False
+    """Whether somebody retries in the end whatever has not succeeded, and what comes of that."""
 
     def text(self) -> str:
         """Write it down."""
@@ -65,6 +67,7 @@ def draw(seed: int) -> Scenario:
     for _ in range(chance.randint(0, 12)):
         scenario.faults.append(_fault(chance, workers))
     scenario.is_attended = chance.random() < 0.6
+    scenario.is_retried = chance.random() < 0.5
     return scenario
 
 
