@@ -295,4 +295,39 @@ MUTANTS: Final = (
         "        with self.changing(task_id) as (tx, unit):\n            self._follow_up = id"
         '\n            self._check("signal", unit)\n',
     ),
+    Mutant(
+        "acting in a failing task",
+        "an effect begins after another step has failed",
+        "agent/tasks/turn.py",
+        'if unit.task.phase == "failing" and not advance.is_cleanup(unit, step):\n            return False',
+        'if unit.task.phase == "":\n            return False',
+    ),
+    Mutant(
+        "an answer after the end counts",
+        "a yes that comes after its question has expired lets the step run",
+        "agent/approvals/answering.py",
+        "if row.expires_at is not None and row.expires_at <= unit.now:",
+        "if row.expires_at is not None and row.expires_at < 0:",
+    ),
+    Mutant(
+        "a late word wakes the dead",
+        "the word of an effect moves a step of a task that has ended",
+        "agent/tasks/recording.py",
+        "            if unit.task.status in TASK_ENDED:\n                continue\n",
+        "",
+    ),
+    Mutant(
+        "a retry beside a living effect",
+        "a task is retried while what it began may still be under way",
+        "agent/tasks/operator.py",
+        "if alive_until is not None and alive_until > old.now:",
+        "if alive_until is not None and alive_until < 0:",
+    ),
+    Mutant(
+        "a failure is tried again after a pause",
+        "an attempt that was paused repeats a call that it has seen fail",
+        "agent/steps/calls.py",
+        "            if call.idempotency_key == key:\n                # This",
+        "            if call.idempotency_key is None:\n                # This",
+    ),
 )
