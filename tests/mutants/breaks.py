@@ -330,4 +330,11 @@ MUTANTS: Final = (
         "            if call.idempotency_key == key:\n                # This",
         "            if call.idempotency_key is None:\n                # This",
     ),
+    Mutant(
+        "what was approved is not looked at again",
+        "a step runs with edits that nobody has approved",
+        "agent/steps/preparation.py",
+        "if request_hash(gate.gated_request(kind.name, config)) != found.approved_hash:",
+        "if found.approved_hash is None:",
+    ),
 )
