@@ -60,16 +60,18 @@ def test_a_retry_goes_on_from_the_child_that_failed(engine: Engine, is_deep: boo
     assert depths == [(1,), (1,)]
 
 
-def test_a_retry_of_a_retry_goes_on_from_the_last_child(engine: Engine) -> None:
+def test_a_retry_of_a_retry_goes_on_from_the_last_child(start: Start) -> None:
     """However often it is retried; also where the task between was cancelled before its child."""
+    engine = start()
     gate = Gate()
     register(engine, paying(gate))
     task_id = engine.run(parent("child"))["id"]
     task_id = retried(engine, task_id, "failed")["id"]
+    engine.stop()
     blocked = engine.operator.retry(task_id).task_id
     engine.operator.cancel(blocked)
     gate.open()
-    assert retried(engine, blocked)["status"] == "succeeded"
+    assert retried(start(), blocked)["status"] == "succeeded"
     assert len(runs[gate.name + "paid"]) == 1
 
 
