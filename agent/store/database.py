@@ -36,6 +36,15 @@ class CommitUnknownError(StoreError):
         super().__init__(fault, f"{message}; whether the change was made is not known")
 
 
+class Later:
+    """The rows of a statement that travels with others: there once those were answered."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: list[Row] | None = None) -> None:
+        self.rows = rows
+
+
 class _Transaction:
     """What `with` needs of a transaction."""
 
@@ -72,6 +81,8 @@ class Connection(ABC):
     sql: Sql
     role: Role
     in_transaction: bool = False
+    can_assume: bool = False
+    """Whether a transaction may write rows that it has not read, and be refused if they changed."""
 
     @abstractmethod
     def query(self, sql: str, /, **params: Any) -> list[Row]:
@@ -95,6 +106,10 @@ class Connection(ABC):
         On PostgreSQL it costs no round trip of its own, and its error surfaces at that next
         statement. Outside a transaction it runs at once.
         """
+
+    @abstractmethod
+    def later(self, sql: str, /, **params: Any) -> Later:
+        """Run a statement as `defer` does; its rows are there when the transaction is committed."""
 
     def transaction(self) -> _Transaction:
         """Return the context of a writing transaction: COMMIT at its end, ROLLBACK on an error."""

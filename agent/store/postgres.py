@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 import psycopg
 from psycopg import conninfo, pq
 
-from agent.store.database import CommitUnknownError, Connection, Role, Row, StoreError
+from agent.store.database import CommitUnknownError, Connection, Later, Role, Row, StoreError
 from agent.store.dialect import POSTGRESQL, Fault, postgresql_fault
 from agent.store.wire import UnstorableError, Wire, WireError
 
@@ -28,6 +28,7 @@ class PostgresConnection(Connection):
     """A connection to a server, in autocommit but for its transactions."""
 
     sql = POSTGRESQL
+    can_assume = True
 
     def __init__(self, url: str, role: Role, timeout_seconds: float) -> None:
         self.role = role
@@ -97,9 +98,17 @@ class PostgresConnection(Connection):
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
             self._fail(error)
 
+    def later(self, sql: str, /, **params: Any) -> Later:
+        later = Later()
+        self._queue(sql, params, later)
+        return later
+
     def defer(self, sql: str, /, **params: Any) -> None:
+        self._queue(sql, params)
+
+    def _queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
         try:
-            self._wire.queue(sql, params)
+            self._wire.queue(sql, params, later)
             if not self.in_transaction:
                 self._wire.flush()
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:

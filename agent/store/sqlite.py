@@ -14,6 +14,7 @@ from urllib.parse import quote
 from agent.store.database import (
     CommitUnknownError,
     Connection,
+    Later,
     Role,
     Row,
     StoreError,
@@ -157,6 +158,9 @@ class SqliteConnection(Connection):
             self._execute(sql, params).fetchall()
         except self._errors as error:
             self._fail(error)
+
+    def later(self, sql: str, /, **params: Any) -> Later:
+        return Later(self.query(sql, **params))
 
     def mark(self) -> tuple[int, int] | None:
         return self.query("PRAGMA data_version")[0][0], self._begun

@@ -7,12 +7,13 @@ planned once a connection. The driver's own cursors offer the same with twice th
 """
 
 import select
+from collections.abc import Iterator
 from typing import Any, Final
 
 from psycopg import Connection, Error, pq
 from psycopg.adapt import Buffer, Loader, Transformer
 
-from agent.store.database import Row
+from agent.store.database import Later, Row
 from agent.store.dialect import numbered
 
 _BIGINT: Final = 20
@@ -27,6 +28,8 @@ _SQLSTATE: Final = pq.DiagnosticField.SQLSTATE
 _MESSAGE: Final = pq.DiagnosticField.MESSAGE_PRIMARY
 
 _Statement = tuple[bytes, tuple[str, ...], dict[tuple[int, ...], bytes]]
+_New = tuple[dict[tuple[int, ...], bytes], tuple[int, ...]]
+"""The place of a new statement's name."""
 
 
 class WireError(Exception):
@@ -57,8 +60,8 @@ class Wire:
         self._pgconn = connection.pgconn
         self._transformer = Transformer(connection)
         self._statements: dict[str, _Statement] = {}
-        # Of each command not yet answered: the place of a new statement's name, or None.
-        self._sent: list[tuple[dict[tuple[int, ...], bytes], tuple[int, ...]] | None] = []
+        # Of each command not yet answered: what it prepares, or who wants its rows.
+        self._sent: list[_New | Later | None] = []
         self._is_broken = False
         self._names = 0
         self._poll = select.poll()
@@ -70,8 +73,8 @@ class Wire:
         """Whether statements wait for the next `flush`."""
         return bool(self._sent)
 
-    def queue(self, sql: str, params: dict[str, Any]) -> None:
-        """Add a statement to what the next `flush` sends."""
+    def queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+        """Add a statement to what the next `flush` sends, which fills in its rows."""
         statement = self._statements.get(sql)
         if statement is None:
             text, names = numbered(sql)
@@ -115,7 +118,7 @@ class Wire:
                 pgconn.send_prepare(prepared, text_bytes, signature)
                 self._sent.append((by_types, signature))
             pgconn.send_query_prepared(prepared, values, formats)
-            self._sent.append(None)
+            self._sent.append(later)
         except Error as error:
             raise self._lost(error) from error
 
@@ -139,9 +142,20 @@ class Wire:
             self._is_broken = not is_whole
         is_done = all(answer.status in (_COMMAND_OK, _TUPLES_OK) for answer in answers)
         if is_done and len(answers) == len(sent):
-            return [answer for answer, new in zip(answers, sent, strict=True) if new is None]
+            return list(self._told(sent, answers))
         self._forget(sent, answers)
         raise self._refusal(answers)
+
+    def _told(
+        self, sent: list[_New | Later | None], answers: list[pq.abc.PGresult]
+    ) -> Iterator[pq.abc.PGresult]:
+        """Give the statements' own results, and their rows to those who wait for them."""
+        for what, answer in zip(sent, answers, strict=True):
+            if isinstance(what, tuple):
+                continue
+            if what is not None:
+                what.rows = self.rows(answer)
+            yield answer
 
     def rows(self, result: pq.abc.PGresult) -> list[Row]:
         """Read a result's rows."""
@@ -195,14 +209,14 @@ class Wire:
 
     def _forget(
         self,
-        sent: list[tuple[dict[tuple[int, ...], bytes], tuple[int, ...]] | None],
+        sent: list[_New | Later | None],
         answers: list[pq.abc.PGresult],
     ) -> None:
         """Drop the names of statements that the server did not get to prepare."""
-        for place, new in enumerate(sent):
+        for place, what in enumerate(sent):
             is_done = place < len(answers) and answers[place].status == _COMMAND_OK
-            if new is not None and not is_done:
-                del new[0][new[1]]
+            if isinstance(what, tuple) and not is_done:
+                del what[0][what[1]]
 
     def _refusal(self, answers: list[pq.abc.PGresult]) -> WireError:
         if self._pgconn.status != pq.ConnStatus.OK:

@@ -153,7 +153,7 @@ class Delivery:
         if self._unequipped:
             self._equip(delivered)
         if not self._unequipped:
-            self.cache.keep(delivered.turned.units)
+            self.cache.keep(delivered.turned)
         return delivered
 
     def _equip(self, delivered: Delivered) -> None:
@@ -220,6 +220,13 @@ class Delivery:
             # The turn was computed under its locks: if its number is in our row, it landed whole.
             if turned is None or not self._has_landed(number):
                 raise
+            self.cache.forget()
+        except StoreError as error:
+            if error.fault is not Fault.STALE:
+                raise
+            # Somebody has written a task that was remembered, or holds it: now all is read.
+            self.cache.forget(batch.task_ids())
+            return self._commit(batch, room)
         self.turn = number
         assert turned is not None
         return turned

@@ -68,7 +68,7 @@ def create_child(
         parent_step_id=step.id,
         depth=unit.task.depth + 1,
     )
-    child = creation.create(tx, submission, unit.now)
+    child = creation.create(tx, submission, creation.register(tx, submission, unit.now), unit.now)
     if unit.task.status == TaskStatus.PAUSED:
         transitions.move_task(child, "task.paused")
     step.waiting_on = json.dumps({"child": child.task.id, **_purpose(asked)})

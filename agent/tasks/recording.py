@@ -58,13 +58,19 @@ def write(tx: Connection, units: Collection[Unit], now: int) -> None:
                     steps.append((step.id, changes))
         if unit.is_complete:
             task.next_wake_time = _next_wake_time(unit)
-            changes = task.changes()
-            if changes is not None:
-                whole.append((task.id, changes))
-            continue
         changes = task.changes()
-        if changes is not None or unit.is_touched or len(steps) > before:
+        if changes is not None and unit.is_complete:
+            whole.append((task.id, changes))
+        elif (
+            changes is not None
+            # A step's change shows in its task's row, always: by that others notice it.
+            or len(steps) > before
+            or (unit.is_touched and not unit.is_complete)
+        ):
             parts.append((task.id, task.deadline, changes or ((), [])))
+        else:
+            continue
+        unit.is_written = True
     if steps:
         statements.update_steps(tx, steps)
     if whole:
@@ -94,6 +100,7 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
             task.next_wake_time = _next_wake_time(unit)
             names = (*TASK_COLUMNS, *task.extra)
             tasks[names].append([*TaskRow.values(task), *task.extra.values()])
+            unit.is_written = True
         for step in new_steps:
             definition = unit.definition(step)
             named = definition.name, definition.kind

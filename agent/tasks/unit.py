@@ -50,6 +50,7 @@ class Unit:
         "is_complete",
         "is_new",
         "is_touched",
+        "is_written",
         "now",
         "orphans",
         "pauses",
@@ -60,6 +61,7 @@ class Unit:
         "steps",
         "stops",
         "task",
+        "version",
         "withdrawals",
     )
 
@@ -74,6 +76,8 @@ class Unit:
         """Those that this transaction has looked at."""
         self.shelf: dict[Place, tuple[Any, ...]] = {}
         """Open steps as they are on record, which nobody has looked at yet."""
+        self.version = ""
+        """Of the task's row as it is on record, where that is known."""
         self._begin()
 
     def _begin(self) -> None:
@@ -90,6 +94,8 @@ class Unit:
         """Steps that wait on a child task which is to be created after this transaction."""
         self.source_path: str | None = None
         """The workflow's file, of a new task."""
+        self.is_written = False
+        """Whether this transaction writes the task's row."""
         self.is_touched = False
         """Whether the wake time is to be derived anew although nothing else changed."""
         self.orphans: list[str] = []
