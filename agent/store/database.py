@@ -1,7 +1,7 @@
 """A database by its address, and what a connection to one can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -69,6 +69,9 @@ class _Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error_type is None and not self._connection.in_transaction:
+            # Its COMMIT was sent ahead.
+            return
         if error_type is None and not self._is_snapshot:
             self._connection._commit()
         else:
@@ -114,6 +117,15 @@ class Connection(ABC):
     def transaction(self) -> _Transaction:
         """Return the context of a writing transaction: COMMIT at its end, ROLLBACK on an error."""
         return _Transaction(self, is_snapshot=False)
+
+    def send_commit(self) -> Callable[[], None]:
+        """End the open transaction, where possible without waiting for its COMMIT.
+
+        What is returned waits for it, and raises what a COMMIT raises. Until then others of this
+        connection may follow: they are answered in order, and fail if this one has failed.
+        """
+        self._commit()
+        return lambda: None
 
     def snapshot(self) -> _Transaction:
         """Return the context of a read-only transaction in which every query sees one state."""

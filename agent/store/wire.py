@@ -7,6 +7,7 @@ planned once a connection. The driver's own cursors offer the same with twice th
 """
 
 import select
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -52,6 +53,16 @@ class NumberLoader(Loader):
         return int(text) if text.lstrip(b"-").isdigit() else float(text)
 
 
+class Exchange:
+    """Statements that were sent together, and what the server answered."""
+
+    __slots__ = ("answers", "sent")
+
+    def __init__(self, sent: list[_New | Later | None]) -> None:
+        self.sent = sent
+        self.answers: list[pq.abc.PGresult] | None = None
+
+
 class Wire:
     """One connection's queue of statements and the way to their results."""
 
@@ -62,6 +73,7 @@ class Wire:
         self._statements: dict[str, _Statement] = {}
         # Of each command not yet answered: what it prepares, or who wants its rows.
         self._sent: list[_New | Later | None] = []
+        self._unanswered: deque[Exchange] = deque()
         self._is_broken = False
         self._names = 0
         self._poll = select.poll()
@@ -124,22 +136,47 @@ class Wire:
 
     def flush(self) -> list[pq.abc.PGresult]:
         """Send what is queued and return the statements' results, or raise the first error."""
-        pgconn = self._pgconn
-        sent, self._sent = self._sent, []
+        return self.collect(self.send())
+
+    def send(self) -> "Exchange":
+        """Send what is queued, to be collected later; the server works on it meanwhile."""
+        exchange = Exchange(self._sent)
+        self._sent = []
         if self._is_broken:
             raise WireError(None, "the connection is closed")
-        is_whole = False
+        is_sent = False
         try:
-            pgconn.pipeline_sync()
-            if pgconn.flush():
+            self._pgconn.pipeline_sync()
+            if self._pgconn.flush():
                 self._send_rest()
-            answers = self._receive()
-            is_whole = True
+            is_sent = True
         except Error as error:
             raise self._lost(error) from error
         finally:
-            # Whatever broke the exchange, an interrupt included, its answers are still to come.
-            self._is_broken = not is_whole
+            self._is_broken = not is_sent
+        self._unanswered.append(exchange)
+        return exchange
+
+    def collect(self, exchange: "Exchange") -> list[pq.abc.PGresult]:
+        """Return the results of what was sent, or raise the first error.
+
+        Answers come in the order of sending: those to what was sent before are kept for whoever
+        collects them.
+        """
+        while exchange.answers is None:
+            if self._is_broken:
+                raise WireError(None, "the connection is closed")
+            is_whole = False
+            try:
+                self._unanswered[0].answers = self._receive()
+                is_whole = True
+            except Error as error:
+                raise self._lost(error) from error
+            finally:
+                # Whatever broke the exchange, an interrupt included, its answers are still to come.
+                self._is_broken = not is_whole
+            self._unanswered.popleft()
+        sent, answers = exchange.sent, exchange.answers
         is_done = all(answer.status in (_COMMAND_OK, _TUPLES_OK) for answer in answers)
         if is_done and len(answers) == len(sent):
             return list(self._told(sent, answers))

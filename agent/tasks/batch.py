@@ -92,5 +92,9 @@ class Turned:
     units: list[Unit] = field(default_factory=list)
     transaction: Later = field(default_factory=Later)
     """Its number in the database, once it is committed."""
+    is_assumed: bool = False
+    """Whether nothing was read: the database will say whether what was remembered holds."""
+    soonest: Later | None = None
+    """When the next task is due, if that was asked for."""
     gone: set[str] = field(default_factory=set)
     """Tasks of the batch that were removed in the meantime: there is nothing to tell them."""

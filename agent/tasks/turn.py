@@ -64,7 +64,7 @@ def run(
     recording.write(tx, everyone, now)
     if batch.logs:
         statements.insert_logs(tx, batch.logs)
-    cache.close(tx, everyone)
+    turned.soonest = cache.close(tx, everyone)
     turned.units = everyone
     for unit in everyone:
         _report(unit, turned)
@@ -92,6 +92,7 @@ def _open(
         if len(units) == len(task_ids) and not (places or most or batch.must_wait):
             known = [(task_id, unit.version) for task_id, unit in units.items()]
             turned.transaction = opening.assume(tx, room.worker_id, room.turn, known)
+            turned.is_assumed = True
             return units
         # To read a part would take as many round trips as to read it all.
         units, places = {}, all_places

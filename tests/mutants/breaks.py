@@ -171,7 +171,7 @@ MUTANTS: Final = (
         "an unanswered commit counts as landed",
         "claims and outcomes of a turn that never happened are acted on",
         "agent/tasks/delivery.py",
-        "if turned is None or not self._has_landed(number):",
+        "if flight.turned is None or self._landed_turn() < flight.number:",
         "if turned is None:",
     ),
     Mutant(
