@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from agent.keys import content_hash
@@ -37,7 +37,6 @@ _FRESH_COLUMNS: Final = (*_FRESH, "name", "kind")
 _ITEM: Final = (*_FRESH, "parallel_index", "parallel_count")
 _ITEM_VALUES: Final = attrgetter(*_ITEM)
 _ITEM_COLUMNS: Final = (*_ITEM, "name", "kind", "item")
-_WAKE_AT: Final = itemgetter(STEP_COLUMNS.index("wake_at"))
 
 
 def write(tx: Connection, units: Collection[Unit], now: int) -> None:
@@ -123,7 +122,7 @@ def _next_wake_time(unit: Unit) -> int | None:
     now = unit.now
     wakes = [step.wake_at for step in unit.steps.values() if step.wake_at is not None]
     if unit.shelf:
-        wakes += [wake for wake in map(_WAKE_AT, unit.shelf.values()) if wake is not None]
+        wakes += [step.wake_at for step in unit.shelf.values() if step.wake_at is not None]
     if wakes:
         wakes = [max(min(wakes), now)]
     if unit.task.deadline is not None:
