@@ -6,6 +6,7 @@ it used. One that is on record is answered from the record, without asking the m
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,7 +118,7 @@ async def ask(
         on_unknown or step.on_unknown or "retry",
         seconds,
         is_effect=False,
-        reservation=_reservation(context, model, request),
+        reservation=_reservation(context, model, request, seconds),
     )
 
     async def perform(call: Call) -> Measured:
@@ -143,7 +144,9 @@ def failure_of(said: Said, model: Model, max_tokens: int) -> StepError | None:
             return None
 
 
-def _reservation(context: StepContext, model: Model, request: ModelRequest) -> Reservation:
+def _reservation(
+    context: StepContext, model: Model, request: ModelRequest, seconds: float
+) -> Reservation:
     claimed, models = context.claimed, context.services.models
     tokens_in = pricing.most_tokens_in(request)
     digests = (message.digest for message in request.messages)
@@ -159,8 +162,10 @@ def _reservation(context: StepContext, model: Model, request: ModelRequest) -> R
         step_budget=f"{claimed.task.id}/{claimed.graph.index_of[claimed.step.name]}"
         if claimed.step.budget
         else None,
+        ms=math.ceil(seconds * 1000),
         daily_tokens=models.daily_tokens,
         daily_microusd=models.daily_microusd,
+        daily_ms=models.daily_ms,
     )
 
 

@@ -86,14 +86,17 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
     answer(engine.database, item, "approve", by="somebody", channel="terminal")
     eventually(lambda: len(_questions(engine)) == 5, "the third item asks")
     for name in ("unknown", "thinking"):
-        task_id = engine.submit(_graph(name, port))
-        eventually(lambda task_id=task_id: "tool_call.intended" in engine.types(task_id))
+        _wait_for_intent(engine, engine.submit(_graph(name, port)))
     napping = engine.submit(_graph("napping"))
     engine.wait_step(napping, "one", "waiting")
     hand.start(_graph("running"))
     midway = hand.start(_graph("midway"))
     done = settle_of(hand.claimed("one", midway), Succeeded(2))
     hand.turn(Batch(settles=[done]), slots=0)
+
+
+def _wait_for_intent(engine: Engine, task_id: str) -> None:
+    eventually(lambda: "tool_call.intended" in engine.types(task_id))
 
 
 def finish(database: Database) -> None:
