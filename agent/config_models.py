@@ -45,7 +45,8 @@ class ArtifactSettings(Section):
     url: str = Field(
         default="",
         description="Empty: in the database. A directory, relative to this file; or the URL of an"
-        ' object store, as in "s3://bucket/path", with the extra `artifacts` installed.',
+        ' object store, as in "s3://bucket/path", with the extra `artifacts` and fsspec\'s driver for'
+        " it (here s3fs) installed.",
     )
 
 

@@ -74,6 +74,7 @@ def _seconds(text: str) -> float:
 
 def _show(task: str, *, as_json: bool) -> None:
     from agent.cli import terminal
+    from agent.cli.transcript import used
 
     with session.agent() as agent:
         task_id = agent.find_task(task)
@@ -81,11 +82,8 @@ def _show(task: str, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json(document)
         return
-    terminal.say(
-        f"task {terminal.short(task_id)}: {document['calls']} calls of models,"
-        f" {document['tokens_in']} tokens in, {document['tokens_out']} out,"
-        f" ${document['usd']:.6f}"
-    )
+    usage = used({**document, "turns": document["calls"], "tools": 0})
+    terminal.say(f"task {terminal.short(task_id)}: {usage}")
     if document["budgets"]:
         rows = [_row(budget) for budget in document["budgets"]]
         terminal.print_table(("budget", "tokens", "of", "usd", "of"), rows)

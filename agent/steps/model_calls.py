@@ -16,9 +16,11 @@ from agent.models import catalog, pricing
 from agent.models.catalog import Model
 from agent.models.connector import Connector, Message, ModelRequest, Reply, ToolUse
 from agent.models.errors import ModelError, timed_out
+from agent.steps import model_output
 from agent.steps.context import StepContext
 from agent.steps.effects import Answer, Call, Measured, Request
 from agent.steps.errors import DefiniteFailure
+from agent.steps.model_output import Invalid, Taken
 from agent.steps.outcome import Json, Reservation, Spend, StepError
 from agent.steps.secrets import Secrets
 
@@ -43,8 +45,9 @@ class Said:
     """Whether an earlier task was told it, and this one is to do better."""
 
     def message(self) -> Message:
-        """Return it as a message of the conversation."""
-        return Message("assistant", self.text, self.tool_uses, native=self.native)
+        """Return it as a message of the conversation; no provider takes one back that is empty."""
+        text = self.text if self.text.strip() or self.tool_uses else "(nothing)"
+        return Message("assistant", text, self.tool_uses, native=self.native)
 
 
 class _Connectors:
@@ -142,6 +145,18 @@ def failure_of(said: Said, model: Model, max_tokens: int) -> StepError | None:
             return StepError("context_exceeded", "limit", text)
         case _:
             return None
+
+
+def read(context: StepContext, said: Said, *, is_json: bool = False) -> Taken | Invalid:
+    """Read an answer as the step wants it: as JSON, or as its schema says."""
+    limit_bytes = context.services.limits.output_bytes
+    if said.cut_from_bytes is not None:
+        return model_output.too_long(said.cut_from_bytes, limit_bytes)
+    schema = context.claimed.step.output_schema
+    is_json = model_output.wants_json(is_json, schema)
+    return model_output.read_answer(
+        said.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
+    )
 
 
 def _reservation(

@@ -27,6 +27,7 @@ from agent.workflows.graph import Graph, Step
 MICROUSD: Final = 1_000_000
 REASON: Final = "budget: "
 """What every reason begins with for which a budget pauses a task."""
+_SHORTER_ANSWER: Final = "a smaller `max_tokens`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +60,25 @@ class _Budget:
     place: str = "`budget` in the workflow"
     """Where it is set."""
 
-    def advice(self, option: str, *, fits_a_whole_one: bool) -> str:
-        """Say what a person may do; a task that has failed takes no more."""
+    def advice(self, option: str, less: str, *, fits_a_whole_one: bool) -> str:
+        """Say what a person may do; a task that has failed takes no more.
+
+        `option` raises a task's budget; with `less` of its step a call may fit a day's.
+        """
         if self.policy == "fail":
             return f"{self.place} sets it"
         if self.command is not None:
             return f"`{self.command} {option}` raises it"
         if fits_a_whole_one:
             return f"it may go on tomorrow (`agent resume`); {self.place} sets it"
-        return f"no day has room for it; {self.place} sets it"
+        return f"no day has room for it: give it {less}, or raise {self.place}"
 
     def problem(self, asked: Reservation) -> str | None:
         """Say why a reservation does not fit."""
         if self.tokens_limit is not None and self.tokens + asked.tokens > self.tokens_limit:
             left = max(self.tokens_limit - self.tokens, 0)
-            advice = self.advice("--tokens N", fits_a_whole_one=asked.tokens <= self.tokens_limit)
+            fits = asked.tokens <= self.tokens_limit
+            advice = self.advice("--tokens N", _SHORTER_ANSWER, fits_a_whole_one=fits)
             return (
                 f"{self.title} allows {self.tokens_limit} tokens, {left} are left, and the next"
                 f" call may use up to {asked.tokens}; {advice}"
@@ -81,14 +86,16 @@ class _Budget:
         money = asked.microusd or 0
         if self.microusd_limit is not None and self.microusd + money > self.microusd_limit:
             left = max(self.microusd_limit - self.microusd, 0)
-            advice = self.advice("--usd X", fits_a_whole_one=money <= self.microusd_limit)
+            fits = money <= self.microusd_limit
+            advice = self.advice("--usd X", _SHORTER_ANSWER, fits_a_whole_one=fits)
             return (
                 f"{self.title} allows {dollars(self.microusd_limit)}, {dollars(left)} is left, and"
                 f" the next call may cost up to {dollars(money)}; {advice}"
             )
         if self.ms_limit is not None and self.ms + asked.ms > self.ms_limit:
             left = max(self.ms_limit - self.ms, 0)
-            advice = self.advice("", fits_a_whole_one=asked.ms <= self.ms_limit)
+            fits = asked.ms <= self.ms_limit
+            advice = self.advice("", "a shorter `timeout`", fits_a_whole_one=fits)
             return (
                 f"{self.title} allows models {_span(self.ms_limit)}, {_span(left)} is left, and the"
                 f" next call may take up to {_span(asked.ms)}, its timeout; {advice}"
