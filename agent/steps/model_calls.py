@@ -193,8 +193,14 @@ async def _perform(
         try:
             key = context.secrets.resolve(model.key, frozenset({()}))
         except DefiniteFailure as problem:
-            problem.spend = Spend()
-            raise
+            error = problem.error
+            raise DefiniteFailure(
+                f"the key of model {model.name}: {error.message}",
+                code=error.code,
+                kind=error.kind,
+                may_retry=problem.may_retry,
+                spend=Spend(),
+            ) from None
     resources = context.services.resources
     connectors = resources.setdefault(_RESOURCE, _Connectors())
     assert isinstance(connectors, _Connectors)

@@ -143,7 +143,8 @@ def test_a_key_that_is_not_there(server: Provider, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("KEY_OF_TESTS")
     made = trial(server, {"prompt": "hello", "model": "openai"})
     code, message = failed(run(attempt(made)))
-    assert code == "secret_missing" and "KEY_OF_TESTS" in message
+    assert code == "secret_missing" and message.startswith("the key of model openai: ")
+    assert "KEY_OF_TESTS" in message
     assert server.requests == []
 
 
