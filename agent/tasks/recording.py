@@ -164,7 +164,7 @@ def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
 def _model_values(asked: Reservation | None) -> tuple[Any, ...]:
     if asked is None:
         return ()
-    return (asked.model, asked.prompt_hash, asked.tokens, asked.microusd)
+    return (asked.model, asked.prompt_hash, asked.tokens, asked.microusd, asked.ms)
 
 
 def resolve(tx: Connection, units: Iterable[Unit]) -> None:
@@ -212,7 +212,7 @@ def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved
     settled = [
         (unit, result)
         for unit, result in told
-        if result.spend is not None and result.idempotency_key in resolved
+        if result.reservation is not None and result.idempotency_key in resolved
     ]
     if not settled:
         return
@@ -228,7 +228,8 @@ def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved
         for _, result in settled
         if (spend := result.spend) is not None
     ]
-    statements.record_spend(tx, rows)
+    if rows:
+        statements.record_spend(tx, rows)
     budgets.settle(tx, settled)
 
 

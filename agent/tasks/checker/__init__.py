@@ -114,6 +114,8 @@ def _whole(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"the ledger's row {key} belongs to no call")
     for key, count in evidence.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
+    for sentence in spending.days(connection):
+        yield Violation(sentence)
     for worker_id, last, turn in evidence.undead(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
