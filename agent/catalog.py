@@ -254,6 +254,58 @@ def has_children(graph: Graph) -> bool:
     )
 
 
+def record_beside(database: Database, path: Path, graph: Graph) -> None:
+    """Put on record what a file's workflow runs, at any depth, and only files beside it define.
+
+    Such a file is called as its workflow is. What is known from elsewhere stays as it is.
+    """
+    names, seen = _child_names(graph), {graph.name}
+    with database.connect("writer") as connection:
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            found = _beside(connection, path, name)
+            if found is None:
+                continue
+            names += _child_names(found.graph)
+            source, at = found.text, str(found.path.absolute())
+            with connection.transaction():
+                versions.register(
+                    connection,
+                    name,
+                    found.graph.hash,
+                    found.graph.text,
+                    source,
+                    at,
+                    database.clock.now(),
+                )
+
+
+def _beside(connection: Connection, path: Path, name: str) -> files.WorkflowFile | None:
+    known = versions.latest(connection, name)
+    if known is not None and (known[3] is None or Path(known[3]).parent != path.parent):
+        return None
+    # Not `.py`: a module of that name may be there for its steps.
+    for suffix in files.SUFFIXES:
+        candidate = path.with_name(name + suffix)
+        if suffix != ".py" and candidate.is_file():
+            found = files.load(candidate)
+            if found.graph.name == name:
+                return found
+    return None
+
+
+def _child_names(graph: Graph) -> list[str]:
+    """Return the workflows that a workflow's steps name, as far as that is known before they run."""
+    names = [step.config.get("name") for step in graph.steps if step.kind == "workflow"]
+    names += [
+        name for step in graph.steps if step.kind == "agent" for name in workflows_of(step.config)
+    ]
+    return [name for name in names if isinstance(name, str) and not is_template(name)]
+
+
 def _on_record(settings: Settings, name: str) -> Found | None:
     from agent import app
 

@@ -12,9 +12,9 @@ import structlog
 
 from agent.approvals import expiry
 from agent.clock import Clock
-from agent.store import queries, workers
+from agent.store import workers
 from agent.store.database import Connection, Database
-from agent.tasks import orphans, takeover, unsettled
+from agent.tasks import orphans, succession, takeover, unsettled
 from agent.tasks.graphs import Graphs
 from agent.tasks.operator import Operator
 
@@ -56,11 +56,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
         recovered.processes = orphans.end(connection, owners)
         for owner in owners:
             recovered.steps += _take_over(connection, graphs, owner, clock, database.is_sqlite)
-        abandoned = queries.orphans(connection)
-    operator = Operator(database, clock)
-    for task_id in abandoned:
-        operator.cancel(task_id, "its parent has ended")
-        recovered.children += 1
+    recovered.children = succession.cancel_orphans(database, Operator(database, clock))
     if not recovered.is_nothing:
         log.info(
             "recovered",

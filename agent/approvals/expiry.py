@@ -14,7 +14,7 @@ from agent.store import approvals as store
 from agent.store import queries
 from agent.store.database import Database
 from agent.tasks import approvals
-from agent.tasks.operator import NotFoundError, Operator
+from agent.tasks.operator import NotFoundError, Operator, RefusedError
 from agent.tasks.rows import STEP_COLUMNS, StepRow
 
 log = structlog.get_logger(__name__)
@@ -44,6 +44,9 @@ def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
                         done[what] += 1
         except NotFoundError:
             continue
+        except (RefusedError, ValueError) as error:
+            # One task that cannot be read must not keep the others, and the agent, from going on.
+            log.error("task.unreadable", task=task_id, error=str(error))
     return done
 
 

@@ -1,14 +1,19 @@
 """What people and programs see of approvals: one document for every surface."""
 
 import json
+from typing import Final
 
 from agent.clock import to_iso
 from agent.steps.outcome import Json
 from agent.store import approvals as store
+from agent.store import artifacts
 from agent.store.approvals import ApprovalRow
-from agent.store.database import Connection
+from agent.store.database import Connection, StoreError
 from agent.tasks.documents import find_one
 from agent.tasks.operator import NotFoundError
+
+_MOST_SHOWN: Final = 2000
+"""How many characters of a large request people are shown; `agent artifact` shows all of it."""
 
 
 def list_approvals(
@@ -28,7 +33,7 @@ def list_approvals(
     found = store.listed(
         connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
     )
-    return [_document(*entry) for entry in found]
+    return [_document(connection, *entry) for entry in found]
 
 
 def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
@@ -36,7 +41,7 @@ def approval_document(connection: Connection, approval_id: str) -> dict[str, Jso
     found = store.placed(connection, approval_id)
     if found is None:
         raise NotFoundError(f"there is no approval {approval_id}")
-    return _document(*found)
+    return _document(connection, *found)
 
 
 def find_approval(connection: Connection, text: str) -> str:
@@ -45,7 +50,12 @@ def find_approval(connection: Connection, text: str) -> str:
 
 
 def _document(
-    row: ApprovalRow, workflow: str, task_status: str, step: str, parallel_index: int
+    connection: Connection,
+    row: ApprovalRow,
+    workflow: str,
+    task_status: str,
+    step: str,
+    parallel_index: int,
 ) -> dict[str, Json]:
     decision = None
     if row.decided_at is not None:
@@ -67,7 +77,7 @@ def _document(
         "step": f"{step}[{parallel_index}]" if parallel_index >= 0 else step,
         "attempt": row.attempt,
         "message": row.message,
-        "request": _loaded(row.request),
+        "request": _request(connection, row),
         "request_hash": row.request_hash,
         "choices": _loaded(row.choices),
         "schema": _loaded(row.value_schema),
@@ -80,6 +90,22 @@ def _document(
         "renews": row.renews,
         "decision": decision,
     }
+
+
+def _request(connection: Connection, row: ApprovalRow) -> Json:
+    """Return what was asked about; of a large request that is kept apart, how it begins."""
+    request = _loaded(row.request)
+    asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
+    if not isinstance(asked, dict) or asked.keys() != {artifacts.REFERENCE_KEY}:
+        return request
+    try:
+        content = artifacts.get(connection, str(asked[artifacts.REFERENCE_KEY]))
+    except StoreError as error:
+        return {**request, "request": {**asked, "problem": error.message}}
+    if content is None:
+        return request
+    begins = content.decode("utf-8", "replace")[:_MOST_SHOWN]
+    return {**request, "request": {**asked, "begins": begins}}
 
 
 def _loaded(text: str | None) -> Json:

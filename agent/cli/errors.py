@@ -72,6 +72,7 @@ _CODES = {
     "UnknownWorkflowError": Exit.REFUSED,
     "NotFoundError": Exit.REFUSED,
     "AmbiguousIdError": Exit.REFUSED,
+    "UnreadableError": Exit.REFUSED,
     "RefusedError": Exit.REFUSED,
     "StoreError": Exit.NO_DATABASE,
 }

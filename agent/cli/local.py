@@ -1,6 +1,7 @@
 """An agent by its database: commands write to it, and read from it, as the agent itself does."""
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import app
@@ -84,6 +85,8 @@ class Local:
         if catalog.has_children(asked.graph) and self.carrier() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
             catalog.Shelf(self._settings).sync(self._database)
+        if asked.path is not None and catalog.has_children(asked.graph):
+            catalog.record_beside(self._database, Path(asked.path), asked.graph)
         return self._operator.submit(asked), asked.graph.name
 
     def carrier(self) -> str | None:

@@ -90,8 +90,11 @@ def distinct(ids: Iterable[Any]) -> Iterator[str]:
     seen: set[str] = set()
     for place, given in enumerate(ids):
         name = word(given) or f"use_{place}"
-        if name in seen:
-            name = f"{name[: _MOST_WORD - 10]}_{place}"
+        number = place
+        while name in seen:
+            # Another may be called just so.
+            name = f"{name[: _MOST_WORD - 10]}_{number}"
+            number += 1
         seen.add(name)
         yield name
 

@@ -233,6 +233,15 @@ def duplicates(connection: Connection) -> list[tuple[str, int]]:
     return [(str(key), int(count)) for key, count in found]
 
 
+def rivals(connection: Connection) -> list[tuple[str, int]]:
+    """Return (id, count) of tasks that were retried more than once: each retry does the same work."""
+    found = connection.query(
+        "SELECT retry_of, count(*) FROM tasks WHERE retry_of IS NOT NULL"
+        " GROUP BY retry_of HAVING count(*) > 1 ORDER BY retry_of"
+    )
+    return [(str(task_id), int(count)) for task_id, count in found]
+
+
 def absent(connection: Connection, task_ids: Sequence[str]) -> list[str]:
     """Return those of some tasks that are not there."""
     there: set[str] = set()

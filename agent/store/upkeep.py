@@ -16,7 +16,6 @@ from agent.store.values import encode
 _TASKS: Final = 100
 _EVENTS: Final = 5_000
 _ENDED: Final = ("succeeded", "failed", "canceled")
-_LIVING: Final = "('pending', 'running', 'paused')"
 _SKEW_US: Final = 600 * 1_000_000
 
 
@@ -45,11 +44,12 @@ def backup(database: Database, path: Path) -> None:
 def prune(connection: Connection, before_us: int) -> dict[str, int]:
     """Remove tasks that ended before an instant, with all that belongs to them; return how many.
 
-    A child goes with its parent. A family stays whole while one of it lives, or while a living
-    task was retried or forked from one of it.
+    A child goes with its parent. A family stays whole while one of it lives, while a living task
+    was forked from one of it, or while the last of its retries lives or might be retried in its
+    turn: what was done is found by the others.
     """
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
-    referred = _referred_to_by_living(connection, "")
+    referred = _referred_to(connection, "", before_us)
     since = first_id_at(now_us - _SKEW_US)
     tasks = 0
     for status in _ENDED:
@@ -117,7 +117,7 @@ def _remove_families(
             )
         }
         # Who was retried or forked since the prune began is found under the lock.
-        kept = referred | _referred_to_by_living(connection, since)
+        kept = referred | _referred_to(connection, since, before_us)
         removable = [
             task_id
             for family in families.values()
@@ -153,13 +153,18 @@ def _families(connection: Connection, roots: list[str]) -> dict[str, list[tuple[
     return families
 
 
-def _referred_to_by_living(connection: Connection, after: str) -> set[str]:
-    """Return the tasks that living ones, with ids after this one, came from."""
+def _referred_to(connection: Connection, after: str, before_us: int) -> set[str]:
+    """Return the tasks that those which stay, with ids after this one, came from."""
     rows = connection.query(
-        "SELECT origin_id, retry_of, forked_from FROM tasks"
-        f" WHERE status IN {_LIVING} AND id > :after"
-        " AND (origin_id <> id OR retry_of IS NOT NULL OR forked_from IS NOT NULL)",
+        "WITH RECURSIVE line(origin_id, retry_of, forked_from) AS ("
+        " SELECT origin_id, retry_of, CASE WHEN ended_at IS NULL THEN forked_from END FROM tasks"
+        " WHERE id > :after"
+        " AND (ended_at IS NULL OR (ended_at >= :before AND status <> 'succeeded'))"
+        " AND (origin_id <> id OR retry_of IS NOT NULL OR forked_from IS NOT NULL)"
+        " UNION SELECT NULL, t.retry_of, NULL FROM line AS l JOIN tasks AS t ON t.id = l.retry_of)"
+        " SELECT origin_id, retry_of, forked_from FROM line",
         after=after,
+        before=before_us,
     )
     return {task_id for row in rows for task_id in row if task_id is not None}
 

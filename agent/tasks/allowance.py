@@ -1,18 +1,15 @@
-"""Commands on budgets: raising one lets a whole family of tasks go on, exhausting one holds it.
+"""Raising a budget lets a whole family of tasks go on; `Operator.pause_family` holds it.
 
 Each task of the family is changed in a transaction of its own: what holds is the budget's row, and a
 task that is asked too early or too late only asks again.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 
-from agent.store import queries
-from agent.store.database import Connection
+from agent.store import lineage
 from agent.tasks import budgets
 from agent.tasks.commands import COMMANDS
 from agent.tasks.operator import Answer, NotFoundError, Operator, RefusedError, resume_task
-from agent.tasks.unit import FamilyPause
 
 
 def raise_budget(
@@ -43,29 +40,11 @@ def raise_budget(
                 raise RefusedError("so much time has passed since the step started already")
         elif seconds is not None and budgets.raise_time(tx, unit, seconds) <= unit.now:
             raise RefusedError("so much time has passed since the task started already")
-        below = list(_descendants(tx, task_id))
+        below = lineage.below(tx, task_id)
     # Twice: a family that is being paused meanwhile is paused only while its witness still is.
     for each in (*below, task_id, *below):
-        with suppress(NotFoundError), operator.changing(each) as (tx, unit):
+        with suppress(NotFoundError, RefusedError), operator.changing(each) as (tx, unit):
             if budgets.is_paused_for_budget(tx, unit):
                 resume_task(tx, unit)
                 resumed += 1
     return Answer(True, "budget set, and resumed" if resumed else "budget set", task_id)
-
-
-def pause_family(operator: Operator, pause: FamilyPause) -> None:
-    """Pause a task and all below it, as long as the task that found the budget used up is paused."""
-    family: list[str] = []
-    with suppress(NotFoundError), operator.changing(pause.task_id) as (tx, _):
-        family = [pause.task_id, *_descendants(tx, pause.task_id)]
-    for task_id in family:
-        with suppress(NotFoundError), operator.changing(task_id) as (tx, unit):
-            if budgets.is_exhausted(tx, pause.witness_id):
-                budgets.pause(unit, pause.reason)
-
-
-def _descendants(tx: Connection, task_id: str) -> Iterator[str]:
-    level = [task_id]
-    while level:
-        level = sorted(child for parent in level for child in queries.children(tx, parent))
-        yield from level

@@ -6,13 +6,13 @@ repeated and an unknown one is not forgotten. A fork is new work: it derives new
 """
 
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent.clock import SECOND
 from agent.keys import new_id
 from agent.states import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
-from agent.store import values
+from agent.store import lineage, values
 from agent.store.database import Connection
 from agent.tasks import advance, transitions
 from agent.tasks.creation import blank_step
@@ -41,27 +41,19 @@ _COPIED: Final = (
 )
 
 
-def retried_as(tx: Connection, task_id: str) -> str | None:
-    """Return the task that retried this one."""
-    found = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
-    return str(found[0][0]) if found else None
+class Parent(NamedTuple):
+    """The step that a new task is the child of."""
+
+    task_id: str
+    step_id: str
+    depth: int
+    trigger: Json
 
 
-def effects_alive_until(tx: Connection, task_id: str) -> int | None:
-    """Return until when an effect of unknown outcome may still be under way."""
-    found = tx.query(
-        "SELECT max(c.expires_at) FROM tool_calls AS c JOIN idempotency_outcomes AS o"
-        " ON o.idempotency_key = c.idempotency_key"
-        " WHERE c.task_id = :task_id AND o.status = 'unknown'",
-        task_id=task_id,
-    )
-    until: int | None = found[0][0]
-    return until
-
-
-def retry(tx: Connection, old: Unit) -> Unit:
-    """Make the task that retries an old one."""
-    new = _successor(tx, old, retry_of=old.task.id, origin_id=old.task.origin_id)
+def retry(tx: Connection, old: Unit, parent: Parent | None = None) -> Unit:
+    """Make the task that retries an old one, for itself or as the child of a step."""
+    new = _successor(tx, old, retry_of=old.task.id, origin_id=old.task.origin_id, parent=parent)
+    new.retries = old
     _carry_over(tx, old, new, rerun=frozenset())
     return new
 
@@ -82,15 +74,8 @@ def _repeated(tx: Connection, old: Unit, new: Unit) -> list[str]:
 
     Besides those downstream, that is what the old task has begun elsewhere and not ended well.
     """
-    found = tx.query(
-        'SELECT DISTINCT s."index", s.parallel_index FROM tool_calls AS c'
-        " JOIN steps AS s ON s.id = c.step_id"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-        " WHERE c.task_id = :task_id AND o.status <> 'failed'",
-        task_id=old.task.id,
-    )
     kept = {place for place, step in new.steps.items() if step.status in STEP_ENDED}
-    again = {index for index, parallel_index in found if (index, parallel_index) not in kept}
+    again = {place[0] for place in lineage.places_that_acted(tx, old.task.id) if place not in kept}
     return [old.graph.steps[index].name for index in sorted(again)]
 
 
@@ -113,6 +98,7 @@ def _successor(
     forked_from: str | None = None,
     origin_id: str | None = None,
     edited: dict[str, Json] | None = None,
+    parent: Parent | None = None,
 ) -> Unit:
     task_id = new_id()
     graph = old.graph
@@ -133,13 +119,21 @@ def _successor(
         priority=old.task.priority,
         deadline=deadline,
         origin_id=origin_id or task_id,
+        parent_task_id=parent.task_id if parent is not None else None,
+        parent_step_id=parent.step_id if parent is not None else None,
+        # Retried alone, a child is nobody's any more, and may nest no deeper than it might.
+        depth=parent.depth if parent is not None else old.task.depth,
     )
+    if parent is not None:
+        trigger = values.encode(parent.trigger, "trigger")
     task.also(
         input=given, trigger=trigger, created_at=old.now, retry_of=retry_of, forked_from=forked_from
     )
     unit = Unit(task, graph, old.now, is_new=True)
     source = {"retry_of": retry_of} if retry_of else {"forked_from": forked_from}
     created = {"workflow": graph.name, "version": task.workflow_version, **source}
+    if parent is not None:
+        created["parent"] = parent.task_id
     unit.tell("task.created", None, created)
     return unit
 

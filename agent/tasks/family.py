@@ -12,8 +12,9 @@ from agent.states import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json, StepError
 from agent.store import queries, versions
 from agent.store.database import Connection
-from agent.tasks import creation, transitions
+from agent.tasks import creation, reprise, transitions
 from agent.tasks.graphs import Graphs
+from agent.tasks.reprise import Reprise
 from agent.tasks.rows import STEP_COLUMNS, StepRow
 from agent.tasks.unit import Unit
 from agent.workflows.inputs import InputError, check_inputs
@@ -46,6 +47,10 @@ def create_child(
         message = f"tasks may be nested {max_depth} deep, and this is that deep already"
         _refuse(unit, step, asked, StepError("too_deep", "limit", message))
         return None
+    trigger = {"parent": unit.task.id, "step": unit.definition(step).name, **_use(asked)}
+    before = reprise.take_up(tx, unit, step, asked, trigger, graphs)
+    if before is not None:
+        return _go_on(unit, step, asked, before)
     found = versions.latest(tx, name)
     if found is None:
         message = f"there is no workflow called {name!r}"
@@ -61,18 +66,44 @@ def create_child(
     submission = creation.Submission(
         graph=graph,
         input=given,
-        trigger={"parent": unit.task.id, "step": unit.definition(step).name},
+        trigger=trigger,
         source=source,
         path=path,
         parent_task_id=unit.task.id,
         parent_step_id=step.id,
         depth=unit.task.depth + 1,
     )
-    child = creation.create(tx, submission, creation.register(tx, submission, unit.now), unit.now)
+    version = creation.register(tx, submission, unit.now)
+    return _await(unit, step, asked, creation.create(tx, submission, version, unit.now))
+
+
+def _await(unit: Unit, step: StepRow, asked: dict[str, Json], child: Unit) -> Unit:
+    """Let a step wait for its new child, which is paused if the parent is."""
     if unit.task.status == TaskStatus.PAUSED:
         transitions.move_task(child, "task.paused")
     step.waiting_on = json.dumps({"child": child.task.id, **_purpose(asked)})
     return child
+
+
+def _go_on(unit: Unit, step: StepRow, asked: dict[str, Json], before: Reprise) -> Unit | None:
+    """Let a step take up what its child of an earlier task has left."""
+    if before.child is not None:
+        return _await(unit, step, asked, before.child)
+    if before.refusal is not None:
+        _refuse(unit, step, asked, before.refusal)
+    elif before.done_id is not None:
+        step.waiting_on = json.dumps({"child": before.done_id, **_purpose(asked)})
+        transitions.wake(unit, step, {"status": str(TaskStatus.SUCCEEDED)})
+    else:
+        # A turn waits for nobody: the step asks again.
+        step.waiting_on = None
+        transitions.wake(unit, step)
+    return None
+
+
+def _use(asked: dict[str, Json]) -> dict[str, Json]:
+    """Return the number of the use of a tool, by which a retry finds its child again."""
+    return {"use": asked["for"]} if "for" in asked else {}
 
 
 def _purpose(asked: dict[str, Json]) -> dict[str, Json]:

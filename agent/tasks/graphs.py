@@ -2,11 +2,17 @@
 
 from collections import OrderedDict
 
+from pydantic import ValidationError
+
 from agent.store import versions
 from agent.store.database import Connection
 from agent.workflows.graph import Graph
 
 _MOST_KEPT = 512
+
+
+class UnreadableError(ValueError):
+    """The definition that a task started with is not there, or cannot be read."""
 
 
 class Graphs:
@@ -27,10 +33,22 @@ class Graphs:
         key = (name, version)
         found = self._known.get(key)
         if found is None:
-            text, path = versions.graph_text(tx, name, version)
-            found = self._known[key] = (Graph.model_validate_json(text), path)
+            try:
+                text, path = versions.graph_text(tx, name, version)
+                graph = Graph.model_validate_json(text)
+            except (LookupError, ValidationError) as error:
+                why = _first(error) if isinstance(error, ValidationError) else "it is not there"
+                said = f"version {version} of the workflow {name!r} cannot be read: {why}"
+                raise UnreadableError(said) from error
+            found = self._known[key] = (graph, path)
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
         return found
+
+
+def _first(error: ValidationError) -> str:
+    found = error.errors()[0]
+    where = ".".join(map(str, found["loc"]))
+    return f"{where}: {found['msg']}" if where else str(found["msg"])

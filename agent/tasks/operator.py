@@ -15,16 +15,16 @@ from agent.keys import new_id
 from agent.states import TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.outcome import Json
 from agent.store import approvals as store
-from agent.store import queries, values
+from agent.store import lineage, queries, values
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault
 from agent.tasks import (
     advance,
     approvals,
+    budgets,
     continuation,
     creation,
     family,
-    inheritance,
     recording,
     settlement,
     transitions,
@@ -32,9 +32,9 @@ from agent.tasks import (
 from agent.tasks.approvals import Decision
 from agent.tasks.commands import COMMANDS
 from agent.tasks.creation import Submission
-from agent.tasks.graphs import Graphs
+from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
-from agent.tasks.unit import Unit
+from agent.tasks.unit import FamilyPause, Unit
 from agent.workflows.graph import Graph
 from agent.workflows.problems import did_you_mean
 from agent.workflows.templates import is_template
@@ -119,11 +119,16 @@ class Operator:
         """Start a new task from a failed one: what succeeded is kept, the rest runs again."""
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
-            again = continuation.retried_as(tx, task_id)
+            again = lineage.retried_as(tx, task_id)
             if again is not None:
                 return Answer(False, f"it was retried already, as {again}", again)
             self._check("retry", old)
-            alive_until = continuation.effects_alive_until(tx, task_id)
+            below = lineage.living_below(tx, task_id)
+            if below is not None:
+                raise RefusedError(
+                    f"task {below}, which it started, has not ended; cancel it first"
+                )
+            alive_until = lineage.effects_alive_until(tx, task_id)
             if alive_until is not None and alive_until > old.now:
                 raise RefusedError(
                     "an effect of its last attempt may still be under way;"
@@ -131,7 +136,6 @@ class Operator:
                 )
             new = continuation.retry(tx, old)
             recording.write(tx, [old, new], old.now)
-            inheritance.inherit_calls(tx, old, new)
         return Answer(True, f"retried as {new.task.id}", new.task.id)
 
     def fork(
@@ -186,8 +190,7 @@ class Operator:
 
     def signal(self, task_id: str, name: str, payload: Json = None) -> Answer:
         """Send a named signal with a value; a step that waits for it, or will, takes it."""
-        with self._transaction() as tx:
-            unit = self._lock(tx, task_id)
+        with self.changing(task_id) as (tx, unit):
             self._check("signal", unit)
             tx.execute(
                 "INSERT INTO signals (id, task_id, name, payload, sent_at)"
@@ -205,19 +208,32 @@ class Operator:
                     if settlement.take_signal(tx, unit, step, name):
                         taker = unit.definition(step).name
                     break
-            advance.advance(tx, unit)
-            recording.write(tx, [unit], unit.now)
         if taker is None:
             kept = f"kept until a step waits for {name!r}"
             return Answer(True, kept + _never_taken(name, unit.graph), task_id)
         return Answer(True, f"step {taker!r} goes on", task_id)
+
+    def pause_family(self, pause: FamilyPause) -> None:
+        """Pause a task and all below it, as long as the one that found the budget used up is paused.
+
+        Each in a transaction of its own: what holds is the budget's row.
+        """
+        family: list[str] = []
+        with suppress(NotFoundError, RefusedError), self.changing(pause.task_id) as (tx, _):
+            family = [pause.task_id, *lineage.below(tx, pause.task_id)]
+        for task_id in family:
+            with suppress(NotFoundError, RefusedError), self.changing(task_id) as (tx, unit):
+                if budgets.is_exhausted(tx, pause.witness_id):
+                    budgets.pause(unit, pause.reason)
+                    # Those below it are of this family, too.
+                    unit.pauses.clear()
 
     def _command(
         self, name: str, task_id: str, apply: Callable[[Connection, Unit], None], word: str
     ) -> Answer:
         """Apply a command to a task and, where its state allows it, to its children."""
         with self._transaction() as tx:
-            unit = self._lock(tx, task_id)
+            unit = self._lock(tx, task_id, is_ending=name == "cancel")
             cell = COMMANDS[name][unit.task.status]
             if cell.effect == "refuse":
                 raise RefusedError(f"the task cannot be {word}: {cell.message}")
@@ -243,8 +259,13 @@ class Operator:
         self._follow_up(unit)
 
     def _follow_up(self, unit: Unit) -> None:
-        """Do what follows for other tasks: tell the parent, cancel children nobody waits for."""
+        """Do what follows for other tasks: tell the parent, cancel children nobody waits for.
+
+        Any transaction may be the one that finds a task's time over.
+        """
         self._tell_parent(unit)
+        for pause in unit.pauses:
+            self.pause_family(pause)
         for child_id in unit.orphans:
             with suppress(NotFoundError, RefusedError):
                 self.cancel(child_id, "its parent stopped waiting for it")
@@ -254,13 +275,12 @@ class Operator:
         task = unit.task
         if task.status not in TASK_ENDED or task.parent_task_id is None:
             return
-        # A parent that is gone, pruned perhaps, waits for nobody.
-        with suppress(NotFoundError), self._transaction() as tx:
-            parent = self._lock(tx, task.parent_task_id)
+        # A parent that is gone, pruned perhaps, waits for nobody; and none is told that cannot be
+        # read, since nothing could be done about it.
+        with suppress(NotFoundError, RefusedError), self.changing(task.parent_task_id) as found:
+            tx, parent = found
             end = family.ChildEnd(task.id, task.status, parent.task.id, task.parent_step_id)
             family.tell_parent(tx, parent, end)
-            advance.advance(tx, parent)
-            recording.write(tx, [parent], parent.now)
 
     def _apply_to_children(
         self, tx: Connection, name: str, task_id: str, apply: Callable[[Connection, Unit], None]
@@ -270,7 +290,7 @@ class Operator:
         while level:
             children = [child for parent in level for child in queries.children(tx, parent)]
             for child_id in sorted(children):
-                child = self._lock(tx, child_id)
+                child = self._lock(tx, child_id, is_ending=name == "cancel")
                 if COMMANDS[name][child.task.status].effect == "act":
                     apply(tx, child)
                     units.append(child)
@@ -289,12 +309,18 @@ class Operator:
             yield tx
             tx.notify()
 
-    def _lock(self, tx: Connection, task_id: str) -> Unit:
+    def _lock(self, tx: Connection, task_id: str, *, is_ending: bool = False) -> Unit:
         rows = queries.lock_tasks(tx, TASK_COLUMNS, [task_id], is_waiting=True)
         if not rows:
             raise NotFoundError(f"there is no task {task_id}")
         task = TaskRow.read(rows[0])
-        graph = self._graphs.get(tx, task.workflow_name, task.workflow_version)
+        try:
+            graph = self._graphs.get(tx, task.workflow_name, task.workflow_version)
+        except UnreadableError as error:
+            if not is_ending:
+                raise RefusedError(f"the task can only be cancelled: {error}") from error
+            # Nothing of a definition is needed to abandon what was made of it.
+            graph = Graph.model_construct(name=task.workflow_name, steps=[])
         return Unit(task, graph, self._clock.now())
 
 

@@ -12,7 +12,7 @@ from agent.steps.outcome import CallResult, Intent, Reservation
 from agent.store import approvals, statements, values
 from agent.store.database import Connection
 from agent.store.statements import Changes
-from agent.tasks import budgets, transitions
+from agent.tasks import budgets, inheritance, transitions
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
 
@@ -92,6 +92,7 @@ def write(tx: Connection, units: Collection[Unit], now: int) -> None:
 def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
     tasks: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
     steps: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
+    heirs: list[tuple[Unit, Unit]] = []
     for unit in units:
         new_steps = [step for step in unit.steps.values() if step.is_new]
         if unit.is_new:
@@ -100,6 +101,8 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
             names = (*TASK_COLUMNS, *task.extra)
             tasks[names].append([*TaskRow.values(task), *task.extra.values()])
             unit.is_written = True
+            if unit.retries is not None:
+                heirs.append((unit, unit.retries))
         for step in new_steps:
             definition = unit.definition(step)
             named = definition.name, definition.kind
@@ -114,6 +117,8 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
         statements.insert_tasks(tx, rows, names)
     for names, rows in steps.items():
         statements.insert_steps(tx, rows, names)
+    for heir, old in heirs:
+        inheritance.inherit_calls(tx, old, heir)
 
 
 def _next_wake_time(unit: Unit) -> int | None:

@@ -16,7 +16,7 @@ from agent.store import queries
 from agent.store.database import Connection
 from agent.tasks import advance, recording, transitions
 from agent.tasks.backoff import delay_seconds
-from agent.tasks.graphs import Graphs
+from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
 
@@ -50,7 +50,7 @@ def take_over(
         task = TaskRow.read(row)
         try:
             graph = graphs.get(tx, task.workflow_name, task.workflow_version)
-        except (ValueError, LookupError) as error:
+        except UnreadableError as error:
             # One task that cannot be read must not keep the others, and the agent, from going on.
             log.error("task.unreadable", task=task.id, error=str(error))
             continue

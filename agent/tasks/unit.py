@@ -56,6 +56,7 @@ class Unit:
         "pauses",
         "questions",
         "results",
+        "retries",
         "shelf",
         "source_path",
         "steps",
@@ -106,6 +107,8 @@ class Unit:
         """Approvals that nobody waits on any more."""
         self.pauses: list[FamilyPause] = []
         """Families of tasks that a budget pauses."""
+        self.retries: Unit | None = None
+        """Of a new task: the one whose calls it takes over."""
         self.admissions = MAX_NEW_ROWS
 
     def settle_down(self) -> None:

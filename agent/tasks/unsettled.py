@@ -20,7 +20,7 @@ from agent.store import queries
 from agent.store.database import Connection, Database
 from agent.tasks import recording
 from agent.tasks.batch import Note
-from agent.tasks.graphs import Graphs
+from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
 
@@ -65,10 +65,17 @@ def replay(database: Database, connection: Connection, graphs: Graphs) -> int:
             log.warning("results.unreadable", file=str(path), error=str(error))
             path.rename(path.with_suffix(".unreadable"))
             continue
+        is_done = True
         for entry in entries:
-            with connection.transaction():
-                count += _resolve(connection, graphs, entry, database.clock.now())
-        path.unlink(missing_ok=True)
+            try:
+                with connection.transaction():
+                    count += _resolve(connection, graphs, entry, database.clock.now())
+            except UnreadableError as error:
+                # It is kept until its task can be read; to tell the others again changes nothing.
+                log.error("task.unreadable", task=entry["task_id"], error=str(error))
+                is_done = False
+        if is_done:
+            path.unlink(missing_ok=True)
     return count
 
 

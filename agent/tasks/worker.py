@@ -395,14 +395,16 @@ class Worker:
             return
         self._last_watch = now
         try:
-            taken = await self._link.run(
+            watched = await self._link.run(
                 lambda: succession.watch(self.delivery, self._liveness, self.clock.monotonic())
             )
         except StoreError as error:
             await self._pause_after(error)
             return
-        if taken:
+        if watched.steps:
             self._must_look = True
+        if watched.deaths or watched.steps:
+            succession.cancel_orphans_soon(self.delivery, self.notice)
 
     async def _shut_down(self) -> None:
         """Let attempts in flight end, commit what they gave, and retire."""

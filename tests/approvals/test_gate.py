@@ -189,3 +189,17 @@ def test_a_question_that_cannot_be_put_fails_its_step(
     done = engine.run(graph(pay), given={"text": ""})
     assert done["error"]["code"] == code, done["error"]
     assert everything(engine) == []
+
+
+def test_what_is_not_as_approved_does_not_run(engine: Engine) -> None:
+    """The approval is held against what would run, last before it runs, whatever is on record."""
+    counted = token()
+    task_id, approval = asked(engine, gated("pay", counted, editable=["with.value"]))
+    engine.operator.pause(task_id)
+    say(engine, approval, "approve", edits={"with.value": 5})
+    with engine.database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE approvals SET edits = :edits", edits='{"with.value": 5000}')
+    engine.operator.resume(task_id)
+    done = engine.wait(task_id, "failed")
+    assert done["error"]["code"] == "not_as_approved"
+    assert runs[counted] == []

@@ -8,6 +8,8 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +17,15 @@ from pydantic import ValidationError
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.channels.secret import SecretError
+from agent.config_models import ModelSettings
+from agent.models.anthropic import AnthropicConnector
+from agent.models.catalog import model_of
+from agent.models.errors import ModelError
+from agent.models.openai import OpenAIConnector
 from agent.server import signatures
 from agent.server.signatures import SignatureError
 from agent.steps.model_output import Invalid, read_answer
+from agent.store.values import encode
 from agent.workflows.compiling import compile_text
 from agent.workflows.durations import parse_duration
 from agent.workflows.problems import WorkflowError, show
@@ -101,6 +109,28 @@ def answer(given: bytes) -> None:
         _check_message(found.error.message)
 
 
+def reply(given: bytes) -> None:
+    """Read what a provider of models sent: whatever is taken can be kept and sent back."""
+    for connector in _connectors():
+        try:
+            found = connector._reply(_text(given), None)
+        except ModelError as error:
+            _check_message(str(error))
+        else:
+            encode([asdict(use) for use in found.tool_uses], "it")
+            encode([found.text, found.model, found.native], "it")
+            ids = [use.id for use in found.tool_uses]
+            assert len(set(ids)) == len(ids), ids
+
+
+@cache
+def _connectors() -> tuple[OpenAIConnector, AnthropicConnector]:
+    one, other = (
+        model_of(name, ModelSettings(provider=name, model="m")) for name in ("openai", "anthropic")
+    )
+    return OpenAIConnector(one, "key"), AnthropicConnector(other, "key")
+
+
 def delivery(given: bytes) -> None:
     """Verify a webhook by every scheme: with headers out of nowhere, and properly signed."""
     head, _, body = given.partition(b"\n")
@@ -155,6 +185,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "duration": duration,
     "cron": cron,
     "answer": answer,
+    "reply": reply,
     "delivery": delivery,
 }
 
@@ -182,6 +213,15 @@ _GOOD: Final[dict[str, tuple[str, ...]]] = {
     "answer": (
         '{"vendor": "ACME", "amount": 12.5, "lines": [{"text": "a", "n": 1}]}',
         'Here it is:\n```json\n{"vendor": "ACME", "amount": 1e3}\n```\nAnything else?',
+    ),
+    "reply": (
+        '{"id": "c", "model": "m", "choices": [{"finish_reason": "tool_calls", "message": {"content":'
+        ' "so", "tool_calls": [{"id": "a", "function": {"name": "look", "arguments": "{\\"n\\": 1}"}},'
+        ' {"id": "a", "function": {"name": "look", "arguments": ""}}]}}], "usage": {"prompt_tokens":'
+        ' 3, "completion_tokens": 2}}',
+        '{"id": "c", "model": "m", "stop_reason": "tool_use", "content": [{"type": "text", "text":'
+        ' "so"}, {"type": "tool_use", "id": "a", "name": "look", "input": {"n": 1}}], "usage":'
+        ' {"input_tokens": 3, "output_tokens": 2}}',
     ),
     "delivery": (
         'msg_1\n{"type": "invoice.paid", "id": "evt_1", "event_id": "Ev1", "data": [1, null]}',

@@ -197,6 +197,27 @@ def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
     assert "waits for somebody" not in cli("tasks").out
 
 
+def test_children_are_found_beside_a_file(cli: Cli) -> None:
+    """A file from elsewhere brings along what it runs, at any depth, as it is at that time."""
+    cli.write("elsewhere/outer.yaml", "name: outer\nsteps: {run: {workflow: {name: inner}}}\n")
+    cli.write("elsewhere/inner.yaml", "name: inner\nsteps: {run: {workflow: {name: core}}}\n")
+    core = "name: core\nsteps: {say: {shell: {argv: [echo, WORD], effect: none}}}\n"
+    core += "output: '{{ steps.say.output.stdout | trim }}'\n"
+    for word in ("one", "two"):
+        cli.write("elsewhere/core.yaml", core.replace("WORD", word))
+        document = cli("run", "elsewhere/outer.yaml", "--json").json
+        assert document["output"] == {"run": {"run": word}}
+
+
+def test_what_the_directory_defines_is_not_replaced_by_a_file_beside(cli: Cli) -> None:
+    """A workflow that the agent knows stays what it is."""
+    said = "steps: {say: {shell: {argv: [echo, WORD], effect: none}}}\noutput: WORD\n"
+    cli.write("workflows/inner.yaml", "name: inner\n" + said.replace("WORD", "known"))
+    cli.write("elsewhere/inner.yaml", "name: inner\n" + said.replace("WORD", "strange"))
+    cli.write("elsewhere/outer.yaml", "name: outer\nsteps: {run: {workflow: {name: inner}}}\n")
+    assert cli("run", "elsewhere/outer.yaml", "--json").json["output"] == {"run": "known"}
+
+
 def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
     """The command does not wait for ever on what somebody has to do in a child task."""
     cli.write("workflows/waiting.yaml", WAITING)

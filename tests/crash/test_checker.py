@@ -363,6 +363,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["DROP INDEX tasks_by_dedupe_key", "UPDATE tasks SET dedupe_key = 'hook:1'"],
         "hook:1 was delivered once, and there are 8 tasks of it",
     ),
+    "retried twice": (
+        ["UPDATE tasks SET retry_of = 'x' WHERE workflow_name IN ('napping', 'waiting')"],
+        "task x: it was retried 2 times",
+    ),
     "used more than told": (
         ["UPDATE budgets SET tokens_used = tokens_used - 1"],
         "its budget says tokens_used",
@@ -412,7 +416,7 @@ PROMISES: dict[int, list[str]] = {
     2: ["never woken", "waits on nothing", "stuck"],
     3: ["claimed after the end", "running after the end", "woken after the end"],
     4: ["claimed before its parents", "deps_remaining", "due too soon"],
-    5: ["claimed after success", "succeeded twice", "repeated", "made twice"],
+    5: ["claimed after success", "succeeded twice", "repeated", "made twice", "retried twice"],
     6: ["events missing", "status not told", "step's status not told", "attempt not told"],
     7: ["token not told", "impossible event", "turn to come", "went on after its death"],
     8: ["tried too often", "acted too often"],
@@ -435,7 +439,7 @@ ALONE: dict[int, list[str]] = {
     2: ["never woken"],
     3: ["woken after the end", "due after the end"],
     4: ["claimed a moment too soon", "deps_failed"],
-    5: ["succeeded twice"],
+    5: ["succeeded twice", "retried twice"],
     6: ["step's status not told", "attempt not told"],
     7: ["token not told", "turn to come", "went on after its death"],
     8: ["acted too often"],

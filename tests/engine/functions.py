@@ -195,3 +195,12 @@ async def cut_off(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
         return {"acts": len(runs[token])}
 
     return await ctx.call("pay", {"amount": 1}, act, on_unknown=on_unknown)
+
+
+async def cut_off_at_length(ctx: StepContext, text: str) -> None:
+    """Do something outside that takes many words, and never hear of it."""
+
+    async def act() -> None:
+        raise ConnectionError("the answer was lost")
+
+    await ctx.call("pay", {"text": text}, act)

@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from agent.config import EngineSettings
 from agent.steps.outcome import Succeeded, Waiting
 from agent.store import versions
-from agent.tasks import documents, waits
+from agent.store.database import StoreError
+from agent.store.dialect import Fault
+from agent.tasks import documents, succession, waits
 from agent.tasks.batch import Batch
 from agent.tasks.family import ChildEnd
+from agent.tasks.operator import Operator
 from agent.workflows.graph import Fanout, Graph
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, Reader, eventually, graph, other, step
@@ -205,6 +210,32 @@ def test_a_failing_parent_cancels_its_child(engine: Engine) -> None:
     engine.wait(child_of(engine, task_id), "canceled")
 
 
+def test_a_child_is_cancelled_although_the_database_was_away(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else knows that it is to be: whoever does tries until it is done."""
+    monkeypatch.setattr(succession, "_FIRST_PAUSE_SECONDS", 0.01)
+    cancel, failures = Operator.cancel, [StoreError(Fault.LOST, "away")] * 3
+
+    def fail_first(self: Operator, task_id: str, reason: str | None = None) -> Any:
+        if failures:
+            raise failures.pop()
+        return cancel(self, task_id, reason)
+
+    monkeypatch.setattr(Operator, "cancel", fail_first)
+    gate, bad = gated_child(engine), Gate()
+    failing = graph(
+        other("run", "workflow", config={"name": "child"}),
+        step("bad", "gated_failure", given={"gate": bad.name}),
+        name="parent",
+    )
+    task_id = engine.submit(failing)
+    eventually(lambda: gate.entered == 1)
+    bad.open()
+    engine.wait(child_of(engine, task_id), "canceled")
+    assert failures == []
+
+
 def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:
     """The word that a child has ended may meet a parent that was cancelled meanwhile."""
     register(hand, graph(step("c"), name="child"))
@@ -275,3 +306,54 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
     hand.operator.resolve(task_id, "pay", "fail")
     assert hand.status(task_id) == "failed"
     assert hand.status(child_of(hand, task_id)) == "canceled"
+
+
+def timed_parent(**options: Any) -> Graph:
+    """Return a workflow with a child, whose time is short."""
+    return graph(
+        other("run", "workflow", config={"name": "child"}),
+        name="parent",
+        timeout_seconds=5,
+        **options,
+    )
+
+
+def test_a_command_that_finds_a_tasks_time_over_cancels_its_children(hand: Hand) -> None:
+    """Whichever transaction is the first to look: here it is a signal that nobody waits for."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(timed_parent())
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.skip(6)
+    hand.operator.signal(task_id, "hello")
+    assert hand.status(task_id) == "failed"
+    assert hand.status(child_of(hand, task_id)) == "canceled"
+
+
+def test_a_command_that_finds_a_tasks_time_used_up_pauses_its_children(hand: Hand) -> None:
+    """A time that is a budget holds the whole family, whoever finds out."""
+    register(hand, graph(step("c"), name="child"))
+    budget = {"time_seconds": 5, "on_exhausted": "pause"}
+    task_id = hand.start(timed_parent(budget=budget))
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.skip(6)
+    hand.operator.signal(task_id, "hello")
+    assert (hand.status(task_id), hand.status(child_of(hand, task_id))) == ("paused", "paused")
+
+
+def test_a_parent_that_hears_of_a_childs_end_too_late_tells_its_own(hand: Hand) -> None:
+    """What a parent's time means for the others of its family follows as from any other word."""
+    register(hand, graph(step("c"), name="child"))
+    both = graph(
+        other("one", "workflow", config={"name": "child"}),
+        other("two", "workflow", config={"name": "child"}),
+        name="parent",
+        timeout_seconds=5,
+    )
+    task_id = hand.start(both)
+    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    hand.settle({"one": asked, "two": asked})
+    first, second = (row[0] for row in hand.rows("SELECT id FROM tasks WHERE depth = 1"))
+    hand.skip(6)
+    hand.operator.cancel(first)
+    assert hand.status(task_id) == "failed"
+    assert hand.status(second) == "canceled"

@@ -3,6 +3,7 @@
 from agent.steps.outcome import Returned, Succeeded
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import (
+    FAILURE,
     RETRY,
     Engine,
     Hand,
@@ -12,6 +13,7 @@ from tests.engine.harness import (
     other,
     step,
 )
+from tests.engine.test_commands import intend
 
 
 def test_the_diamond(engine: Engine) -> None:
@@ -326,3 +328,16 @@ def test_an_attempt_that_meets_the_deadline_itself_leaves_clean_up_its_time(engi
     )
     assert done["status"] == "failed" and done["error"]["class"] == "timeout"
     assert engine.statuses(done["id"])["sweep"] == "succeeded"
+
+
+def test_no_effect_begins_in_a_task_that_is_failing(hand: Hand) -> None:
+    """What is in flight when another step fails may not act any more; clean-up may."""
+    tidy = step("tidy", after=["bad"], run_on="always")
+    hand.start(graph(step("bad"), step("pay"), tidy))
+    hand.fail("bad")
+    intend(hand, hand.claimed("pay"))
+    assert hand.rows("SELECT 1 FROM tool_calls") == []
+    hand.settle({"pay": Returned("revoked")})
+    intend(hand, hand.claimed("tidy"))
+    assert hand.rows("SELECT status FROM idempotency_outcomes") == [("unknown",)]
+    hand.settle({"tidy": FAILURE})

@@ -13,7 +13,9 @@ from fsspec.core import url_to_fs
 from agent.steps.services import Limits
 from agent.store import artifacts, upkeep
 from agent.store.database import Database
+from agent.store.values import encode
 from agent.workflows.graph import Fanout, Step
+from tests.approvals.asking import question
 from tests.engine.conftest import Start
 from tests.engine.harness import NOW, Engine, eventually, graph, other
 
@@ -132,6 +134,24 @@ def test_large_requests_and_responses_are_put_apart(start: Start) -> None:
     with engine.database.connect("reader") as connection:
         assert artifacts.load(connection, request)["prompt"] == LARGE
         assert artifacts.load(connection, response)["text"] == f"[echo] {LARGE}"
+
+
+def test_a_question_about_a_large_request_shows_how_it_begins(start: Start) -> None:
+    """Whoever is asked whether it happened sees what it was, and where all of it is."""
+    engine = start()
+    config = {"call": "tests.engine.functions:cut_off_at_length", "with": {"text": LARGE}}
+    task_id = engine.submit(graph(other("pay", "python", config=config)))
+    engine.wait_step(task_id, "pay", "waiting")
+    engine.skip(3600)
+    asked = question(engine, task_id)
+    request = asked["request"]["request"]
+    assert request["begins"] == encode({"text": LARGE}, "it")[:2000]
+    with engine.database.connect("writer") as connection, connection.transaction():
+        content = artifacts.get(connection, request["$artifact"])
+        assert content is not None and json.loads(content) == {"text": LARGE}
+        connection.execute("UPDATE artifacts SET data = :data", data=b"nothing")
+    asked = question(engine, task_id)
+    assert "is damaged" in asked["request"]["request"]["problem"]
 
 
 @pytest.mark.parametrize("kind", ["directory", "fsspec"])

@@ -3,10 +3,24 @@
 import pytest
 
 from agent.clock import SECOND
-from agent.steps.outcome import Retry, Waiting
+from agent.states import CallStatus
+from agent.steps.outcome import CallResult, Retry, Waiting
+from agent.tasks.attempts import claim_of
+from agent.tasks.batch import Batch, Note
 from agent.workflows.graph import RetryPolicy
 from tests.engine.functions import Gate, runs
-from tests.engine.harness import ERROR, RETRY, Engine, Hand, eventually, graph, other, step
+from tests.engine.harness import (
+    ERROR,
+    RETRY,
+    Engine,
+    Hand,
+    eventually,
+    graph,
+    other,
+    settle_of,
+    step,
+)
+from tests.engine.test_commands import intend
 
 
 def wake_at(hand: Hand, task_id: str) -> int:
@@ -182,3 +196,29 @@ def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
     done = engine.wait(task_id, "succeeded")
     assert done["output"] == {"pay": {"acts": 2}}
     assert runs[token] == [1, 2]
+
+
+@pytest.mark.parametrize("is_one_turn", [False, True], ids=["before", "with it"])
+def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: bool) -> None:
+    """The late word of an effect may come while the next attempt decides to ask: it wins."""
+    task_id = hand.start(graph(step("a")))
+    first = hand.claimed("a")
+    call_id = intend(hand, first)
+    hand.settle({"a": Retry(ERROR, 0, is_unknown=True)})
+    second = hand.claimed("a")
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    result = CallResult(call_id, key, CallStatus.SUCCEEDED, "paid")
+    late = Note(claim_of(first), first.graph, result=result)
+    asking = settle_of(second, Waiting({"unknown": call_id}))
+    if is_one_turn:
+        hand.turn(Batch(notes=[late], settles=[asking]))
+    else:
+        hand.turn(Batch(notes=[late]))
+        hand.turn(Batch(settles=[asking]))
+    if hand.names() == []:
+        hand.turn()
+    (known,) = hand.claimed("a").calls
+    assert known.response == "paid"
+    assert hand.rows("SELECT 1 FROM approvals WHERE status = 'pending'") == []
+    hand.succeed("a")
+    assert hand.status(task_id) == "succeeded"

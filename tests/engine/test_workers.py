@@ -3,12 +3,17 @@
 import os
 import signal
 import subprocess
+from typing import Any
+
+import pytest
 
 from agent import recovery
 from agent.clock import SECOND, Clock
 from agent.steps import processes
-from agent.store import workers
+from agent.steps.outcome import Waiting
+from agent.store import queries, workers
 from agent.store.database import Database
+from agent.tasks import takeover
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
 from tests.engine.conftest import Start
@@ -24,6 +29,7 @@ from tests.engine.harness import (
     other,
     step,
 )
+from tests.engine.test_children import child_of, register
 
 
 def test_a_worker_that_ends_gives_back_what_it_runs(start: Start) -> None:
@@ -257,3 +263,64 @@ def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> N
     hand.succeed("a")
     assert hand.status(task_id) == "succeeded"
     hand.close()
+
+
+def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
+    postgres_database: Database,
+) -> None:
+    """Whoever was to cancel it died before: those who find the death look for such children."""
+    postgres_database.clock = HandClock()
+    silent = Hand(postgres_database)
+    register(silent, graph(other("ask", "wait", config={"signal": "go"}), name="child"))
+    task_id = silent.start(graph(other("run", "workflow"), step("bad"), name="parent"))
+    silent.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    child_id = child_of(silent, task_id)
+    silent.fail("bad")
+    assert (silent.status(task_id), silent.status(child_id)) == ("failed", "running")
+    engine = Engine(postgres_database, lease_seconds=1.0)
+    try:
+        engine.wait(child_id, "canceled")
+    finally:
+        engine.stop()
+        engine.close()
+        silent.close()
+    assert find_violations(postgres_database) == []
+
+
+def test_two_that_take_over_at_once(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes second to a dead worker's step leaves it to the one that runs it by then."""
+    postgres_database.clock = HandClock()
+    dead, first, second = (Hand(postgres_database) for _ in range(3))
+    task_id = dead.start(graph(step("a")))
+    with postgres_database.connect("writer") as tx, tx.transaction():
+        workers.retire(tx, dead.delivery.worker_id, dead.clock.now(), "worker.died")
+    lock_tasks = queries.lock_tasks
+
+    def take(hand: Hand) -> tuple[int, int]:
+        with hand.delivery.connection.transaction():
+            return takeover.take_over(
+                hand.delivery.connection,
+                hand.delivery.graphs,
+                dead.delivery.worker_id,
+                hand.clock.now(),
+                is_process_gone=False,
+            )
+
+    def be_late(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(queries, "lock_tasks", lock_tasks)
+        assert take(first) == (1, 0)
+        first.skip(60)
+        first.turn()
+        return lock_tasks(*arguments, **options)
+
+    # The second has found the step, and has not locked its task yet.
+    monkeypatch.setattr(queries, "lock_tasks", be_late)
+    assert take(second) == (0, 1)
+    assert first.names() == ["a"]
+    first.succeed("a")
+    assert (first.status(task_id), first.steps(task_id)["a"]["attempt"]) == ("succeeded", 2)
+    for hand in (dead, first, second):
+        hand.close()
+    assert find_violations(postgres_database) == []

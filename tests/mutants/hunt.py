@@ -35,6 +35,9 @@ SUBSET = (
     "tests/test_recovery.py",
     "tests/approvals/test_answering.py",
     "tests/approvals/test_expiry.py",
+    "tests/engine/test_reprise.py",
+    "tests/engine/test_unreadable.py",
+    "tests/engine/test_children.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""

@@ -39,6 +39,10 @@ SLOW_SECONDS = 4.0
 """How long a slow disk may take for one commit: not as long as a lease."""
 
 
+_TORN: Final = 0.05
+"""How often a statement in a transaction finds its connection gone, in such weather."""
+_BUSY: Final = 0.5
+
 STOPPED_SECONDS = 20.0
 """How long a process stays stopped after a commit: until its effects have long been given up."""
 
@@ -105,6 +109,13 @@ class SimulatedDatabase(Database):
             self._missed = mark
             self.happened["wake-up lost"] += 1
         return self._mark
+
+    def is_struck_by(self, kind: str, often: float) -> bool:
+        """Whether trouble that strikes now and then, while it lasts, strikes here."""
+        if not self.weather.has(kind) or self.loop.chance.random() >= often:
+            return False
+        self.happened[kind] += 1
+        return True
 
     def check_alive(self) -> None:
         """Let nothing happen after the end."""
@@ -188,6 +199,8 @@ class SimulatedConnection(SqliteConnection):
 
     def _check(self) -> None:
         self._database.check_alive()
+        if self.in_transaction and self._database.is_struck_by("torn", _TORN):
+            self._is_cut = True
         if self._database.weather.has("lost") and not self.in_transaction:
             self._is_cut = True
         if self._is_cut:
@@ -196,6 +209,8 @@ class SimulatedConnection(SqliteConnection):
     def _begin(self) -> None:
         self._database.pause()
         self._check()
+        if self._database.is_struck_by("busy", _BUSY):
+            raise StoreError(Fault.BUSY, "somebody else writes")
         self._carried = set()
         super()._begin()
 

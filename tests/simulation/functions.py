@@ -31,6 +31,12 @@ def _place(ctx: StepContext) -> str:
     return ctx.step if ctx.parallel_index is None else f"{ctx.step}[{ctx.parallel_index}]"
 
 
+def _line(ctx: StepContext) -> str:
+    """Name the work that this is part of, which stays the same through retries, at every depth."""
+    task = ctx.claimed.task
+    return str(task.input.get("line") or task.origin_id)
+
+
 async def touch(
     ctx: StepContext, plan: list[str], seconds: float, size: int = 0, taken: object = None
 ) -> str:
@@ -88,13 +94,13 @@ async def _call(ctx: StepContext, word: str, number: int, seconds: float, policy
     )
 
 
-async def use(task: str, number: int, word: str) -> str:
+async def use(line: str, number: int, word: str) -> str:
     """Be the tool of an agent."""
     if word == "definite":
         raise DefiniteFailure("come again")
-    world.by_use[(task, number)] += 1
+    world.by_use[(line, number)] += 1
     await asyncio.sleep(0.05)
-    if word == "unheard" and world.by_use[(task, number)] == 1:
+    if word == "unheard" and world.by_use[(line, number)] == 1:
         raise ConnectionError("the answer was lost")
     return "used"
 
@@ -117,8 +123,7 @@ async def _perform(
     if word == "lost":
         await asyncio.sleep(seconds)
         raise ConnectionError("no route")
-    origin = ctx.claimed.task.origin_id
-    place = (origin, _place(ctx), number)
+    place = (_line(ctx), _place(ctx), number)
 
     def arrive() -> None:
         world.happen(call.idempotency_key, call.remote_key, place, is_once=is_once)

@@ -21,6 +21,7 @@ class SimulatedClock(Clock):
         super().__init__()
         self._loop = loop
         self._jumped_us = 0
+        self._furthest_us = 0
         self._reads = 0
         self.latest = 0
         """The latest instant that it ever showed: nothing on record is in the future of that."""
@@ -44,10 +45,11 @@ class SimulatedClock(Clock):
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward or back."""
         self._jumped_us += int(seconds * SECOND)
+        self._furthest_us = max(self._furthest_us, self._jumped_us)
 
     def set_right(self) -> None:
-        """Undo what set it back: what is due by the wall clock would be as late as that."""
-        self._jumped_us = max(self._jumped_us, 0)
+        """Undo all that set it back: what is due by the wall clock would be as late as that."""
+        self._jumped_us = self._furthest_us
 
 
 class SeededSource(Source):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
+from agent.store import queries
 from agent.store.database import Database, StoreError
 from agent.tasks import allowance
 from agent.tasks.operator import NotFoundError, Operator, RefusedError
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 ENDED = ("succeeded", "failed", "canceled")
 PLENTY = 1_000_000
+NO_TASK, NO_QUESTION = IN_VAIN = ("no such task yet", "nobody asks")
+SOME_CHILD = -1
+LAST_TASK = -2
+"""Whom an operation is done to, if not to a submission's task."""
 
 
 class People:
@@ -56,15 +61,17 @@ class People:
                 await asyncio.sleep(1.0)
                 continue
             self._machine.tell("operator", f"{operation['do']}: {said}")
+            if said not in IN_VAIN:
+                self._machine.result.happened[f"person: {operation['do']}"] += 1
             return
 
     def _command(self, operation: JsonObject) -> Callable[[Database], object]:
         word, number = operation["do"], operation["task"]
 
         def command(database: Database) -> object:
-            task_id = self._tasks.get(number) if number >= 0 else _child(database)
+            task_id = self._tasks.get(number) if number >= 0 else self._some(database, number)
             if task_id is None:
-                return "no such task yet"
+                return NO_TASK
             operator = self.operator(database)
             match word:
                 case "pause":
@@ -78,18 +85,40 @@ class People:
                 case "signal":
                     return operator.signal(task_id, "go", {"from": "somebody"}).message
                 case "fork":
-                    step = self._machine.scenario.graphs[0]["steps"][0]["name"]
-                    return operator.fork(task_id, step, dedupe_key=f"fork of {task_id}").message
+                    return self._fork(database, task_id)
                 case _:
                     return self._answer_some(database)
 
         return command
 
+    def _some(self, database: Database, number: int) -> str | None:
+        """Return some child, or the task that came last: a retry, a fork or a child perhaps."""
+        condition = "parent_task_id IS NOT NULL" if number == SOME_CHILD else "1 = 1"
+        with database.connect("reader") as connection:
+            found = connection.query(f"SELECT id FROM tasks WHERE {condition} ORDER BY id")
+        if not found:
+            return None
+        chosen = self._machine.loop.chance.choice(found) if number == SOME_CHILD else found[-1]
+        return str(chosen[0])
+
+    def _fork(self, database: Database, task_id: str) -> str:
+        """Run a task again from some step on: that is another line of work."""
+        with database.connect("reader") as connection:
+            found = connection.query(
+                "SELECT s.name, t.workflow_name FROM steps AS s JOIN tasks AS t ON t.id = s.task_id"
+                ' WHERE t.id = :id AND s.parallel_index = -1 ORDER BY s."index"',
+                id=task_id,
+            )
+        step, workflow = self._machine.loop.chance.choice(found)
+        name = f"fork of {task_id}"
+        edited = {"line": name} if "line" in self._machine.graphs[workflow].inputs else None
+        return self.operator(database).fork(task_id, step, edited, dedupe_key=name).message
+
     def _answer_some(self, database: Database) -> str:
         chance = self._machine.loop.chance
         asked = _questions(database)
         if not asked:
-            return "nobody asks"
+            return NO_QUESTION
         question = chance.choice(asked)
         if question[1] == "approval" and chance.random() < 0.3:
             return self._say(database, question, "deny")
@@ -102,12 +131,26 @@ class People:
         raise AssertionError(f"approval {question[0]} was decided twice")
 
     def _answer(self, database: Database, question: tuple[Any, ...]) -> str:
-        _, kind, request = question
+        _, kind, request, _ = question
         if kind in ("approval", "tool"):
             return self._say(database, question, "approve")
         if kind == "input":
             return self._say(database, question, "answer", "a text")
-        return self._say(database, question, "answer", self._truth(database, request))
+        truth = self._truth(database, request)
+        if self._machine.loop.chance.random() < 0.3:
+            return self._resolve(database, question[0], truth)
+        return self._say(database, question, "answer", truth)
+
+    def _resolve(self, database: Database, approval_id: str, verdict: Any) -> str:
+        """Say what became of an effect by naming its step, as the command does."""
+        with database.connect("reader") as connection:
+            ((task_id, name, item),) = connection.query(
+                "SELECT a.task_id, s.name, s.parallel_index FROM approvals AS a"
+                " JOIN steps AS s ON s.id = a.step_id WHERE a.id = :id",
+                id=approval_id,
+            )
+        step = name if item < 0 else f"{name}[{item}]"
+        return self.operator(database).resolve(task_id, step, verdict).message
 
     def _say(
         self, database: Database, question: tuple[Any, ...], word: Any, value: Any = None
@@ -121,7 +164,7 @@ class People:
         asked = json.loads(request)
         given = (asked["request"] or {}).get("arguments")
         if given is not None:
-            was_used = self._machine.world.by_use[(given["task"], given["number"])] > 0
+            was_used = self._machine.world.by_use[(given["line"], given["number"])] > 0
             return "done" if was_used else "retry"
         call_id = asked["call"]
         with database.connect("reader") as connection:
@@ -143,6 +186,36 @@ class People:
         for question in _questions(database):
             _try(lambda: self._answer(database, question))  # noqa: B023
 
+    async def retry_all(self) -> None:
+        """Retry what has not succeeded, parents and children alike, as soon as that is allowed."""
+        for _ in range(3):
+            refused = await self._machine.visit("settler", self._retry_all)
+            if not refused:
+                return
+            # What was begun may still be under way.
+            await asyncio.sleep(20.0)
+
+    def _retry_all(self, database: Database) -> int:
+        with database.connect("reader") as connection:
+            found = connection.query(
+                "SELECT id FROM tasks AS t WHERE status IN ('failed', 'canceled') AND NOT EXISTS"
+                " (SELECT 1 FROM tasks AS other WHERE other.retry_of = t.id) ORDER BY id"
+            )
+        refused = 0
+        for (task_id,) in found:
+            # Some children by themselves: most are taken up by their parents' retries.
+            if self._machine.loop.chance.random() < 0.3:
+                continue
+            try:
+                said = self.operator(database).retry(task_id)
+            except RefusedError as error:
+                self._machine.tell("settler", f"retry: refused: {error}")
+                refused += 1
+                continue
+            self._machine.result.happened["person: retry"] += said.is_changed
+            self._machine.tell("settler", f"retry: {said.message}")
+        return refused
+
     async def settle(self) -> list[str]:
         """Give everything that is waited for, and return what is still open."""
         found: list[str] = await self._machine.visit("settler", self._settle)
@@ -158,40 +231,45 @@ class People:
             waiting = connection.query(
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
-        open_ids = {row[0] for row in tasks}
+            # Nobody looks after them: they must have been cancelled.
+            orphans = set(queries.orphans(connection))
+        open_ids = {row[0] for row in tasks} - orphans
         for task_id, status, reason, _ in tasks:
-            if status == "paused":
-                _try(lambda: self._go_on(operator, task_id, reason))  # noqa: B023
+            if status == "paused" and task_id not in orphans:
+                _try(lambda: self._go_on(database, task_id, reason))  # noqa: B023
         for task_id, waiting_on in waiting:
             name = json.loads(waiting_on or "{}").get("signal")
             if name is not None and task_id in open_ids:
                 _try(lambda: operator.signal(task_id, name, None))  # noqa: B023
         for question in _questions(database):
-            _try(lambda: self._answer(database, question))  # noqa: B023
+            if question[3] not in orphans:
+                _try(lambda: self._answer(database, question))  # noqa: B023
         return [
             f"task {task_id} is {status}, woken at {wake}" for task_id, status, _, wake in tasks
         ]
 
-    def _go_on(self, operator: Operator, task_id: str, reason: str | None) -> object:
+    def _go_on(self, database: Database, task_id: str, reason: str | None) -> object:
+        operator = self.operator(database)
         if reason is not None and reason.startswith("budget"):
-            # A task above may be the one whose budget is used up.
+            # A task above may be the one whose budget is used up, or a step.
+            for step in self._steps_with_budgets(task_id, database):
+                _try(lambda: allowance.raise_budget(operator, task_id, step=step, tokens=PLENTY))  # noqa: B023
             return allowance.raise_budget(operator, task_id, tokens=PLENTY)
         return operator.resume(task_id)
+
+    def _steps_with_budgets(self, task_id: str, database: Database) -> list[str]:
+        with database.connect("reader") as connection:
+            ((name,),) = connection.query(
+                "SELECT workflow_name FROM tasks WHERE id = :id", id=task_id
+            )
+        return [step.name for step in self._machine.graphs[name].steps if step.budget]
 
 
 def _questions(database: Database) -> list[tuple[Any, ...]]:
     with database.connect("reader") as connection:
         return connection.query(
-            "SELECT id, kind, request FROM approvals WHERE status = 'pending' ORDER BY id"
+            "SELECT id, kind, request, task_id FROM approvals WHERE status = 'pending' ORDER BY id"
         )
-
-
-def _child(database: Database) -> str | None:
-    with database.connect("reader") as connection:
-        found = connection.query(
-            "SELECT id FROM tasks WHERE parent_task_id IS NOT NULL ORDER BY id LIMIT 1"
-        )
-    return str(found[0][0]) if found else None
 
 
 def _try(command: Callable[[], object]) -> None:

@@ -44,8 +44,12 @@ LIMITS = Limits(send_window_seconds=3.0, call_seconds=6.0, inline_bytes=2_000)
 APPROVAL_LOOP_SECONDS = 5.0
 _WITNESSED = frozenset({"act", "python"})
 """The actions of which the world counts each call by its key."""
-PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 1800.0
 """How long everything may take to end once nothing goes wrong any more."""
+
+
+RETRIES = 2
+"""How often somebody retries what has not succeeded, where somebody does."""
 
 
 @dataclass
@@ -209,11 +213,10 @@ class _Machine:
         await asyncio.sleep(STOPPED_SECONDS)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*acts)
-            while open_tasks := await self.people.settle():
-                await asyncio.sleep(1.0)
-                if self.loop.time() > PATIENCE_SECONDS:
-                    self.result.problems += [f"it does not end: {each}" for each in open_tasks]
-                    break
+            await self._see_to_the_end()
+            for _ in range(RETRIES if self.scenario.is_retried else 0):
+                await self.people.retry_all()
+                await self._see_to_the_end()
         watching.cancel()
         self.tell("machine", "SIGTERM to all")
         asked = self.loop.time()
@@ -225,9 +228,17 @@ class _Machine:
         if self.loop.time() - asked > SETTINGS.shutdown_seconds + 10:
             self.result.problems.append(f"it took {self.loop.time() - asked:.0f} s to stop")
 
+    async def _see_to_the_end(self) -> None:
+        while open_tasks := await self.people.settle():
+            await asyncio.sleep(1.0)
+            if self.loop.time() > PATIENCE_SECONDS:
+                self.result.problems += [f"it does not end: {each}" for each in open_tasks]
+                break
+
     async def _look_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(self.loop.chance.uniform(0.5, 8.0))
+            often = (5.0, 60.0) if self.is_calm else (0.5, 8.0)
+            await asyncio.sleep(self.loop.chance.uniform(*often))
             self._check("in the middle")
 
     def open(self, process: Process) -> SimulatedDatabase:
@@ -311,7 +322,9 @@ class _Machine:
         await asyncio.sleep(submission["at"])
         key = submission["key"]
         while True:
-            asked = Submission(graph=self.graphs[submission["graph"]], dedupe_key=key)
+            graph = self.graphs[submission["graph"]]
+            given = {"line": key or f"task {number}"} if "line" in graph.inputs else {}
+            asked = Submission(graph=graph, input=given, dedupe_key=key)
             try:
                 task_id = await self._deliver(asked, submission["by"])
             except (StoreError, RefusedError) as error:

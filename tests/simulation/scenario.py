@@ -35,6 +35,8 @@ class Scenario:
     `callback`, or the commit of this `number` that is `carrying` something, of whichever worker."""
     is_attended: bool = False
     """Whether somebody answers questions, truthfully, while things still go wrong."""
+    is_retried: bool = False
+    """Whether somebody retries in the end whatever has not succeeded, and what comes of that."""
 
     def text(self) -> str:
         """Write it down."""
@@ -65,6 +67,7 @@ def draw(seed: int) -> Scenario:
     for _ in range(chance.randint(0, 12)):
         scenario.faults.append(_fault(chance, workers))
     scenario.is_attended = chance.random() < 0.6
+    scenario.is_retried = chance.random() < 0.5
     return scenario
 
 
@@ -84,10 +87,13 @@ def _operation(chance: random.Random, count: int) -> JsonObject:
     words = ["pause", "resume", "cancel", "retry", "fork", "signal", "answer", "answer"]
     at = round(HORIZON_SECONDS * chance.random() ** 2, 3)
     operation = {"at": at, "do": chance.choice(words), "task": chance.randrange(count)}
-    if operation["do"] in ("pause", "cancel") and chance.random() < 0.3:
-        operation["task"] = -1  # some child
+    if operation["do"] in _COMMANDS and chance.random() < 0.4:
+        # Some child, or the task that came last.
+        operation["task"] = chance.choice([-1, -2])
     return operation
 
+
+_COMMANDS = ("pause", "resume", "cancel", "retry", "fork")
 
 _KINDS = (
     *("kill", "kill", "end", "stop", "commit", "commit", "commit", "commit"),
@@ -118,7 +124,7 @@ def _fault(chance: random.Random, workers: int) -> JsonObject:
     if kind == "jump":
         seconds = round(chance.choice([-1, 1]) * chance.choice([0.01, 1, 30, 3600]), 3)
         return {"kind": kind, "at": at, "seconds": seconds}
-    weather = chance.choice(["full", "lost", "slow", "deaf"])
+    weather = chance.choice(["full", "lost", "slow", "deaf", "torn", "busy"])
     return {"kind": weather, "at": at, "seconds": round(chance.uniform(0.05, 10), 3)}
 
 
@@ -143,7 +149,7 @@ def _graph(chance: random.Random, name: str, child: str | None) -> JsonObject:
     steps: list[JsonObject] = []
     for index in range(count):
         steps.append(_step(chance, index, [step["name"] for step in steps], child))
-    graph: JsonObject = {"name": name, "steps": steps}
+    graph: JsonObject = {"name": name, "steps": steps, "inputs": {"line": {"default": ""}}}
     if chance.random() < 0.3:
         graph["max_parallel"] = chance.randint(1, 3)
     if chance.random() < 0.3:
@@ -152,11 +158,18 @@ def _graph(chance: random.Random, name: str, child: str | None) -> JsonObject:
         graph["timeout_seconds"] = chance.choice([5.0, 20.0, 60.0])
     if chance.random() < 0.2:
         graph["priority"] = chance.choice(["high", "low"])
-    if any(step["kind"] == "llm" for step in steps) and chance.random() < 0.6:
-        exhausted = chance.choice(["pause", "fail"])
-        graph["budget"] = {"tokens": chance.choice([30, 80, 200]), "on_exhausted": exhausted}
+    if any(step["kind"] in _SPENDING for step in steps) and chance.random() < 0.5:
+        graph["budget"] = _budget(chance)
     Graph.model_validate(graph)
     return graph
+
+
+_SPENDING = ("llm", "agent", "workflow")
+
+
+def _budget(chance: random.Random) -> JsonObject:
+    tokens = chance.choice([30, 80, 200, 1000])
+    return {"tokens": tokens, "on_exhausted": chance.choice(["pause", "fail"])}
 
 
 def _step(chance: random.Random, index: int, before: list[str], child: str | None) -> JsonObject:
@@ -185,6 +198,11 @@ def _step(chance: random.Random, index: int, before: list[str], child: str | Non
         "jitter": chance.random() < 0.5,
     }
     step.update(_doing(chance, kind, before, child))
+    if step["kind"] == "workflow":
+        item = "[{{ parallel_index }}]" if "fanout" in step else ""
+        step["config"]["with"] = {"line": f"{{{{ inputs.line }}}}/{step['name']}{item}"}
+    if step["kind"] in _SPENDING and chance.random() < 0.1:
+        step["budget"] = _budget(chance)
     if "taken" in step["config"].get("with", {}):
         step["refers_to"] = [before[-1]]
     if step["depends_on"]:
@@ -202,7 +220,9 @@ def _doing(chance: random.Random, kind: str, before: list[str], child: str | Non
     plan = [chance.choice(words) for _ in range(chance.randint(0, 3))]
     match kind:
         case "group":
-            doing = _doing(chance, chance.choice(["touch", "act", "once", "signal"]), before, child)
+            doing = _doing(
+                chance, chance.choice(["touch", "act", "once", "signal", "gated"]), before, child
+            )
             fanout: JsonObject = {"count": chance.randint(0, 5)}
             if chance.random() < 0.6:
                 fanout["concurrency"] = chance.randint(1, 3)
@@ -257,7 +277,7 @@ def _agent(chance: random.Random) -> JsonObject:
         for _ in range(chance.choice([1, 1, 2])):
             number += 1
             word = chance.choice(["ok", "ok", "definite", "unheard"])
-            arguments = {"task": "{{ task.id }}", "number": number, "word": word}
+            arguments = {"line": "{{ inputs.line }}", "number": number, "word": word}
             uses.append({"name": "use", "arguments": arguments})
         script.append({"tool_uses": uses, "tokens_in": 10, "tokens_out": 5})
     script.append({"text": "done", "tokens_in": 10, "tokens_out": 5})

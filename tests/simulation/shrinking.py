@@ -56,10 +56,11 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
                 smaller = copy.deepcopy(scenario)
                 del smaller.graphs[graph][option]
                 yield smaller
-    if scenario.is_attended:
-        smaller = copy.deepcopy(scenario)
-        smaller.is_attended = False
-        yield smaller
+    for name in ("is_attended", "is_retried"):
+        if getattr(scenario, name):
+            smaller = copy.deepcopy(scenario)
+            setattr(smaller, name, False)
+            yield smaller
 
 
 def _without_graphs(scenario: Scenario) -> Iterator[Scenario]:

@@ -45,14 +45,23 @@ FAULTS = {
     "worker: wake-up lost": 5,
     "worker: slow": 10,
     "worker: connection lost": 20,
+    "worker: torn": 5,
+    "worker: busy": 10,
     **{f"worker: {way}": 2 for way in COMMIT_FAULTS},
     "worker: stopped after": 10,
     "command: connection lost": 10,
     "command: full": 5,
-    "command: refused": 2,
+    "command: refused": 1,
     "command: lost unheard": 2,
+    "person: pause": 5,
+    "person: resume": 2,
+    "person: cancel": 5,
+    "person: retry": 5,
+    "person: fork": 5,
+    "person: signal": 5,
+    "person: answer": 5,
 }
-"""What goes wrong on the simulated machine, and how often at least in so many seeds."""
+"""What happens on the simulated machine, and how often at least in so many seeds."""
 COUNTED_SEEDS = 80
 
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from tests.simulation.loop import Process, current_process
 
 Place = tuple[str, str, int]
-"""An effect as people would name it: the first of a line of tasks, the step, the call's number."""
+"""An effect as people would name it: the line of tasks, the step, the call's number.
+
+A task and its retries are one line, and so are their children at each place; a fork begins another.
+"""
 
 
 @dataclass
@@ -22,7 +25,7 @@ class World:
     by_place: Counter[Place] = field(default_factory=Counter)
     """Effects that nobody may repeat unasked."""
     by_use: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Uses of an agent's tool, by task and number."""
+    """Uses of an agent's tool, by line and number."""
     touched: Counter[str] = field(default_factory=Counter)
     """How often steps that may be repeated have run."""
     acknowledged: set[str] = field(default_factory=set)
@@ -69,11 +72,11 @@ class World:
     def broken_promises(self) -> list[str]:
         """Tell which effects happened more often than once."""
         return [
-            f"call {number} of step {step} (from task {origin}) happened {count} times"
-            for (origin, step, number), count in sorted(self.by_place.items())
+            f"call {number} of step {step} (of {line}) happened {count} times"
+            for (line, step, number), count in sorted(self.by_place.items())
             if count > 1
         ] + [
-            f"use {number} of a tool in task {task_id} happened {count} times"
-            for (task_id, number), count in sorted(self.by_use.items())
+            f"use {number} of a tool (of {line}) happened {count} times"
+            for (line, number), count in sorted(self.by_use.items())
             if count > 1
         ]

@@ -90,6 +90,20 @@ def test_prune_keeps_what_living_tasks_came_from(database: Database, relation: s
         assert _tasks(connection) == {"needed", "alive", "over"}
 
 
+def test_prune_keeps_a_line_of_retries_as_long_as_its_last_task(database: Database) -> None:
+    """Each of them may have begun what the others only know of through it; then all go at once."""
+    with database.connect() as connection:
+        with connection.transaction():
+            for number, ended_at in enumerate((10, 11, 12, 500)):
+                before = f"retry {number - 1}" if number else None
+                given = {"retry_of": before, "origin_id": "retry 0", "ended_at": ended_at}
+                insert_task(connection, f"retry {number}", status="failed", **given)
+            insert_task(connection, "alone", status="failed", ended_at=10)
+        assert upkeep.prune(connection, 100)["tasks"] == 1
+        assert _tasks(connection) == {f"retry {number}" for number in range(4)}
+        assert upkeep.prune(connection, 1000)["tasks"] == 4
+
+
 def test_prune_works_in_small_transactions(database: Database) -> None:
     """However much is old, each transaction is short; all of it goes in the end."""
     with database.connect("writer") as connection:

@@ -12,7 +12,8 @@ The fifteen promises, and where each is checked: on *rows* held against each oth
 2.  Each task is terminal or waits on something named: rows (`upright.rows`).
 3.  Nothing leaves a terminal state, no attempt starts after it: replay; rows for what it leaves.
 4.  A step starts only after its dependencies' ends are recorded: replay; rows (`dependencies`).
-5.  A succeeded step has exactly one outcome and never executes again: replay; outside for effects.
+5.  A succeeded step has exactly one outcome and never executes again: replay; outside for effects;
+    one retry of a task, at most (`_whole`).
 6.  Events are gapless, commit with their change and lead to the rows: replay, on one snapshot.
 7.  A write under an old claim changes nothing: replay, where it would be a move from a state that
     the step had left, or a token that no claim accounts for; the turns of workers declared dead
@@ -116,6 +117,8 @@ def _whole(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
     for sentence in spending.days(connection):
         yield Violation(sentence)
+    for task_id, count in evidence.rivals(connection):
+        yield Violation(f"it was retried {count} times, and each does the same work", task_id)
     for worker_id, last, turn in evidence.undead(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
