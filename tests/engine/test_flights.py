@@ -13,7 +13,8 @@ from agent.steps.outcome import Succeeded
 from agent.store import workers
 from agent.store.database import Database, StoreError
 from agent.store.wire import Wire
-from agent.tasks.batch import Batch
+from agent.tasks.attempts import claim_of
+from agent.tasks.batch import Batch, Note
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Flight
@@ -177,6 +178,16 @@ def test_a_task_that_others_work_on_too_is_not_remembered_for_a_while(
     seen = count_exchanges(monkeypatch)
     hand.succeed("b")
     assert len(seen) == 2
+
+
+def test_a_steps_change_shows_in_its_tasks_row(hand: Hand) -> None:
+    """By the row's version others notice it, whatever it is that changed."""
+    (task_id,) = start(hand, 1)
+    version = "SELECT xmin::text FROM tasks WHERE id = :id"
+    before = hand.rows(version, id=task_id)
+    claimed = hand.claimed("a")
+    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, checkpoint="1")]))
+    assert hand.rows(version, id=task_id) != before
 
 
 def test_a_newer_version_is_noticed(hand: Hand, postgres_database: Database) -> None:
