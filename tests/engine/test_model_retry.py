@@ -75,6 +75,5 @@ def test_a_loop_goes_on_where_it_ended(start: Start, server: Provider, end: str)
     said = [one for one in server.requests[0]["messages"] if one["role"] == "assistant"]
     assert len(said) == kept
     used = {"refusal": 1, "max_turns": 1, "repeated_calls": 2}[end]
-    assert (again["usage"]["turns"], again["usage"]["tools"]) == (2, used), (
-        "its own, not the first's"
-    )
+    own = (again["usage"]["turns"], again["usage"]["tools"])
+    assert own == (2, used), "what it took over is not its own"
