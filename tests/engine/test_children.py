@@ -308,6 +308,23 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
     assert hand.status(child_of(hand, task_id)) == "canceled"
 
 
+def test_the_end_of_an_earlier_child_says_nothing_of_the_next(hand: Hand) -> None:
+    """A word may come twice, or late: a step that waits for another child by then waits on."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(parent("child"))
+    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    hand.settle({"run": asked})
+    first = child_of(hand, task_id)
+    ((step_id,),) = hand.rows("SELECT parent_step_id FROM tasks WHERE id = :id", id=first)
+    hand.succeed("c")
+    end = Batch(child_ends=[ChildEnd(first, "succeeded", task_id, step_id)])
+    hand.turn(end)
+    hand.settle({"run": asked})
+    hand.turn(end)
+    assert hand.names() == ["c"]
+    assert hand.statuses(task_id)["run"] == "waiting"
+
+
 def timed_parent(**options: Any) -> Graph:
     """Return a workflow with a child, whose time is short."""
     return graph(

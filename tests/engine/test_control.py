@@ -1,5 +1,7 @@
 """Pause, resume and cancel while attempts are in flight, said by somebody else than the worker."""
 
+import pytest
+
 from agent.states import CallStatus
 from agent.steps.outcome import CallResult, Paused, Succeeded, Waiting
 from agent.tasks.attempts import claim_of
@@ -175,3 +177,19 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     if hand.names() == []:
         hand.turn()
     assert hand.names() == ["pay"], "an early answer is not lost"
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_nothing_begins_under_a_claim_that_is_gone(hand: Hand, is_late: bool) -> None:
+    """An attempt of a cancelled task may still ask: neither intent nor checkpoint is recorded."""
+    task_id = hand.start(graph(step("a")))
+    claimed = hand.claimed("a")
+    if is_late:
+        hand.operator.cancel(task_id)
+    intend(hand, claimed)
+    saved = Note(claim_of(claimed), claimed.graph, checkpoint="1")
+    hand.turn(Batch(notes=[saved]))
+    ((checkpoint,),) = hand.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
+    recorded = len(hand.rows("SELECT 1 FROM tool_calls"))
+    assert (recorded, checkpoint) == ((0, None) if is_late else (1, "1"))
+    hand.running.clear()

@@ -341,3 +341,16 @@ def test_no_effect_begins_in_a_task_that_is_failing(hand: Hand) -> None:
     intend(hand, hand.claimed("tidy"))
     assert hand.rows("SELECT status FROM idempotency_outcomes") == [("unknown",)]
     hand.settle({"tidy": FAILURE})
+
+
+def test_clean_up_has_its_own_time(hand: Hand) -> None:
+    """The task's deadline is for its work: what runs after a failure is not cut short by it."""
+    tidy = step("tidy", after=["bad"], run_on="always")
+    task_id = hand.start(graph(step("bad"), tidy, timeout_seconds=5))
+    assert hand.claimed("bad").task.deadline is not None
+    hand.fail("bad")
+    assert hand.claimed("tidy").task.deadline is None
+    hand.skip(60)
+    hand.turn()
+    hand.succeed("tidy")
+    assert hand.statuses(task_id) == {"bad": "failed", "tidy": "succeeded"}

@@ -358,4 +358,25 @@ MUTANTS: Final = (
         "if request_hash(gate.gated_request(kind.name, config)) != found.approved_hash:",
         "if found.approved_hash is None:",
     ),
+    Mutant(
+        "any child will do",
+        "a step that waits for one child takes the end of another for it",
+        "agent/tasks/family.py",
+        "if step.status == StepStatus.WAITING and child_of(step) == end.task_id:",
+        "if step.status == StepStatus.WAITING:",
+    ),
+    Mutant(
+        "intents under an old claim",
+        "an attempt that was taken away, or whose task was cancelled, begins an effect",
+        "agent/tasks/turn.py",
+        "    if step is None or not settlement.holds(step, note.claim, worker_id):\n        return False\n",
+        "    if step is None:\n        return False\n",
+    ),
+    Mutant(
+        "clean-up is cut short",
+        "what tidies up after a missed deadline has no time to",
+        "agent/tasks/advance.py",
+        '            task.phase = "cleanup"\n            task.deadline = None',
+        '            task.phase = "cleanup"',
+    ),
 )
