@@ -31,6 +31,12 @@ class BudgetSettings(Section):
 
     daily_tokens: int = Field(default=0, ge=0, le=10**15, description="Tokens, in and out.")
     daily_usd: float = Field(default=0.0, ge=0, le=10**9, description="Money, in US dollars.")
+    daily_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        le=10**9,
+        description="Time that calls of models take, added up; while one runs, its timeout counts.",
+    )
 
 
 class ArtifactSettings(Section):
@@ -39,7 +45,8 @@ class ArtifactSettings(Section):
     url: str = Field(
         default="",
         description="Empty: in the database. A directory, relative to this file; or the URL of an"
-        ' object store, as in "s3://bucket/path", with the extra `artifacts` installed.',
+        ' object store, as in "s3://bucket/path", with the extra `artifacts` and fsspec\'s driver for'
+        " it (here s3fs) installed.",
     )
 
 

@@ -146,11 +146,13 @@ base_url = "http://127.0.0.1:1234/v1"
 model = "claude"
 [budget]
 daily_usd = 2.5
+daily_seconds = 90
 """
     settings = load(_file(tmp_path, text), {})
     assert sorted(settings.models) == ["claude", "local"]
     assert settings.models["claude"].usd_per_million_in == 3
     assert (settings.llm.model, settings.budget.daily_usd) == ("claude", 2.5)
+    assert settings.budget.daily_seconds == 90
     bad = """\
 [models.claude]
 provider = "someone"

@@ -6,7 +6,7 @@ import typer
 
 from agent.cli import session
 from agent.cli.operate import operate
-from agent.cli.options import JsonOption, TaskArgument
+from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def budget(
-    task: TaskArgument,
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="TASK", help="A task's id, or the unique start or end of one."),
+    ] = None,
     step: Annotated[
         str | None, typer.Option("--step", metavar="STEP", help="The step's own budget.")
     ] = None,
@@ -31,7 +34,7 @@ def budget(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a task has used of models, or raise its budget.
+    """Show use of models, today or by a task, or raise its budget.
 
     A task that its budget paused then goes on.
     """
@@ -40,8 +43,15 @@ def budget(
     if usd is None and tokens is None and time is None:
         if step is not None:
             raise CommandError("--step goes with --usd, --tokens or --time")
-        _show(task, as_json=as_json)
+        if task is None:
+            _show_day(as_json=as_json)
+        else:
+            _show(task, as_json=as_json)
         return
+    if task is None:
+        raise CommandError(
+            "name the task whose budget is to be raised; [budget] in the configuration sets a day's"
+        )
     if (usd is not None and not 0 < usd <= 10**9) or (tokens is not None and tokens < 1):
         raise CommandError("a budget is more than nothing")
     seconds = None if time is None else _seconds(time)
@@ -64,6 +74,7 @@ def _seconds(text: str) -> float:
 
 def _show(task: str, *, as_json: bool) -> None:
     from agent.cli import terminal
+    from agent.cli.transcript import used
 
     with session.agent() as agent:
         task_id = agent.find_task(task)
@@ -71,14 +82,32 @@ def _show(task: str, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json(document)
         return
-    terminal.say(
-        f"task {terminal.short(task_id)}: {document['calls']} calls of models,"
-        f" {document['tokens_in']} tokens in, {document['tokens_out']} out,"
-        f" ${document['usd']:.6f}"
-    )
+    usage = used({**document, "turns": document["calls"], "tools": 0})
+    terminal.say(f"task {terminal.short(task_id)}: {usage}")
     if document["budgets"]:
         rows = [_row(budget) for budget in document["budgets"]]
         terminal.print_table(("budget", "tokens", "of", "usd", "of"), rows)
+
+
+def _show_day(*, as_json: bool) -> None:
+    from agent.cli import terminal
+
+    with session.agent() as agent:
+        day = agent.day()
+    if as_json:
+        terminal.print_json(day)
+        return
+    terminal.say(f"used of models on {day['day']} (UTC), of what [budget] allows in a day:")
+    rows = [
+        ("tokens", str(day["tokens"]), _of(day["tokens_limit"], "{}")),
+        ("usd", f"{day['usd']:.6f}", _of(day["usd_limit"], "{:.6f}")),
+        ("seconds", f"{day['seconds']:.1f}", _of(day["seconds_limit"], "{:.1f}")),
+    ]
+    terminal.print_table(("", "used", "of"), rows)
+
+
+def _of(limit: float | None, form: str) -> str:
+    return "-" if limit is None else form.format(limit)
 
 
 def _row(budget: dict[str, Any]) -> tuple[str, ...]:
@@ -86,7 +115,7 @@ def _row(budget: dict[str, Any]) -> tuple[str, ...]:
     return (
         budget["step"] or "task",
         str(budget["tokens"]),
-        "-" if tokens is None else str(tokens),
+        _of(tokens, "{}"),
         f"{budget['usd']:.6f}",
-        "-" if usd is None else f"{usd:.6f}",
+        _of(usd, "{:.6f}"),
     )

@@ -78,6 +78,9 @@ class Counterpart(Protocol):
     def budget(self, task_id: str) -> Document:
         """Return what a task has used of models, and its budgets."""
 
+    def day(self) -> Document:
+        """Return what all tasks have used of models today (UTC), and what a day allows."""
+
     def raise_budget(
         self,
         task_id: str,

@@ -68,6 +68,7 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
     settings = session.settings()
     yield Finding("configuration", "ok", f"home is {settings.home}")
     yield from _workflows(settings)
+    yield from _artifacts(settings)
     try:
         database = app.open_database(settings)
         with database.connect("reader") as connection:
@@ -92,6 +93,19 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
         yield Finding("workflows", "error", str(entry.problems[0]))
     if not broken:
         yield Finding("workflows", "ok", f"{len(found)} in {directory}")
+
+
+def _artifacts(settings: "Settings") -> Iterator[Finding]:
+    from agent.store.database import StoreError
+    from agent.store.vault import Vault
+
+    if settings.artifacts_url:
+        try:
+            Vault(settings.artifacts_url)
+        except StoreError as error:
+            yield Finding("artifacts", "error", str(error))
+        else:
+            yield Finding("artifacts", "ok", f"are kept at {settings.artifacts_url}")
 
 
 def _database(database: "Database", connection: "Connection", *, deep: bool) -> Iterator[Finding]:

@@ -122,6 +122,10 @@ class Local:
     def budget(self, task_id: str) -> Document:
         return spending.budget_document(self._reader, task_id)
 
+    def day(self) -> Document:
+        now = self._database.clock.now()
+        return spending.day_document(self._reader, self._settings.budget, now)
+
     def raise_budget(
         self,
         task_id: str,

@@ -120,6 +120,9 @@ class Remote:
     def budget(self, task_id: str) -> Document:
         return self._document(f"tasks/{task_id}/budget")
 
+    def day(self) -> Document:
+        return self._document("budget")
+
     def raise_budget(
         self,
         task_id: str,

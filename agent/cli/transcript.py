@@ -18,6 +18,8 @@ def print_transcript(document: dict[str, Any]) -> None:
     for call in document["calls"]:
         say("")
         say(_headline(call), "bold" if call["status"] == "succeeded" else "yellow")
+        if call["model"]:
+            say(_origin(call))
         for line in _question(call) + _answer(call):
             say(line)
     if not document["calls"]:
@@ -29,11 +31,25 @@ def print_transcript(document: dict[str, Any]) -> None:
 
 def used(usage: dict[str, Any]) -> str:
     """Say what was used of models."""
-    tools = f", {usage['tools']} uses of tools" if usage["tools"] else ""
-    return (
-        f"{usage['turns']} calls of models{tools}, {usage['tokens_in']} tokens in,"
-        f" {usage['tokens_out']} out, ${usage['usd']:.6f}"
-    )
+    parts = [_count(usage["turns"], "call of a model", "calls of models")]
+    if usage["tools"]:
+        parts.append(_count(usage["tools"], "use of a tool", "uses of tools"))
+    parts += [f"{usage['tokens_in']} tokens in", f"{usage['tokens_out']} out"]
+    return ", ".join([*parts, f"${usage['usd']:.6f}"])
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _origin(call: dict[str, Any]) -> str:
+    """Say who was asked, and what helps to find the call at the provider."""
+    parts = [f"asked {call['model']}"]
+    if call["request_id"]:
+        parts.append(f"request {call['request_id']}")
+    if call["stop_reason"]:
+        parts.append(f"stopped: {call['stop_reason']}")
+    return ", ".join(parts)
 
 
 def call_line(call: dict[str, Any]) -> str:

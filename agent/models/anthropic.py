@@ -55,6 +55,8 @@ class AnthropicConnector:
             raise unsupported(
                 f"{self._where} takes no temperature: leave it out, or set `effort` instead"
             )
+        if request.effort == "minimal":
+            raise unsupported(f"{self._where} knows no effort below low")
         keywords: dict[str, Any] = {
             "model": self._model.model,
             "max_tokens": request.max_tokens,

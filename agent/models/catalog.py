@@ -66,6 +66,7 @@ class Catalog:
     """What an answer may have where a step does not say."""
     daily_tokens: int | None = None
     daily_microusd: int | None = None
+    daily_ms: int | None = None
 
     def get(self, name: str | None) -> Model:
         """Return a model by its name, or the default; raise `ModelError` when there is none."""
@@ -98,8 +99,14 @@ def catalog_of(
         default=llm.model,
         max_tokens=llm.max_tokens,
         daily_tokens=budget.daily_tokens or None,
-        daily_microusd=round(budget.daily_usd * 1_000_000) or None,
+        daily_microusd=_limit(budget.daily_usd, 1_000_000),
+        daily_ms=_limit(budget.daily_seconds, 1000),
     )
+
+
+def _limit(amount: float, parts: int) -> int | None:
+    """Return a limit in whole parts of its unit; one too small for a part is still a limit."""
+    return max(1, round(amount * parts)) if amount > 0 else None
 
 
 def load(model: Model) -> None:

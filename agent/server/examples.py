@@ -151,6 +151,15 @@ BUDGET: Final = {
         }
     ],
 }
+DAY: Final = {
+    "day": AT[:10],
+    "tokens": 51200,
+    "tokens_limit": None,
+    "usd": 0.2473,
+    "usd_limit": 5.0,
+    "seconds": 412.7,
+    "seconds_limit": 3600.0,
+}
 ANSWERED: Final = {
     "approval": APPROVAL_ID,
     "task": TASK_ID,

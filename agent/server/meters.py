@@ -27,12 +27,13 @@ class Standing:
     approvals: int
     tokens_today: int
     microusd_today: int
+    ms_today: int
 
 
 def standing(connection: Connection, clock: Clock) -> Standing:
     """Read how the database stands."""
     soonest = queries.next_wake_time(connection)
-    tokens, microusd = health.spent_on(connection, str(to_iso(clock.now()))[:10])
+    tokens, microusd, ms = health.spent_on(connection, str(to_iso(clock.now()))[:10])
     age = 0.0 if soonest is None else max(0.0, (clock.now() - soonest) / SECOND)
     return Standing(
         tasks=health.task_counts(connection),
@@ -43,6 +44,7 @@ def standing(connection: Connection, clock: Clock) -> Standing:
         approvals=health.pending_approvals(connection),
         tokens_today=tokens,
         microusd_today=microusd,
+        ms_today=ms,
     )
 
 
@@ -106,6 +108,12 @@ class Meters:
                 "gauge",
                 "What models have cost today (UTC).",
                 now.microusd_today / 1_000_000,
+            ),
+            *_single(
+                "agent_model_seconds_today",
+                "gauge",
+                "Time that calls of models have taken today (UTC).",
+                now.ms_today / 1000,
             ),
             *_single("agent_workers", "gauge", "Workers not known to be dead.", now.workers),
             *_single(

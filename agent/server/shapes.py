@@ -409,6 +409,20 @@ class BudgetDocument(_Shape):
     budgets: list[Any]
 
 
+class DayDocument(_Shape):
+    """What all tasks together have used of models on a day, and what it allows; null: no limit."""
+
+    model_config = _like(examples.DAY)
+
+    day: str
+    tokens: int
+    tokens_limit: int | None
+    usd: float
+    usd_limit: float | None
+    seconds: float
+    seconds_limit: float | None
+
+
 class HookAnswer(_Shape):
     """A webhook's delivery was taken; the same task for every repetition of it."""
 

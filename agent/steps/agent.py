@@ -73,13 +73,10 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
             for place, use in enumerate(said.tool_uses):
                 messages.append(await user.use(turn, place, use))
             continue
-        answer = _read(said, context)
+        answer = model_calls.read(context, said)
         if isinstance(answer, Taken):
             return Succeeded(answer.value)
         text = f"That answer cannot be used: {answer.error.message}\nGive the whole answer again."
-        if not said.text.strip():
-            # No provider takes a message back that says nothing.
-            messages[-1] = Message("assistant", "(nothing)")
         messages.append(Message("user", text))
     text = f"the goal was not reached within max_turns = {config.max_turns}"
     return Failed(StepError("max_turns", "limit", text))
@@ -111,17 +108,6 @@ def _body(turn: int, config: AgentConfig, tools: list[str]) -> Json:
         return {"turn": turn}
     first: dict[str, Json] = {"turn": 1, "goal": config.goal, "tools": tools}
     return first if config.system is None else {**first, "system": config.system}
-
-
-def _read(said: Said, context: StepContext) -> Taken | model_output.Invalid:
-    limit_bytes = context.services.limits.output_bytes
-    if said.cut_from_bytes is not None:
-        return model_output.too_long(said.cut_from_bytes, limit_bytes)
-    schema = context.claimed.step.output_schema
-    is_json = model_output.wants_json(False, schema)
-    return model_output.read_answer(
-        said.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
-    )
 
 
 def _too_many(said: Said) -> StepError | None:

@@ -259,7 +259,7 @@ class Calls:
             send_by,
             request.is_effect,
             clock.monotonic(),
-            request.reservation,
+            reservation=request.reservation,
         )
         try:
             await self._services.journal.intend(claimed, intent)
@@ -274,7 +274,7 @@ class Calls:
             error = StepError("not_sent", "limit", f"{action} was not sent")
             self._record(call, CallStatus.FAILED, None, error, Spend())
             raise
-        return call
+        return replace(call, sent_at=clock.monotonic())
 
     def _leave_unknown(self, call: Call, problem: BaseException) -> None:
         self._leave()
@@ -315,13 +315,14 @@ class Calls:
         spend: Spend | None = None,
         apart: str | None = None,
     ) -> None:
+        now = self._services.clock.monotonic()
         result = CallResult(
             call.call_id,
             call.idempotency_key,
             status,
             response,
             error,
-            latency_ms=int((self._services.clock.monotonic() - call.opened_at) * 1000),
+            latency_ms=0 if call.sent_at is None else int((now - call.sent_at) * 1000),
             reservation=call.reservation,
             spend=spend if call.reservation is not None else None,
             large=apart,

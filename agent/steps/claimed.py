@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.steps.outcome import CallResult, Intent, Json, RecordedApproval, RecordedCall
+from agent.store.values import decode
 from agent.workflows.graph import Graph, Step
 
 
@@ -25,13 +26,31 @@ class TaskView:
     """The workflow file, beside which `python` steps look for their modules."""
 
 
-@dataclass(frozen=True, slots=True)
 class Upstream:
-    """An ended step, as templates and functions see it."""
+    """An ended step, as templates and functions see it; most of them never look at its output."""
 
-    status: str
-    output: Json
-    error: dict[str, Json] | None = None
+    __slots__ = ("_output", "_text", "error", "status")
+
+    def __init__(
+        self,
+        status: str,
+        output: Json = None,
+        error: dict[str, Json] | None = None,
+        *,
+        text: str | None = None,
+    ) -> None:
+        """Take the output as a value, or as the text that is on record."""
+        self.status = status
+        self.error = error
+        self._output = output
+        self._text = text
+
+    @property
+    def output(self) -> Json:
+        """What the step gave."""
+        if self._text is not None:
+            self._output, self._text = decode(self._text), None
+        return self._output
 
 
 @dataclass(slots=True, eq=False)

@@ -55,6 +55,8 @@ class Call:
     send_by: int
     is_effect: bool
     opened_at: float
+    sent_at: float | None = None
+    """When its intent was durable; None before that."""
     reservation: Reservation | None = None
 
 

@@ -15,7 +15,7 @@ from agent.steps import model_calls, model_output
 from agent.steps.configs import LlmConfig
 from agent.steps.context import StepContext
 from agent.steps.model_calls import Said
-from agent.steps.model_output import Invalid, Taken
+from agent.steps.model_output import Taken
 from agent.steps.outcome import Failed, Json, Outcome, Retry, StepError, Succeeded
 
 _MOST_SHOWN: Final = 20_000
@@ -36,7 +36,7 @@ async def run(config: LlmConfig, context: StepContext) -> Outcome:
         error = model_calls.failure_of(said, model, max_tokens)
         is_end = error is not None or config.on_invalid == "fail"
         if error is None:
-            answer = _read(said, config, schema, context.services.limits.output_bytes)
+            answer = model_calls.read(context, said, is_json=config.json_)
             if isinstance(answer, Taken):
                 return Succeeded(answer.value)
             error = answer.error
@@ -85,21 +85,9 @@ def instruction(schema: dict[str, Any] | None) -> str:
     return text
 
 
-def _read(
-    said: Said, config: LlmConfig, schema: dict[str, Any] | None, limit_bytes: int
-) -> Taken | Invalid:
-    if said.cut_from_bytes is not None:
-        return model_output.too_long(said.cut_from_bytes, limit_bytes)
-    is_json = model_output.wants_json(config.json_, schema)
-    return model_output.read_answer(
-        said.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
-    )
-
-
 def _repair(said: Said, error: StepError) -> tuple[Message, Message]:
     """Show the model its own answer, and what is wrong with it."""
-    # No provider takes a message back that says nothing.
-    shown = said.text[:_MOST_SHOWN] if said.text.strip() else "(nothing)"
+    shown = said.message().text[:_MOST_SHOWN]
     text = (
         f"That answer cannot be used: {error.message}\n"
         "Give the whole answer again, corrected, and nothing else."

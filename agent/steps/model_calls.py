@@ -6,6 +6,7 @@ it used. One that is on record is answered from the record, without asking the m
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +16,11 @@ from agent.models import catalog, pricing
 from agent.models.catalog import Model
 from agent.models.connector import Connector, Message, ModelRequest, Reply, ToolUse
 from agent.models.errors import ModelError, timed_out
+from agent.steps import model_output
 from agent.steps.context import StepContext
 from agent.steps.effects import Answer, Call, Measured, Request
 from agent.steps.errors import DefiniteFailure
+from agent.steps.model_output import Invalid, Taken
 from agent.steps.outcome import Json, Reservation, Spend, StepError
 from agent.steps.secrets import Secrets
 
@@ -42,8 +45,9 @@ class Said:
     """Whether an earlier task was told it, and this one is to do better."""
 
     def message(self) -> Message:
-        """Return it as a message of the conversation."""
-        return Message("assistant", self.text, self.tool_uses, native=self.native)
+        """Return it as a message of the conversation; no provider takes one back that is empty."""
+        text = self.text if self.text.strip() or self.tool_uses else "(nothing)"
+        return Message("assistant", text, self.tool_uses, native=self.native)
 
 
 class _Connectors:
@@ -117,7 +121,7 @@ async def ask(
         on_unknown or step.on_unknown or "retry",
         seconds,
         is_effect=False,
-        reservation=_reservation(context, model, request),
+        reservation=_reservation(context, model, request, seconds),
     )
 
     async def perform(call: Call) -> Measured:
@@ -143,7 +147,21 @@ def failure_of(said: Said, model: Model, max_tokens: int) -> StepError | None:
             return None
 
 
-def _reservation(context: StepContext, model: Model, request: ModelRequest) -> Reservation:
+def read(context: StepContext, said: Said, *, is_json: bool = False) -> Taken | Invalid:
+    """Read an answer as the step wants it: as JSON, or as its schema says."""
+    limit_bytes = context.services.limits.output_bytes
+    if said.cut_from_bytes is not None:
+        return model_output.too_long(said.cut_from_bytes, limit_bytes)
+    schema = context.claimed.step.output_schema
+    is_json = model_output.wants_json(is_json, schema)
+    return model_output.read_answer(
+        said.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
+    )
+
+
+def _reservation(
+    context: StepContext, model: Model, request: ModelRequest, seconds: float
+) -> Reservation:
     claimed, models = context.claimed, context.services.models
     tokens_in = pricing.most_tokens_in(request)
     digests = (message.digest for message in request.messages)
@@ -159,8 +177,10 @@ def _reservation(context: StepContext, model: Model, request: ModelRequest) -> R
         step_budget=f"{claimed.task.id}/{claimed.graph.index_of[claimed.step.name]}"
         if claimed.step.budget
         else None,
+        ms=math.ceil(seconds * 1000),
         daily_tokens=models.daily_tokens,
         daily_microusd=models.daily_microusd,
+        daily_ms=models.daily_ms,
     )
 
 
@@ -173,8 +193,14 @@ async def _perform(
         try:
             key = context.secrets.resolve(model.key, frozenset({()}))
         except DefiniteFailure as problem:
-            problem.spend = Spend()
-            raise
+            error = problem.error
+            raise DefiniteFailure(
+                f"the key of model {model.name}: {error.message}",
+                code=error.code,
+                kind=error.kind,
+                may_retry=problem.may_retry,
+                spend=Spend(),
+            ) from None
     resources = context.services.resources
     connectors = resources.setdefault(_RESOURCE, _Connectors())
     assert isinstance(connectors, _Connectors)

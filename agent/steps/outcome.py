@@ -48,8 +48,11 @@ class Reservation:
     """The day (UTC) that it counts for."""
     step_budget: str | None = None
     """The name of its step's own budget, if it has one."""
+    ms: int = 0
+    """The time after which it is given up."""
     daily_tokens: int | None = None
     daily_microusd: int | None = None
+    daily_ms: int | None = None
     """What all tasks together may use in a day."""
 
 
@@ -74,11 +77,12 @@ class CallResult:
     response: Json = None
     error: StepError | None = None
     latency_ms: int | None = None
+    """How long it took; None when nobody has seen its end."""
     is_resolved_by_check: bool = False
     """True when a reconcile or a person told it, not the call's own answer."""
     reservation: Reservation | None = None
     spend: Spend | None = None
-    """What it used of its reservation; None when nobody knows: then all of it stays set aside."""
+    """What it used of its reservation besides time; None when nobody knows: then it stays set aside."""
     large: str | None = None
     """The response as it is stored, when it is to be kept apart."""
 

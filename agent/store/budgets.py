@@ -14,6 +14,7 @@ from agent.store.queries import Rows
 from agent.store.values import set_of
 
 _AMOUNTS: Final = ("tokens_used", "microusd_used", "tokens_reserved", "microusd_reserved")
+_DAILY_AMOUNTS: Final = (*_AMOUNTS, "ms_used", "ms_reserved")
 
 
 @cache
@@ -41,36 +42,42 @@ def lock(tx: Connection, ids: Iterable[str]) -> Rows:
     )
 
 
-def lock_day(tx: Connection, day: str) -> tuple[int, int]:
-    """Lock a day's row, made if need be; return the tokens and the money taken on it."""
+def lock_day(tx: Connection, day: str) -> tuple[int, int, int]:
+    """Lock a day's row, made if need be; return what is taken of it, as `of_day` does."""
     tx.execute(
-        f"INSERT INTO daily_spend (day, {', '.join(_AMOUNTS)}) VALUES (:day, 0, 0, 0, 0)"
-        " ON CONFLICT (day) DO NOTHING",
+        f"INSERT INTO daily_spend (day, {', '.join(_DAILY_AMOUNTS)})"
+        " VALUES (:day, 0, 0, 0, 0, 0, 0) ON CONFLICT (day) DO NOTHING",
         day=day,
     )
-    ((tokens, microusd),) = tx.query(
-        "SELECT tokens_used + tokens_reserved, microusd_used + microusd_reserved"
-        f" FROM daily_spend WHERE day = :day {tx.sql.lock}",
+    return of_day(tx, day, tx.sql.lock)
+
+
+def of_day(connection: Connection, day: str, lock: str = "") -> tuple[int, int, int]:
+    """Return the tokens, the money and the milliseconds that are taken of a day."""
+    found = connection.query(
+        "SELECT tokens_used + tokens_reserved, microusd_used + microusd_reserved,"
+        f" ms_used + ms_reserved FROM daily_spend WHERE day = :day {lock}",
         day=day,
     )
-    return int(tokens), int(microusd)
+    tokens, microusd, ms = found[0] if found else (0, 0, 0)
+    return int(tokens), int(microusd), int(ms)
 
 
 @cache
-def _add(sql: Sql, table: str, key: str) -> str:
-    columns: dict[str, ColumnType] = {key: "text", **dict.fromkeys(_AMOUNTS, "int")}
-    changes = ", ".join(f"{name} = {table}.{name} + r.{name}" for name in _AMOUNTS)
+def _add(sql: Sql, table: str, key: str, amounts: tuple[str, ...]) -> str:
+    columns: dict[str, ColumnType] = {key: "text", **dict.fromkeys(amounts, "int")}
+    changes = ", ".join(f"{name} = {table}.{name} + r.{name}" for name in amounts)
     return f"UPDATE {table} SET {changes} FROM {sql.rows(**columns)} WHERE {table}.{key} = r.{key}"
 
 
 def add(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
     """Change budgets by (id, tokens used, money used, tokens reserved, money reserved)."""
-    tx.defer(_add(tx.sql, "budgets", "id"), rows=set_of(rows))
+    tx.defer(_add(tx.sql, "budgets", "id", _AMOUNTS), rows=set_of(rows))
 
 
 def add_to_days(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Change days by (day, tokens used, money used, tokens reserved, money reserved)."""
-    tx.defer(_add(tx.sql, "daily_spend", "day"), rows=set_of(rows))
+    """Change days by what `add` takes, and by the milliseconds used and reserved."""
+    tx.defer(_add(tx.sql, "daily_spend", "day", _DAILY_AMOUNTS), rows=set_of(rows))
 
 
 def ancestors(tx: Connection, task_id: str) -> Rows:

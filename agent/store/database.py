@@ -1,7 +1,7 @@
 """A database by its address, and what a connection to one can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +36,15 @@ class CommitUnknownError(StoreError):
         super().__init__(fault, f"{message}; whether the change was made is not known")
 
 
+class Later:
+    """The rows of a statement that travels with others: there once those were answered."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: list[Row] | None = None) -> None:
+        self.rows = rows
+
+
 class _Transaction:
     """What `with` needs of a transaction."""
 
@@ -60,6 +69,9 @@ class _Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error_type is None and not self._connection.in_transaction:
+            # Its COMMIT was sent ahead.
+            return
         if error_type is None and not self._is_snapshot:
             self._connection._commit()
         else:
@@ -72,6 +84,8 @@ class Connection(ABC):
     sql: Sql
     role: Role
     in_transaction: bool = False
+    can_assume: bool = False
+    """Whether a transaction may write rows that it has not read, and be refused if they changed."""
 
     @abstractmethod
     def query(self, sql: str, /, **params: Any) -> list[Row]:
@@ -96,9 +110,22 @@ class Connection(ABC):
         statement. Outside a transaction it runs at once.
         """
 
+    @abstractmethod
+    def later(self, sql: str, /, **params: Any) -> Later:
+        """Run a statement as `defer` does; its rows are there when the transaction is committed."""
+
     def transaction(self) -> _Transaction:
         """Return the context of a writing transaction: COMMIT at its end, ROLLBACK on an error."""
         return _Transaction(self, is_snapshot=False)
+
+    def send_commit(self) -> Callable[[], None]:
+        """End the open transaction, where possible without waiting for its COMMIT.
+
+        What is returned waits for it, and raises what a COMMIT raises. Until then others of this
+        connection may follow: they are answered in order, and fail if this one has failed.
+        """
+        self._commit()
+        return lambda: None
 
     def snapshot(self) -> _Transaction:
         """Return the context of a read-only transaction in which every query sees one state."""

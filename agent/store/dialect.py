@@ -24,6 +24,8 @@ class Fault(StrEnum):
     """No room is left, on disk or in memory."""
     READONLY = "readonly"
     """The database cannot be written by us."""
+    STALE = "stale"
+    """What the transaction took for granted is no longer so: read it and begin again."""
     LOST = "lost"
     """The database cannot be reached, or the connection to it is gone."""
     CORRUPT = "corrupt"
@@ -157,6 +159,7 @@ def sqlite_fault(result_code: int | None) -> Fault:
 
 # PostgreSQL's SQLSTATE, the most exact first: five characters, else the class of two.
 _POSTGRESQL_FAULTS: Final[Mapping[str, Fault]] = {
+    "22012": Fault.STALE,  # division_by_zero: how our statements refuse what they find changed
     "25006": Fault.READONLY,  # read_only_sql_transaction
     "25P03": Fault.LOST,  # idle_in_transaction_session_timeout
     "25P04": Fault.LOST,  # transaction_timeout

@@ -289,6 +289,33 @@ def strays(connection: Connection) -> list[str]:
     return [str(key) for (key,) in found]
 
 
+def days(connection: Connection) -> list[tuple[str, int, int]]:
+    """Return (amount, what the days hold of it, what the calls of models say), for each amount.
+
+    Both at one moment. A time is known as soon as its call's end was seen, whatever else it used;
+    calls of before there was a budget of time have none.
+    """
+    is_known = "c.tokens_out IS NOT NULL"
+    used = {
+        "tokens_used": "c.tokens_in + c.tokens_out",
+        "microusd_used": "c.cost_microusd",
+        "tokens_reserved": f"CASE WHEN {is_known} THEN 0 ELSE c.reserved_tokens END",
+        "microusd_reserved": f"CASE WHEN {is_known} THEN 0 ELSE c.reserved_microusd END",
+        "ms_used": "CASE WHEN c.reserved_ms IS NULL THEN 0 ELSE c.latency_ms END",
+        "ms_reserved": "CASE WHEN c.latency_ms IS NULL THEN c.reserved_ms ELSE 0 END",
+    }
+    days = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in used)
+    calls = ", ".join(f"coalesce(sum({sql}), 0) AS {name}" for name, sql in used.items())
+    pairs = ", ".join(f"d.{name}, c.{name}" for name in used)
+    (row,) = connection.query(
+        f"SELECT {pairs} FROM (SELECT {days} FROM daily_spend) AS d,"
+        # What a retry has taken over was paid for by the task that it retries.
+        f" (SELECT {calls} FROM tool_calls AS c WHERE c.model IS NOT NULL AND c.attempt > 0) AS c"
+    )
+    amounts = iter(int(amount) for amount in row)
+    return [(name, next(amounts), next(amounts)) for name in used]
+
+
 def undead(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
     ends = connection.query(

@@ -29,12 +29,13 @@ def pending_approvals(connection: Connection) -> int:
     return int(count)
 
 
-def spent_on(connection: Connection, day: str) -> tuple[int, int]:
-    """Return (tokens, millionths of a dollar) that models have used on a day (UTC)."""
+def spent_on(connection: Connection, day: str) -> tuple[int, int, int]:
+    """Return (tokens, millionths of a dollar, milliseconds) that models have used on a day (UTC)."""
     found = connection.query(
-        "SELECT tokens_used, microusd_used FROM daily_spend WHERE day = :day", day=day
+        "SELECT tokens_used, microusd_used, ms_used FROM daily_spend WHERE day = :day", day=day
     )
-    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
+    tokens, microusd, ms = found[0] if found else (0, 0, 0)
+    return int(tokens), int(microusd), int(ms)
 
 
 def unknown_calls(connection: Connection) -> list[tuple[str, str, str]]:

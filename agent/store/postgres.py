@@ -1,15 +1,15 @@
 """PostgreSQL: many workers on one server."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 import psycopg
 from psycopg import conninfo, pq
 
-from agent.store.database import CommitUnknownError, Connection, Role, Row, StoreError
+from agent.store.database import CommitUnknownError, Connection, Later, Role, Row, StoreError
 from agent.store.dialect import POSTGRESQL, Fault, postgresql_fault
-from agent.store.wire import UnstorableError, Wire, WireError
+from agent.store.wire import Exchange, UnstorableError, Wire, WireError
 
 CHANNEL: Final = "agent_work"
 _CONNECT_SECONDS: Final = 10
@@ -28,6 +28,7 @@ class PostgresConnection(Connection):
     """A connection to a server, in autocommit but for its transactions."""
 
     sql = POSTGRESQL
+    can_assume = True
 
     def __init__(self, url: str, role: Role, timeout_seconds: float) -> None:
         self.role = role
@@ -97,9 +98,17 @@ class PostgresConnection(Connection):
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
             self._fail(error)
 
+    def later(self, sql: str, /, **params: Any) -> Later:
+        later = Later()
+        self._queue(sql, params, later)
+        return later
+
     def defer(self, sql: str, /, **params: Any) -> None:
+        self._queue(sql, params)
+
+    def _queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
         try:
-            self._wire.queue(sql, params)
+            self._wire.queue(sql, params, later)
             if not self.in_transaction:
                 self._wire.flush()
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
@@ -146,13 +155,24 @@ class PostgresConnection(Connection):
         self.in_transaction = True
 
     def _commit(self) -> None:
+        self.send_commit()()
+
+    def send_commit(self) -> Callable[[], None]:
         try:
             self._wire.queue("COMMIT", {})
-            answer = self._wire.flush()[-1].command_status
+            exchange = self._wire.send()
         except WireError as error:
             self._end_failed()
             self._fail(error, at_commit=True)
         self.in_transaction = False
+        return lambda: self._await_commit(exchange)
+
+    def _await_commit(self, exchange: Exchange) -> None:
+        try:
+            answer = self._wire.collect(exchange)[-1].command_status
+        except WireError as error:
+            self._end_failed()
+            self._fail(error, at_commit=True)
         if answer != b"COMMIT":
             raise StoreError(
                 Fault.DEFECT, "an error inside the transaction was ignored: it was rolled back"

@@ -6,7 +6,7 @@ what was asked for. Literal statuses let PostgreSQL use the partial indexes.
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from agent.store.database import Connection
 from agent.store.dialect import Sql
@@ -261,16 +261,19 @@ def steps_by_id(tx: Connection, columns: tuple[str, ...], step_ids: Sequence[str
     return tx.query(_steps_by_id(tx.sql, columns), rows=rows)
 
 
+# One look into the index for each priority.
+SOONEST: Final = " UNION ALL ".join(
+    "SELECT * FROM (SELECT next_wake_time FROM tasks WHERE status = 'running'"
+    f" AND priority = {priority} AND next_wake_time IS NOT NULL"
+    f" ORDER BY next_wake_time LIMIT 1) AS p{priority}"
+    for priority in (0, 1, 2)
+)
+"""Selects when the next task of each priority is due."""
+
+
 def next_wake_time(connection: Connection) -> int | None:
-    """Return when the next task is due; one look into the index for each priority."""
-    parts = " UNION ALL ".join(
-        "SELECT * FROM (SELECT next_wake_time FROM tasks WHERE status = 'running'"
-        f" AND priority = {priority} AND next_wake_time IS NOT NULL"
-        f" ORDER BY next_wake_time LIMIT 1) AS p{priority}"
-        for priority in (0, 1, 2)
-    )
-    found = connection.query(parts)
-    return min((row[0] for row in found), default=None)
+    """Return when the next task is due."""
+    return min((row[0] for row in connection.query(SOONEST)), default=None)
 
 
 def children(tx: Connection, task_id: str) -> list[str]:

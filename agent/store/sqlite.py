@@ -14,6 +14,7 @@ from urllib.parse import quote
 from agent.store.database import (
     CommitUnknownError,
     Connection,
+    Later,
     Role,
     Row,
     StoreError,
@@ -157,6 +158,9 @@ class SqliteConnection(Connection):
             self._execute(sql, params).fetchall()
         except self._errors as error:
             self._fail(error)
+
+    def later(self, sql: str, /, **params: Any) -> Later:
+        return Later(self.query(sql, **params))
 
     def mark(self) -> tuple[int, int] | None:
         return self.query("PRAGMA data_version")[0][0], self._begun
@@ -317,7 +321,7 @@ def _message(fault: Fault, path: Path, error: Exception) -> str:
             return f"{path} or its disk is damaged, or it is no database of ours: {error}"
         case Fault.DATA:
             return f"a row was refused: {error}"
-        case Fault.DEFECT:
+        case Fault.DEFECT | Fault.STALE:
             return f"a statement failed on {path}: {error}"
 
 

@@ -139,6 +139,7 @@ MODEL_TYPES: Final[Mapping[str, ColumnType]] = {
     "prompt_hash": "text",
     "reserved_tokens": "int",
     "reserved_microusd": "int",
+    "reserved_ms": "int",
 }
 """What the intent of a call of a model has besides."""
 

@@ -212,6 +212,7 @@ class ToolCall(SQLModel, table=True):
     stop_reason: str | None = Field(default=None, sa_type=Text)
     latency_ms: int | None = Field(default=None, sa_type=BigInteger)
     created_at: int = Field(sa_type=BigInteger)
+    reserved_ms: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class IdempotencyOutcome(SQLModel, table=True):
@@ -398,6 +399,8 @@ class DailySpend(SQLModel, table=True):
     microusd_used: int = Field(default=0, sa_type=BigInteger)
     tokens_reserved: int = Field(default=0, sa_type=BigInteger)
     microusd_reserved: int = Field(default=0, sa_type=BigInteger)
+    ms_used: int = Field(default=0, sa_type=BigInteger)
+    ms_reserved: int = Field(default=0, sa_type=BigInteger)
 
 
 class Worker(SQLModel, table=True):

@@ -15,10 +15,19 @@ from agent.store.dialect import Fault
 
 
 class Vault:
-    """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec."""
+    """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec.
+
+    One that this machine has no driver for raises `StoreError` here, before anything relies on it.
+    """
 
     def __init__(self, url: str) -> None:
         self._base = url.removeprefix("file://").rstrip("/")
+        if "://" in self._base:
+            try:
+                _files(self._base)
+            except Exception as error:
+                text = f"artifacts cannot be kept at {self._base}: {error}"
+                raise StoreError(Fault.LOST, text) from error
 
     def write(self, name: str, data: bytes) -> str:
         """Keep content under its name, durably, and return its address."""
@@ -30,7 +39,8 @@ class Vault:
                 files.pipe_file(path, data)
             else:
                 _write_file(Path(address), data)
-        except (OSError, ValueError) as error:
+        # Drivers of object stores have errors of their own; none is the fault of the content.
+        except Exception as error:
             raise StoreError(
                 Fault.FULL, f"an artifact cannot be kept at {address}: {error}"
             ) from error
@@ -52,7 +62,7 @@ def read(address: str) -> bytes | None:
                 Fault.LOST, f"the artifact at {address} cannot be read: its directory is not there"
             ) from error
         return None
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise StoreError(
             Fault.LOST, f"the artifact at {address} cannot be read: {error}"
         ) from error
@@ -114,9 +124,8 @@ def _files(address: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        message = (
+        raise ImportError(
             "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
-        )
-        raise StoreError(Fault.LOST, message) from None
+        ) from None
     files, path = url_to_fs(address)
     return files, path

@@ -49,6 +49,17 @@ def register(
             return int(version)
 
 
+def assume(tx: Connection, name: str, version: int) -> None:
+    """Let the transaction fail as stale unless this is the latest version, and not removed."""
+    tx.defer(
+        "SELECT 1 / (count(*) = 1)::int FROM workflows AS w WHERE w.name = :name"
+        " AND w.version = :version AND w.removed_at IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM workflows AS n WHERE n.name = w.name AND n.version > w.version)",
+        name=name,
+        version=version,
+    )
+
+
 def graph_text(tx: Connection, name: str, version: int) -> tuple[str, str | None]:
     """Return (graph, path of its file) of one version."""
     found = tx.query(

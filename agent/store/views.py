@@ -228,13 +228,16 @@ def calls(
 
 
 def usage(connection: Connection, task_id: str) -> list[tuple[Any, ...]]:
-    """Return (step id, calls of models, uses of tools, tokens in, out, money) of a task's steps."""
+    """Return (step id, calls of models, uses of tools, tokens in, out, money) of a task's steps.
+
+    What a retry has taken over was used by the task that it retries.
+    """
     return connection.query(
         "SELECT step_id, count(model),"
         " sum(CASE WHEN action LIKE 'tool.%' OR action LIKE 'tool#%' THEN 1 ELSE 0 END),"
         " coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),"
         " coalesce(sum(cost_microusd), 0)"
-        " FROM tool_calls WHERE task_id = :id GROUP BY step_id",
+        " FROM tool_calls WHERE task_id = :id AND attempt > 0 GROUP BY step_id",
         id=task_id,
     )
 

@@ -7,12 +7,14 @@ planned once a connection. The driver's own cursors offer the same with twice th
 """
 
 import select
+from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final
 
 from psycopg import Connection, Error, pq
 from psycopg.adapt import Buffer, Loader, Transformer
 
-from agent.store.database import Row
+from agent.store.database import Later, Row
 from agent.store.dialect import numbered
 
 _BIGINT: Final = 20
@@ -27,6 +29,8 @@ _SQLSTATE: Final = pq.DiagnosticField.SQLSTATE
 _MESSAGE: Final = pq.DiagnosticField.MESSAGE_PRIMARY
 
 _Statement = tuple[bytes, tuple[str, ...], dict[tuple[int, ...], bytes]]
+_New = tuple[dict[tuple[int, ...], bytes], tuple[int, ...]]
+"""The place of a new statement's name."""
 
 
 class WireError(Exception):
@@ -49,6 +53,16 @@ class NumberLoader(Loader):
         return int(text) if text.lstrip(b"-").isdigit() else float(text)
 
 
+class Exchange:
+    """Statements that were sent together, and what the server answered."""
+
+    __slots__ = ("answers", "sent")
+
+    def __init__(self, sent: list[_New | Later | None]) -> None:
+        self.sent = sent
+        self.answers: list[pq.abc.PGresult] | None = None
+
+
 class Wire:
     """One connection's queue of statements and the way to their results."""
 
@@ -57,8 +71,9 @@ class Wire:
         self._pgconn = connection.pgconn
         self._transformer = Transformer(connection)
         self._statements: dict[str, _Statement] = {}
-        # Of each command not yet answered: the place of a new statement's name, or None.
-        self._sent: list[tuple[dict[tuple[int, ...], bytes], tuple[int, ...]] | None] = []
+        # Of each command not yet answered: what it prepares, or who wants its rows.
+        self._sent: list[_New | Later | None] = []
+        self._unanswered: deque[Exchange] = deque()
         self._is_broken = False
         self._names = 0
         self._poll = select.poll()
@@ -70,8 +85,8 @@ class Wire:
         """Whether statements wait for the next `flush`."""
         return bool(self._sent)
 
-    def queue(self, sql: str, params: dict[str, Any]) -> None:
-        """Add a statement to what the next `flush` sends."""
+    def queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+        """Add a statement to what the next `flush` sends, which fills in its rows."""
         statement = self._statements.get(sql)
         if statement is None:
             text, names = numbered(sql)
@@ -115,33 +130,69 @@ class Wire:
                 pgconn.send_prepare(prepared, text_bytes, signature)
                 self._sent.append((by_types, signature))
             pgconn.send_query_prepared(prepared, values, formats)
-            self._sent.append(None)
+            self._sent.append(later)
         except Error as error:
             raise self._lost(error) from error
 
     def flush(self) -> list[pq.abc.PGresult]:
         """Send what is queued and return the statements' results, or raise the first error."""
-        pgconn = self._pgconn
-        sent, self._sent = self._sent, []
+        return self.collect(self.send())
+
+    def send(self) -> "Exchange":
+        """Send what is queued, to be collected later; the server works on it meanwhile."""
+        exchange = Exchange(self._sent)
+        self._sent = []
         if self._is_broken:
             raise WireError(None, "the connection is closed")
-        is_whole = False
+        is_sent = False
         try:
-            pgconn.pipeline_sync()
-            if pgconn.flush():
+            self._pgconn.pipeline_sync()
+            if self._pgconn.flush():
                 self._send_rest()
-            answers = self._receive()
-            is_whole = True
+            is_sent = True
         except Error as error:
             raise self._lost(error) from error
         finally:
-            # Whatever broke the exchange, an interrupt included, its answers are still to come.
-            self._is_broken = not is_whole
+            self._is_broken = not is_sent
+        self._unanswered.append(exchange)
+        return exchange
+
+    def collect(self, exchange: "Exchange") -> list[pq.abc.PGresult]:
+        """Return the results of what was sent, or raise the first error.
+
+        Answers come in the order of sending: those to what was sent before are kept for whoever
+        collects them.
+        """
+        while exchange.answers is None:
+            if self._is_broken:
+                raise WireError(None, "the connection is closed")
+            is_whole = False
+            try:
+                self._unanswered[0].answers = self._receive()
+                is_whole = True
+            except Error as error:
+                raise self._lost(error) from error
+            finally:
+                # Whatever broke the exchange, an interrupt included, its answers are still to come.
+                self._is_broken = not is_whole
+            self._unanswered.popleft()
+        sent, answers = exchange.sent, exchange.answers
         is_done = all(answer.status in (_COMMAND_OK, _TUPLES_OK) for answer in answers)
         if is_done and len(answers) == len(sent):
-            return [answer for answer, new in zip(answers, sent, strict=True) if new is None]
+            return list(self._told(sent, answers))
         self._forget(sent, answers)
         raise self._refusal(answers)
+
+    def _told(
+        self, sent: list[_New | Later | None], answers: list[pq.abc.PGresult]
+    ) -> Iterator[pq.abc.PGresult]:
+        """Give the statements' own results, and their rows to those who wait for them."""
+        for what, answer in zip(sent, answers, strict=True):
+            if isinstance(what, tuple):
+                continue
+            if what is not None:
+                what.rows = self.rows(answer)
+            yield answer
 
     def rows(self, result: pq.abc.PGresult) -> list[Row]:
         """Read a result's rows."""
@@ -195,14 +246,14 @@ class Wire:
 
     def _forget(
         self,
-        sent: list[tuple[dict[tuple[int, ...], bytes], tuple[int, ...]] | None],
+        sent: list[_New | Later | None],
         answers: list[pq.abc.PGresult],
     ) -> None:
         """Drop the names of statements that the server did not get to prepare."""
-        for place, new in enumerate(sent):
+        for place, what in enumerate(sent):
             is_done = place < len(answers) and answers[place].status == _COMMAND_OK
-            if new is not None and not is_done:
-                del new[0][new[1]]
+            if isinstance(what, tuple) and not is_done:
+                del what[0][what[1]]
 
     def _refusal(self, answers: list[pq.abc.PGresult]) -> WireError:
         if self._pgconn.status != pq.ConnStatus.OK:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.steps.outcome import CallResult, Intent, Outcome
+from agent.store.database import Later
 from agent.tasks import budgets, family
 from agent.tasks.creation import Submission
 from agent.tasks.rows import StepRow
@@ -51,6 +52,11 @@ class Batch:
     must_wait: bool = False
     """Whether to wait for the lock of the one task that this is about: it was carried for long."""
 
+    def task_ids(self) -> set[str]:
+        """Return the tasks that outcomes, notes and the ends of children are about."""
+        claims = [part.claim for part in self.settles] + [part.claim for part in self.notes]
+        return {claim.task_id for claim in claims} | {end.parent_task_id for end in self.child_ends}
+
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
@@ -84,5 +90,11 @@ class Turned:
     """Whether something was due but held by another transaction."""
     events: list[tuple[Any, ...]] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
+    transaction: Later = field(default_factory=Later)
+    """Its number in the database, once it is committed."""
+    is_assumed: bool = False
+    """Whether nothing was read: the database will say whether what was remembered holds."""
+    soonest: Later | None = None
+    """When the next task is due, if that was asked for."""
     gone: set[str] = field(default_factory=set)
     """Tasks of the batch that were removed in the meantime: there is nothing to tell them."""

@@ -21,11 +21,13 @@ from agent.tasks import transitions
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow
 from agent.tasks.unit import FamilyPause, Unit
+from agent.workflows.durations import format_duration
 from agent.workflows.graph import Graph, Step
 
 MICROUSD: Final = 1_000_000
 REASON: Final = "budget: "
 """What every reason begins with for which a budget pauses a task."""
+_SHORTER_ANSWER: Final = "a smaller `max_tokens`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +52,53 @@ class _Budget:
     """What raises it for a task that is paused; None for a day's."""
     tokens_limit: int | None = None
     microusd_limit: int | None = None
+    ms_limit: int | None = None
     tokens: int = 0
     microusd: int = 0
+    ms: int = 0
     task_id: str | None = None
     place: str = "`budget` in the workflow"
     """Where it is set."""
 
-    def advice(self, option: str) -> str:
-        """Say what a person may do; a task that has failed takes no more."""
+    def advice(self, option: str, less: str, *, fits_a_whole_one: bool) -> str:
+        """Say what a person may do; a task that has failed takes no more.
+
+        `option` raises a task's budget; with `less` of its step a call may fit a day's.
+        """
         if self.policy == "fail":
             return f"{self.place} sets it"
-        if self.command is None:
+        if self.command is not None:
+            return f"`{self.command} {option}` raises it"
+        if fits_a_whole_one:
             return f"it may go on tomorrow (`agent resume`); {self.place} sets it"
-        return f"`{self.command} {option}` raises it"
+        return f"no day has room for it: give it {less}, or raise {self.place}"
 
     def problem(self, asked: Reservation) -> str | None:
         """Say why a reservation does not fit."""
         if self.tokens_limit is not None and self.tokens + asked.tokens > self.tokens_limit:
             left = max(self.tokens_limit - self.tokens, 0)
+            fits = asked.tokens <= self.tokens_limit
+            advice = self.advice("--tokens N", _SHORTER_ANSWER, fits_a_whole_one=fits)
             return (
                 f"{self.title} allows {self.tokens_limit} tokens, {left} are left, and the next"
-                f" call may use up to {asked.tokens}; {self.advice('--tokens N')}"
+                f" call may use up to {asked.tokens}; {advice}"
             )
         money = asked.microusd or 0
         if self.microusd_limit is not None and self.microusd + money > self.microusd_limit:
             left = max(self.microusd_limit - self.microusd, 0)
+            fits = money <= self.microusd_limit
+            advice = self.advice("--usd X", _SHORTER_ANSWER, fits_a_whole_one=fits)
             return (
                 f"{self.title} allows {dollars(self.microusd_limit)}, {dollars(left)} is left, and"
-                f" the next call may cost up to {dollars(money)}; {self.advice('--usd X')}"
+                f" the next call may cost up to {dollars(money)}; {advice}"
+            )
+        if self.ms_limit is not None and self.ms + asked.ms > self.ms_limit:
+            left = max(self.ms_limit - self.ms, 0)
+            fits = asked.ms <= self.ms_limit
+            advice = self.advice("", "a shorter `timeout`", fits_a_whole_one=fits)
+            return (
+                f"{self.title} allows models {_span(self.ms_limit)}, {_span(left)} is left, and the"
+                f" next call may take up to {_span(asked.ms)}, its timeout; {advice}"
             )
         return None
 
@@ -92,7 +113,7 @@ class Purse:
         self._budgets: dict[str, _Budget] = {}
         self._days: dict[str, _Budget] = {}
         self._taken: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-        self._taken_of_days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._taken_of_days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         rows: dict[str, list[Any]] = {}
         days: dict[str, Reservation] = {}
         for unit, intent in wanted:
@@ -110,12 +131,12 @@ class Purse:
             found.tokens_limit, found.microusd_limit = tokens_limit, microusd_limit
             found.tokens, found.microusd = tokens, microusd
         for day in sorted(days):
-            tokens, microusd = store.lock_day(tx, day)
+            taken = store.lock_day(tx, day)
             asked = days[day]
             place = "[budget] in the configuration"
             title = f"the day's budget ({day})"
-            limits = (asked.daily_tokens, asked.daily_microusd)
-            self._days[day] = _Budget(title, "", None, *limits, tokens, microusd, place=place)
+            limits = (asked.daily_tokens, asked.daily_microusd, asked.daily_ms)
+            self._days[day] = _Budget(title, "", None, *limits, *taken, place=place)
 
     def _add_chain(
         self, tx: Connection, graphs: Graphs, unit: Unit, rows: dict[str, list[Any]]
@@ -166,11 +187,13 @@ class Purse:
         for budget in concerned:
             budget.tokens += asked.tokens
             budget.microusd += asked.microusd or 0
+            budget.ms += asked.ms
+        amounts = (asked.tokens, asked.microusd or 0)
         for name in names:
-            _add_to(self._taken[name], asked)
-        _add_to(self._taken_of_days[asked.day], asked)
+            _add_to(self._taken[name], amounts)
+        _add_to(self._taken_of_days[asked.day], (*amounts, asked.ms))
         data = {"call": intent.call_id, "tokens": asked.tokens, "microusd": asked.microusd}
-        unit.tell("budget.reserved", step, {**data, "model": asked.model})
+        unit.tell("budget.reserved", step, {**data, "ms": asked.ms, "model": asked.model})
         return None
 
     def write(self, tx: Connection) -> None:
@@ -178,7 +201,9 @@ class Purse:
         if self._taken:
             store.add(tx, [[name, 0, 0, *taken] for name, taken in sorted(self._taken.items())])
             days = sorted(self._taken_of_days.items())
-            store.add_to_days(tx, [[day, 0, 0, *taken] for day, taken in days])
+            store.add_to_days(
+                tx, [[day, 0, 0, tokens, microusd, 0, ms] for day, (tokens, microusd, ms) in days]
+            )
 
 
 def open_purse(
@@ -237,11 +262,16 @@ def pause(unit: Unit, reason: str, budget_of: str | None = None) -> None:
 def settle(tx: Connection, settled: Iterable[tuple[Unit, CallResult]]) -> None:
     """Count what calls used instead of what was set aside for them."""
     changes: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0, 0])
     chains: dict[str, list[str]] = {}
     for unit, result in settled:
         asked, spend = result.reservation, result.spend
-        if asked is None or spend is None:
+        if asked is None:
+            continue
+        if result.latency_ms is not None:
+            # How long it took is known even where the provider does not say what it used.
+            _add_to(days[asked.day], (0, 0, 0, 0, result.latency_ms, -asked.ms))
+        if spend is None:
             continue
         task = unit.task
         if task.id not in chains:
@@ -256,11 +286,12 @@ def settle(tx: Connection, settled: Iterable[tuple[Unit, CallResult]]) -> None:
             -(asked.microusd or 0),
         )
         names = chains[task.id] + ([asked.step_budget] if asked.step_budget else [])
-        for amounts in (*(changes[name] for name in names), days[asked.day]):
-            for place, amount in enumerate(change):
-                amounts[place] += amount
+        for name in names:
+            _add_to(changes[name], change)
+        _add_to(days[asked.day], change)
     if changes:
         store.add(tx, [[name, *amounts] for name, amounts in sorted(changes.items())])
+    if days:
         store.add_to_days(tx, [[day, *amounts] for day, amounts in sorted(days.items())])
 
 
@@ -332,6 +363,10 @@ def dollars(microusd: int) -> str:
     return f"${whole}.{part.ljust(2, '0')}"
 
 
-def _add_to(taken: list[int], asked: Reservation) -> None:
-    taken[0] += asked.tokens
-    taken[1] += asked.microusd or 0
+def _span(ms: int) -> str:
+    return format_duration(ms / 1000)
+
+
+def _add_to(amounts: list[int], more: tuple[int, ...]) -> None:
+    for place, amount in enumerate(more):
+        amounts[place] += amount

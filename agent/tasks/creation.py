@@ -36,21 +36,17 @@ class Submission:
     depth: int = 0
 
 
-def create(
-    tx: Connection, submission: Submission, now: int, known: dict[int, int] | None = None
-) -> Unit:
-    """Make a task with all its steps in memory, started, its first steps released.
-
-    `known` remembers the versions of graphs, by identity, within one transaction.
-    """
+def register(tx: Connection, submission: Submission, now: int) -> int:
+    """Return the version of a submission's workflow, which is new when it is not the latest."""
     graph = submission.graph
-    version = known.get(id(graph)) if known is not None else None
-    if version is None:
-        version = versions.register(
-            tx, graph.name, graph.hash, graph.text, submission.source, submission.path, now
-        )
-        if known is not None:
-            known[id(graph)] = version
+    return versions.register(
+        tx, graph.name, graph.hash, graph.text, submission.source, submission.path, now
+    )
+
+
+def create(tx: Connection, submission: Submission, version: int, now: int) -> Unit:
+    """Make a task with all its steps in memory, started, its first steps released."""
+    graph = submission.graph
     deadline = None
     if graph.timeout_seconds is not None:
         deadline = now + int(graph.timeout_seconds * SECOND)

@@ -7,6 +7,7 @@ turn landed.
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -55,6 +56,37 @@ class Delivered:
     """Submissions that cannot be created, by their proposed ids, and why."""
 
 
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A turn that was sent; whoever lands it learns what became of it."""
+
+    batch: Batch
+    room: Room
+    began: float = 0.0
+    number: int = 0
+    turned: Turned | None = None
+    wait: Callable[[], None] | None = None
+    """Waits for its COMMIT; None when nothing is to be waited for."""
+    error: Exception | None = None
+    is_dropped: bool = False
+    """Whether nothing came of it, since one that was sent before has failed."""
+
+    @property
+    def is_in_the_air(self) -> bool:
+        """Whether its COMMIT may be waited for later, after another turn was sent."""
+        turned = self.turned
+        return (
+            self.wait is not None
+            and turned is not None
+            and not (turned.is_alone or turned.is_draining)
+        )
+
+    @property
+    def more_running(self) -> int:
+        """By how many more attempts will run once it has landed."""
+        return 0 if self.turned is None else len(self.turned.claimed) - len(self.batch.settles)
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What a look at the database found, without changing anything."""
@@ -83,6 +115,8 @@ class Delivery:
         """Where large values are kept, if not in the database."""
         self.turns = Turns()
         self._connection: Connection | None = None
+        self._flights: list[Flight] = []
+        """Turns that were sent, in their order, and have not landed."""
         self._unequipped: list[tuple[Unit, StepRow]] = []
         self._is_alone = False
         self._set_aside: dict[str, float] = {}
@@ -131,10 +165,39 @@ class Delivery:
 
     def deliver(self, batch: Batch, room: Room) -> Delivered:
         """Commit a turn and prepare the attempts that it claimed."""
-        began = self.clock.monotonic()
+        delivered = self.land(self.launch(batch, room))
+        assert delivered is not None
+        return delivered
+
+    def launch(self, batch: Batch, room: Room) -> Flight:
+        """Send a turn without waiting for it, if all that it is about is remembered.
+
+        The next one can be computed, and sent, while the database is at work on it.
+        """
+        flight = Flight(batch, room, began=self.clock.monotonic())
+        self._flights.append(flight)
         try:
             self._keep_apart(batch)
-            delivered = Delivered(self._commit(batch, room))
+            self._send(flight)
+        except Exception as error:
+            # Told when it lands: whoever was sent before is to land first.
+            flight.error = error
+            self.cache.forget()
+        return flight
+
+    def land(self, flight: Flight) -> Delivered | None:
+        """Wait until a turn is committed and prepare the attempts that it claimed.
+
+        None: one that was sent before it has failed, and nothing came of this one either. Turns
+        land in the order in which they were sent.
+        """
+        self._await(flight)
+        self._flights.remove(flight)
+        if flight.is_dropped:
+            return None
+        batch, room = flight.batch, flight.room
+        try:
+            delivered = Delivered(self._turned(flight))
         except FencedError:
             raise
         except StoreError as error:
@@ -145,6 +208,7 @@ class Delivery:
         except Exception as error:
             log.exception("turn.defect")
             delivered = self._deliver_apart(batch, room, error)
+        began = flight.began
         self.turns.add(self.clock.monotonic() - began, len(batch.settles) + len(batch.submissions))
         self.memory.learn(delivered.turned.units)
         if delivered.turned.claimed:
@@ -153,7 +217,7 @@ class Delivery:
         if self._unequipped:
             self._equip(delivered)
         if not self._unequipped:
-            self.cache.keep(delivered.turned.units)
+            self.cache.keep(delivered.turned)
         return delivered
 
     def _equip(self, delivered: Delivered) -> None:
@@ -164,6 +228,8 @@ class Delivery:
             except Exception as error:
                 if _is_passing(error):
                     raise
+                for flight in list(self._flights):
+                    self._await(flight)
                 attempts = self._equip_apart(delivered)
         except StoreError as error:
             # The turn is committed: to send it again would leave its claims to nobody.
@@ -205,27 +271,84 @@ class Delivery:
                 part.replace(artifacts.reference(each.name))
 
     def _commit(self, batch: Batch, room: Room) -> Turned:
-        number = self.turn + 1
+        flight = Flight(batch, room)
+        self._send(flight)
+        self._await(flight)
+        return self._turned(flight)
+
+    def _turned(self, flight: Flight) -> Turned:
+        """Return what a turn did; one that took for granted what has changed is sent again."""
+        if isinstance(flight.error, StoreError) and flight.error.fault is Fault.STALE:
+            return self._commit(flight.batch, flight.room)
+        if flight.error is not None:
+            raise flight.error
+        assert flight.turned is not None
+        return flight.turned
+
+    def _send(self, flight: Flight) -> None:
+        """Compute a turn and send it, its COMMIT included."""
+        flight.number = self.turn + 1
         connection = self.connection
-        room = replace(room, worker_id=self.worker_id, turn=number)
+        room = replace(flight.room, worker_id=self.worker_id, turn=flight.number)
         if self._set_aside:
             room = replace(room, passed_over=room.passed_over | self._still_set_aside())
-        turned = None
+        now = self.clock.now()
         try:
             with connection.transaction():
-                turned = turn.run(
-                    connection, batch, room, self.graphs, self.cache, self.clock.now()
+                flight.turned = turn.run(
+                    connection, flight.batch, room, self.graphs, self.cache, now
                 )
+                if flight.turned.is_assumed:
+                    flight.wait = connection.send_commit()
         except CommitUnknownError:
             # The turn was computed under its locks: if its number is in our row, it landed whole.
-            if turned is None or not self._has_landed(number):
+            if flight.turned is None or self._landed_turn() < flight.number:
                 raise
-        self.turn = number
-        assert turned is not None
-        return turned
+            self.cache.forget()
+        except StoreError as error:
+            if error.fault is not Fault.STALE:
+                raise
+            self.cache.forget(flight.batch.task_ids())
+            self._send(flight)
+            return
+        self.turn = flight.number
 
-    def _has_landed(self, number: int) -> bool:
-        """Ask our own row whether a turn was committed, for as long as nobody answers.
+    def _await(self, flight: Flight) -> None:
+        """Wait for the COMMIT of what was sent; where it failed, so have all that were sent later."""
+        wait, flight.wait = flight.wait, None
+        if wait is None:
+            if flight.error is not None:
+                self._drop_after(flight)
+            return
+        try:
+            wait()
+            return
+        except CommitUnknownError as error:
+            self.cache.forget()
+            try:
+                self.turn = self._landed_turn()
+            except StoreError as unanswered:
+                flight.error = unanswered
+            else:
+                if self.turn < flight.number:
+                    flight.error = error
+        except StoreError as error:
+            # If it is stale: somebody has written a task that was remembered, or holds it.
+            is_stale = error.fault is Fault.STALE
+            self.cache.forget(flight.batch.task_ids() if is_stale else ())
+            flight.error = error
+            self.turn = flight.number - 1
+        self._drop_after(flight)
+
+    def _drop_after(self, flight: Flight) -> None:
+        """Give up the turns that were sent after one, but for those that have landed with it."""
+        later = self._flights[self._flights.index(flight) + 1 :] if flight in self._flights else []
+        for each in later:
+            each.wait = None
+            each.is_dropped = flight.error is not None or each.number > self.turn
+
+    def _landed_turn(self) -> int:
+        """Ask our own row which turn was committed last, for as long as nobody answers.
 
         To go on without knowing would be to send a turn again that may have happened.
         """
@@ -233,7 +356,7 @@ class Delivery:
         while True:
             self.disconnect()
             try:
-                return workers.turn_of(self.connection, self.worker_id) == number
+                return workers.turn_of(self.connection, self.worker_id) or 0
             except StoreError as error:
                 if error.fault is not Fault.LOST or self.clock.monotonic() > give_up:
                     raise

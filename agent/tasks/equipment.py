@@ -90,7 +90,7 @@ class Memory:
             or artifacts.looks_like_reference(output)
         ):
             return
-        known.ended[unit.definition(step).name] = Upstream("succeeded", decode(output))
+        known.ended[unit.definition(step).name] = Upstream("succeeded", text=output)
 
     def forget(self, task_id: str) -> None:
         """Forget a task that has ended."""
@@ -171,7 +171,9 @@ def _workflows(
 def _step_deadline(connection: Connection, unit: Unit, step: StepRow) -> int | None:
     """Return when the time of a step's own budget is over, counted from its first claim."""
     definition = unit.definition(step)
-    seconds = (definition.budget or {}).get("time_seconds")
+    if definition.budget is None:
+        return None
+    seconds = definition.budget.get("time_seconds")
     if seconds is None:
         return None
     began = None

@@ -73,7 +73,8 @@ def create_child(
         parent_step_id=step.id,
         depth=unit.task.depth + 1,
     )
-    return _await(unit, step, asked, creation.create(tx, submission, unit.now))
+    version = creation.register(tx, submission, unit.now)
+    return _await(unit, step, asked, creation.create(tx, submission, version, unit.now))
 
 
 def _await(unit: Unit, step: StepRow, asked: dict[str, Json], child: Unit) -> Unit:

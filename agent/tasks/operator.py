@@ -85,7 +85,9 @@ class Operator:
                 existing = queries.task_by_dedupe_key(tx, submission.dedupe_key)
                 if existing is not None:
                     return existing
-            unit = creation.create(tx, submission, self._clock.now())
+            now = self._clock.now()
+            version = creation.register(tx, submission, now)
+            unit = creation.create(tx, submission, version, now)
             recording.write(tx, [unit], unit.now)
         return submission.task_id
 

@@ -13,6 +13,8 @@ T = TypeVar("T")
 MAX_OUTCOMES: Final = 256
 MAX_BYTES: Final = 4_000_000
 MAX_NEW_STEPS: Final = 500
+MUCH: Final = 24
+"""So many outcomes or submissions are worth two turns."""
 MAX_LOGS: Final = 1000
 PATIENT_TRIES: Final = 8
 """What a task was held for so often is waited for, in a turn of its own."""
@@ -60,8 +62,10 @@ class Outbox:
         """Queue the word to a parent that its child has ended."""
         self._child_ends.append(end)
 
-    def take(self) -> Batch:
+    def take(self, *, is_half: bool = False) -> Batch:
         """Return what the next turn carries: bounded, and never nothing of what is there.
+
+        Half of much is enough for two turns, of which one is computed while the other is written.
 
         Notes go before outcomes: an attempt's calls are resolved before or with its end.
         """
@@ -72,13 +76,15 @@ class Outbox:
         size = 0
         while self._notes and len(batch.notes) < MAX_OUTCOMES:
             batch.notes.append(self._notes.popleft())
+        most = _share(len(self._settles), is_half=is_half)
         if not self._notes:
-            while self._settles and len(batch.settles) < MAX_OUTCOMES and size < MAX_BYTES:
+            while self._settles and len(batch.settles) < most and size < MAX_BYTES:
                 settle, settle_size = self._settles.popleft()
                 batch.settles.append(settle)
                 size += settle_size
         steps = 0
-        while self._submissions and steps < MAX_NEW_STEPS:
+        most = _share(len(self._submissions), is_half=is_half)
+        while self._submissions and steps < MAX_NEW_STEPS and len(batch.submissions) < most:
             submission = self._submissions.popleft()
             batch.submissions.append(submission)
             steps += len(submission.graph.steps)
@@ -133,6 +139,11 @@ class Outbox:
         """Return everything that attempts wanted recorded and that no turn has taken."""
         notes, self._notes = list(self._notes), deque()
         return notes
+
+
+def _share(count: int, *, is_half: bool) -> int:
+    """Return how many of so many one turn takes."""
+    return min(-(-count // 2) if is_half and count >= MUCH else count, MAX_OUTCOMES)
 
 
 def _parted(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T], deque[T]]:

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from agent.keys import content_hash
@@ -37,7 +37,6 @@ _FRESH_COLUMNS: Final = (*_FRESH, "name", "kind")
 _ITEM: Final = (*_FRESH, "parallel_index", "parallel_count")
 _ITEM_VALUES: Final = attrgetter(*_ITEM)
 _ITEM_COLUMNS: Final = (*_ITEM, "name", "kind", "item")
-_WAKE_AT: Final = itemgetter(STEP_COLUMNS.index("wake_at"))
 
 
 def write(tx: Connection, units: Collection[Unit], now: int) -> None:
@@ -58,13 +57,19 @@ def write(tx: Connection, units: Collection[Unit], now: int) -> None:
                     steps.append((step.id, changes))
         if unit.is_complete:
             task.next_wake_time = _next_wake_time(unit)
-            changes = task.changes()
-            if changes is not None:
-                whole.append((task.id, changes))
-            continue
         changes = task.changes()
-        if changes is not None or unit.is_touched or len(steps) > before:
+        if changes is not None and unit.is_complete:
+            whole.append((task.id, changes))
+        elif (
+            changes is not None
+            # A step's change shows in its task's row, always: by that others notice it.
+            or len(steps) > before
+            or (unit.is_touched and not unit.is_complete)
+        ):
             parts.append((task.id, task.deadline, changes or ((), [])))
+        else:
+            continue
+        unit.is_written = True
     if steps:
         statements.update_steps(tx, steps)
     if whole:
@@ -95,6 +100,7 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
             task.next_wake_time = _next_wake_time(unit)
             names = (*TASK_COLUMNS, *task.extra)
             tasks[names].append([*TaskRow.values(task), *task.extra.values()])
+            unit.is_written = True
             if unit.retries is not None:
                 heirs.append((unit, unit.retries))
         for step in new_steps:
@@ -121,7 +127,7 @@ def _next_wake_time(unit: Unit) -> int | None:
     now = unit.now
     wakes = [step.wake_at for step in unit.steps.values() if step.wake_at is not None]
     if unit.shelf:
-        wakes += [wake for wake in map(_WAKE_AT, unit.shelf.values()) if wake is not None]
+        wakes += [step.wake_at for step in unit.shelf.values() if step.wake_at is not None]
     if wakes:
         wakes = [max(min(wakes), now)]
     if unit.task.deadline is not None:
@@ -163,7 +169,7 @@ def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
 def _model_values(asked: Reservation | None) -> tuple[Any, ...]:
     if asked is None:
         return ()
-    return (asked.model, asked.prompt_hash, asked.tokens, asked.microusd)
+    return (asked.model, asked.prompt_hash, asked.tokens, asked.microusd, asked.ms)
 
 
 def resolve(tx: Connection, units: Iterable[Unit]) -> None:
@@ -211,7 +217,7 @@ def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved
     settled = [
         (unit, result)
         for unit, result in told
-        if result.spend is not None and result.idempotency_key in resolved
+        if result.reservation is not None and result.idempotency_key in resolved
     ]
     if not settled:
         return
@@ -227,7 +233,8 @@ def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved
         for _, result in settled
         if (spend := result.spend) is not None
     ]
-    statements.record_spend(tx, rows)
+    if rows:
+        statements.record_spend(tx, rows)
     budgets.settle(tx, settled)
 
 

@@ -63,7 +63,7 @@ STEP_COLUMNS: Final = (
 class Row:
     """A row that remembers how it was read, so that only what changed is written."""
 
-    __slots__ = ("extra", "original")
+    __slots__ = ("extra", "original", "written")
 
     columns: ClassVar[tuple[str, ...]]
     values: ClassVar["attrgetter[tuple[Any, ...]]"]
@@ -72,6 +72,8 @@ class Row:
     """The columns as they were read; empty for a row that is to be inserted."""
     extra: dict[str, Any]
     """Columns that are written without ever having been read."""
+    written: tuple[Any, ...]
+    """The columns as `changes` found them, until they are on record; else empty."""
 
     def also(self, **values: Any) -> None:
         """Set columns that were never read."""
@@ -79,12 +81,14 @@ class Row:
 
     def settle_down(self) -> None:
         """Take the row as it is for what is on record."""
-        self.original = type(self).values(self)
-        self.extra = {}
+        self.original = self.written or type(self).values(self)
+        self.written = ()
+        if self.extra:
+            self.extra = {}
 
     def changes(self) -> tuple[tuple[str, ...], list[Any]] | None:
         """Return which columns changed since the row was read, and to what; None if none has."""
-        values = type(self).values(self)
+        values = self.written = type(self).values(self)
         extra = self.extra
         if values == self.original:
             return (tuple(extra), list(extra.values())) if extra else None
@@ -155,6 +159,7 @@ class TaskRow(Row):
             row.origin_id,
         ) = row.original = values
         row.extra = {}
+        row.written = ()
         return row
 
     @classmethod
@@ -168,7 +173,7 @@ class TaskRow(Row):
         row.phase = "normal"
         row.next_wake_time = row.deadline = row.parent_task_id = row.parent_step_id = None
         row.origin_id = task_id
-        row.original, row.extra = (), {}
+        row.original, row.extra, row.written = (), {}, ()
         for name, value in values.items():
             setattr(row, name, value)
         return row
@@ -243,6 +248,7 @@ class StepRow(Row):
             row.started_at,
         ) = row.original = values
         row.extra = {}
+        row.written = ()
         row.is_new = False
         return row
 
@@ -270,7 +276,7 @@ class StepRow(Row):
         row.items_done = row.items_placed = row.items_ended = row.items_failed = 0
         row.wake_at = row.owner = row.claim_turn = row.waiting_on = None
         row.idempotency_key = row.process_id = row.started_at = None
-        row.original, row.extra = (), {}
+        row.original, row.extra, row.written = (), {}, ()
         row.is_new = True
         for name, value in values.items():
             setattr(row, name, value)

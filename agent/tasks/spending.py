@@ -1,5 +1,7 @@
 """What people and programs see of a task's calls of models and of its budgets."""
 
+from agent.clock import to_iso
+from agent.config_models import BudgetSettings
 from agent.steps.outcome import Json
 from agent.store import budgets as store
 from agent.store.database import Connection
@@ -34,4 +36,19 @@ def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
             }
             for key, tokens_limit, limit, tokens, taken in store.of_task(connection, task_id)
         ],
+    }
+
+
+def day_document(connection: Connection, limits: BudgetSettings, now: int) -> dict[str, Json]:
+    """Return what is taken of the day's budget, unknown calls included, and how much it allows."""
+    day = (to_iso(now) or "")[:10]
+    tokens, microusd, ms = store.of_day(connection, day)
+    return {
+        "day": day,
+        "tokens": tokens,
+        "tokens_limit": limits.daily_tokens or None,
+        "usd": microusd / MICROUSD,
+        "usd_limit": limits.daily_usd or None,
+        "seconds": ms / 1000,
+        "seconds_limit": limits.daily_seconds or None,
     }

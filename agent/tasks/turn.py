@@ -10,8 +10,8 @@ from typing import Any
 
 from agent.states import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json, Retry
-from agent.store import opening, queries, statements
-from agent.store.database import Connection
+from agent.store import opening, queries, statements, versions
+from agent.store.database import Connection, Later
 from agent.tasks import (
     advance,
     approvals,
@@ -26,6 +26,7 @@ from agent.tasks import (
 )
 from agent.tasks.batch import Batch, Note, Settle, Turned
 from agent.tasks.claiming import Room
+from agent.tasks.creation import Submission
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
@@ -50,7 +51,7 @@ def run(
     recording.resolve(tx, units.values())
     for unit in units.values():
         advance.advance(tx, unit)
-    new = _create(tx, batch, graphs, now, turned, units, room)
+    new = _create(tx, batch, graphs, cache, now, turned, units, room)
     everyone = [*units.values(), *new]
     claims = claiming.claim(everyone, room)
     turned.claimed = claims.steps
@@ -63,7 +64,7 @@ def run(
     recording.write(tx, everyone, now)
     if batch.logs:
         statements.insert_logs(tx, batch.logs)
-    cache.close(tx, everyone)
+    turned.soonest = cache.close(tx, everyone)
     turned.units = everyone
     for unit in everyone:
         _report(unit, turned)
@@ -80,14 +81,23 @@ def _open(
     turned: Turned,
 ) -> dict[str, Unit]:
     """Take the fence, lock what outcomes and notes are about, find what is due, read it all."""
-    places = _places(batch)
-    task_ids = {place[0] for place in places} | {end.parent_task_id for end in batch.child_ends}
-    units = {task_id: unit for task_id in sorted(task_ids) if (unit := cache.take(task_id, now))}
-    if units:
-        places = [p for p in places if p[0] not in units or not units[p[0]].has(p[1:])]
+    all_places = _places(batch)
+    task_ids = {place[0] for place in all_places} | {end.parent_task_id for end in batch.child_ends}
+    units = cache.take(sorted(task_ids), now)
+    places = [p for p in all_places if p[0] not in units or not units[p[0]].has(p[1:])]
     most = min(MAX_DUE_TASKS, room.most_due)
     if not room.must_look and not cache.is_anything_due(now):
         most = 0
+    if tx.can_assume:
+        if len(units) == len(task_ids) and not (places or most or batch.must_wait):
+            known = [(task_id, unit.version) for task_id, unit in units.items()]
+            turned.transaction = opening.assume(tx, room.worker_id, room.turn, known)
+            turned.is_assumed = True
+            return units
+        # To read a part would take as many round trips as to read it all.
+        units, places = {}, all_places
+    if most:
+        cache.look()
     if batch.must_wait:
         tx.lock_timeout(LOCK_TIMEOUT_MS)
     opened = opening.open_turn(
@@ -99,8 +109,9 @@ def _open(
         (now, most and most + len(room.passed_over)),
         is_waiting=batch.must_wait,
     )
-    if not opened.is_fence_held:
+    if not opened.fence:
         raise FencedError(room.worker_id)
+    turned.transaction = Later(opened.fence)
     for values in opened.tasks:
         _add_unit(tx, units, values, graphs, now)
     for values in opened.steps:
@@ -145,13 +156,10 @@ def _lock_due(
     turned: Turned,
 ) -> None:
     """Lock and read more tasks, those that are due."""
-    unread = []
-    for task_id in task_ids:
-        unit = cache.take(task_id, now)
-        if unit is None:
-            unread.append(task_id)
-        else:
-            units[task_id] = unit
+    known = cache.take(task_ids, now)
+    if not tx.can_assume:
+        units |= known
+    unread = [task_id for task_id in task_ids if task_id not in units]
     if unread:
         locked = queries.lock_tasks(tx, TASK_COLUMNS, unread)
         turned.has_locked = len(locked) < len(unread)
@@ -324,6 +332,7 @@ def _create(
     tx: Connection,
     batch: Batch,
     graphs: Graphs,
+    cache: UnitCache,
     now: int,
     turned: Turned,
     units: dict[str, Unit],
@@ -332,6 +341,7 @@ def _create(
     """Create what was submitted, and the children that steps asked for."""
     new: list[Unit] = []
     known: dict[int, int] = {}
+    """Versions by the identity of their graphs: most submissions of a batch share one."""
     # The same delivery may come twice in one batch.
     by_key: dict[str, str] = {}
     for submission in batch.submissions:
@@ -340,7 +350,10 @@ def _create(
             existing = by_key.get(key) or queries.task_by_dedupe_key(tx, key)
             by_key[key] = existing or submission.task_id
         if existing is None:
-            new.append(creation.create(tx, submission, now, known))
+            version = known.get(id(submission.graph))
+            if version is None:
+                version = known[id(submission.graph)] = _version(tx, submission, cache, now)
+            new.append(creation.create(tx, submission, version, now))
         turned.created[submission.task_id] = existing or submission.task_id
     for unit in units.values():
         for step, asked in unit.children:
@@ -351,6 +364,17 @@ def _create(
         if unit.children:
             advance.advance(tx, unit)
     return new
+
+
+def _version(tx: Connection, submission: Submission, cache: UnitCache, now: int) -> int:
+    """Return the version of a submission's workflow, as remembered where that is checked."""
+    workflow = (submission.graph.name, submission.graph.hash, submission.path)
+    version = cache.versions.get(workflow) if tx.can_assume else None
+    if version is not None:
+        versions.assume(tx, submission.graph.name, version)
+        return version
+    version = cache.versions[workflow] = creation.register(tx, submission, now)
+    return version
 
 
 def _report(unit: Unit, turned: Turned) -> None:

@@ -50,6 +50,7 @@ class Unit:
         "is_complete",
         "is_new",
         "is_touched",
+        "is_written",
         "now",
         "orphans",
         "pauses",
@@ -61,6 +62,7 @@ class Unit:
         "steps",
         "stops",
         "task",
+        "version",
         "withdrawals",
     )
 
@@ -73,8 +75,10 @@ class Unit:
         """Whether every open step is in memory."""
         self.steps: dict[Place, StepRow] = {}
         """Those that this transaction has looked at."""
-        self.shelf: dict[Place, tuple[Any, ...]] = {}
+        self.shelf: dict[Place, StepRow] = {}
         """Open steps as they are on record, which nobody has looked at yet."""
+        self.version = ""
+        """Of the task's row as it is on record, where that is known."""
         self._begin()
 
     def _begin(self) -> None:
@@ -91,6 +95,8 @@ class Unit:
         """Steps that wait on a child task which is to be created after this transaction."""
         self.source_path: str | None = None
         """The workflow's file, of a new task."""
+        self.is_written = False
+        """Whether this transaction writes the task's row."""
         self.is_touched = False
         """Whether the wake time is to be derived anew although nothing else changed."""
         self.orphans: list[str] = []
@@ -108,12 +114,15 @@ class Unit:
     def settle_down(self) -> None:
         """Take what was committed for what is on record; the next transaction starts from there."""
         self.is_new = False
+        self.task.settle_down()
         if not self.is_complete:
             self.task.next_wake_time = WAKE_NOT_KNOWN
-        self.task.settle_down()
+            self.task.original = TaskRow.values(self.task)
         for place, step in self.steps.items():
             if step.status not in STEP_ENDED:
-                self.shelf[place] = StepRow.values(step)
+                step.settle_down()
+                step.is_new = False
+                self.shelf[place] = step
         self.steps = {}
         self._begin()
 
@@ -127,16 +136,15 @@ class Unit:
         """Whether a step is in memory; if so, it is looked at."""
         if place in self.steps:
             return True
-        values = self.shelf.pop(place, None)
-        if values is None:
+        step = self.shelf.pop(place, None)
+        if step is None:
             return False
-        self.steps[place] = StepRow.read(values)
+        self.steps[place] = step
         return True
 
     def _clear_shelf(self) -> None:
-        while self.shelf:
-            place, values = self.shelf.popitem()
-            self.steps[place] = StepRow.read(values)
+        self.steps.update(self.shelf)
+        self.shelf = {}
 
     def definition(self, step: StepRow) -> Step:
         """Return what the graph says of a step."""

@@ -15,7 +15,7 @@ import structlog
 
 from agent.keys import content_hash, new_id
 from agent.states import CallStatus
-from agent.steps.outcome import CallResult, Reservation, Spend
+from agent.steps.outcome import CallResult, Reservation, Spend, StepError
 from agent.store import queries
 from agent.store.database import Connection, Database
 from agent.tasks import recording
@@ -94,6 +94,8 @@ def _entry(note: Note, result: CallResult) -> dict[str, Any]:
         "idempotency_key": result.idempotency_key,
         "status": str(result.status),
         "response": recording.response_text(result),
+        "error": asdict(result.error) if result.error else None,
+        "latency_ms": result.latency_ms,
         "reservation": asdict(result.reservation) if result.reservation else None,
         "spend": asdict(result.spend) if result.spend else None,
     }
@@ -108,13 +110,15 @@ def _resolve(tx: Connection, graphs: Graphs, entry: dict[str, Any], now: int) ->
         for step_values in queries.steps_at(tx, STEP_COLUMNS, [place]):
             unit.add(StepRow.read(step_values))
         response = entry["response"]
-        reservation, spend = entry.get("reservation"), entry.get("spend")
+        error, reservation, spend = (entry.get(key) for key in ("error", "reservation", "spend"))
         unit.results.append(
             CallResult(
                 call_id=str(entry["call_id"]),
                 idempotency_key=str(entry["idempotency_key"]),
                 status=CallStatus(str(entry["status"])),
                 response=json.loads(response) if isinstance(response, str) else None,
+                error=StepError(**error) if error else None,
+                latency_ms=entry.get("latency_ms"),
                 reservation=Reservation(**reservation) if reservation else None,
                 spend=Spend(**spend) if spend else None,
             )

@@ -24,7 +24,7 @@ from agent.tasks.attempts import Attempts, WorkerJournal
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.delivery import Delivered, Delivery, Flight
 from agent.tasks.link import Link
 from agent.tasks.liveness import Liveness
 from agent.tasks.outbox import Outbox
@@ -44,6 +44,10 @@ _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _LAST_SECONDS: Final = 5.0
 """For attempts that were not over in time to leave nothing running."""
+
+Outcome = Delivered | StoreError | FencedError | None
+Landed = tuple[Flight, Outcome]
+"""A turn that is no longer in the air, and what became of it: None if nothing did."""
 
 Listening = Callable[[list[tuple[Any, ...]]], None]
 
@@ -87,6 +91,8 @@ class Worker:
         self._liveness = Liveness(settings.lease_seconds)
         self._is_stopping = False
         self._must_look = True
+        self._ahead: Flight | None = None
+        """The turn that is in the air."""
         self._last_turn = 0.0
         self._last_look = 0.0
         self._last_watch = 0.0
@@ -136,6 +142,7 @@ class Worker:
             try:
                 while not self._is_stopping:
                     await self._step()
+                await self._land()
                 await self._shut_down()
             except StoreError:
                 # The database cannot be written any more, and what calls gave nobody else knows.
@@ -159,6 +166,12 @@ class Worker:
 
     async def _step(self) -> None:
         """Look if there is reason to, commit a turn if there is reason to, else wait for one."""
+        if self._ahead is not None and self._outbox.is_empty:
+            # Attempts that end at once make a turn that is sent while this one is in the air.
+            await asyncio.sleep(0)
+            if self._outbox.is_empty:
+                await self._land()
+                return
         wait: float | None = None
         since = self.clock.monotonic() - self._last_look
         # Who is never idle looks all the same: others may have died, and nobody tells of that.
@@ -203,6 +216,7 @@ class Worker:
     async def _look(self) -> float | None:
         """Look without changing anything; return in how many seconds the next task is due."""
         self._must_look = False
+        await self._land()
         await self._watch_others()
         claims = [attempt.claim for attempt in self._attempts]
         try:
@@ -224,9 +238,11 @@ class Worker:
             return None
         return (look.next_wake_time - self.clock.now()) / SECOND
 
-    def _room(self, batch: Batch, *, is_looking: bool) -> Room:
-        """Return how much this turn may claim."""
+    def _room(self, batch: Batch, ahead: Flight | None = None, *, is_looking: bool = False) -> Room:
+        """Return how much this turn may claim, after the one ahead of it."""
         running = len(self._attempts) - len(batch.settles)
+        if ahead is not None:
+            running += ahead.more_running
         slots = min(self.settings.slots - running, self.settings.batch)
         slots, may_run_alone = self._seclusion.room(slots, running, self.clock.monotonic())
         if self._is_stopping:
@@ -244,29 +260,71 @@ class Worker:
         )
 
     async def _turn(self, *, is_looking: bool = False) -> None:
-        """Commit one turn and act on what it did; a failed one is repeated after a pause."""
-        batch = self._outbox.take()
+        """Commit one turn and act on what it did; a failed one is repeated after a pause.
+
+        Where a turn may be in the air and there is much to do, half of it is sent first: the other
+        half is computed while the database is at work. From then on each turn is sent before the
+        one ahead of it has landed.
+        """
+        ahead, self._ahead = self._ahead, None
+        may_fly = not (self.database.is_sqlite or is_looking or self._is_stopping)
+        batch = self._outbox.take(is_half=may_fly and ahead is None)
+        room = self._room(batch, ahead, is_looking=is_looking)
+        stays = may_fly and (ahead is not None or not self._outbox.is_empty)
         self._wakeup.clear()
+
+        def exchange() -> list[Landed]:
+            flight = self.delivery.launch(batch, room)
+            landed = [] if ahead is None else [(ahead, self._try_land(ahead))]
+            if stays and flight.is_in_the_air:
+                self._ahead = flight
+            else:
+                landed.append((flight, self._try_land(flight)))
+            return landed
+
+        await self._take_in(await self._link.run(exchange))
+
+    async def _land(self) -> None:
+        """Wait for the turn that is in the air, if there is one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            outcome = await self._link.run(lambda: self._try_land(ahead))
+            await self._take_in([(ahead, outcome)])
+
+    def _try_land(self, flight: Flight) -> Outcome:
         try:
-            delivered = await self._deliver(batch, is_looking=is_looking)
-        except FencedError:
-            self._outbox.put_back(batch)
-            await self._begin_anew()
-            return
-        except StoreError as error:
-            self._outbox.put_back(batch)
-            await self._pause_after(error)
-            return
-        is_carrying = self._outbox.carry(delivered.turned)
+            return self.delivery.land(flight)
+        except (StoreError, FencedError) as error:
+            return error
+
+    async def _take_in(self, landed: list[Landed]) -> None:
+        """Act on turns that are committed; those that are not are sent again."""
+        self._last_turn = self.clock.monotonic()
+        for flight, outcome in reversed(landed):
+            if not isinstance(outcome, Delivered):
+                self._outbox.put_back(flight.batch)
+        must_wait = False
+        for _, outcome in landed:
+            if isinstance(outcome, Delivered):
+                self._act(outcome)
+                is_carrying = self._outbox.carry(outcome.turned)
+                must_wait = must_wait or is_carrying or outcome.turned.has_locked
+        for _, outcome in landed:
+            if isinstance(outcome, FencedError):
+                await self._begin_anew()
+                return
+            if isinstance(outcome, StoreError):
+                await self._pause_after(outcome)
+                return
         if self.delivery.has_unequipped:
             # What its attempts begin with cannot be had at the moment.
             await self._sleep(_PAUSE_SECONDS)
-        if delivered.turned.has_locked or is_carrying:
+        if must_wait:
             await self._sleep(RETRY_LOCKED_SECONDS)
             self._must_look = True
 
-    async def _deliver(self, batch: Batch, *, is_looking: bool = False) -> Delivered:
-        room = self._room(batch, is_looking=is_looking)
+    async def _deliver(self, batch: Batch) -> Delivered:
+        room = self._room(batch)
         delivered = await self._link.run(lambda: self.delivery.deliver(batch, room))
         self._last_turn = self.clock.monotonic()
         self._act(delivered)

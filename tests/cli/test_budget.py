@@ -14,6 +14,9 @@ steps:
 """
 
 CONFIG = """\
+[budget]
+daily_seconds = 3600
+
 [models.costly]
 provider = "echo"
 usd_per_million_in = 1000000.0
@@ -45,6 +48,11 @@ def test_a_budget_is_shown_and_raised(cli: Cli) -> None:
         said = cli("budget", task, "--tokens", "100000").out
         assert "resumed" in said
         cli.wait_for(lambda: cli.task(task)["status"] == "succeeded")
+    cli("budget", "--tokens", "5", code=2)
+    day = cli("budget", "--json").json
+    assert (day["seconds_limit"], day["usd_limit"]) == (3600, None)
+    assert day["tokens"] > 0 and 0 <= day["seconds"] < 60
+    assert "3600.0" in cli("budget").out
     after = cli("budget", task, "--json").json
     assert after["calls"] == 3
     assert after["usd"] > 1

@@ -43,12 +43,13 @@ def test_a_loop_is_shown_as_it_goes_and_afterwards(cli: Cli) -> None:
         "look #3 model turn 2",
     ]
     assert "asks for notes_read" in lines[0] and "it is read" in lines[2]
-    assert "2 calls of models, 1 uses of tools" in watched.out
+    assert "2 calls of models, 1 use of a tool," in watched.out
 
     (task,) = cli("tasks", "--json").json
     shown = cli("show", task["id"], "look")
     assert "buy \\x1b[2Jmilk" in shown.out and "\x1b" not in shown.out + watched.err
     assert "read it" in shown.out and "100 tokens in, 3 out, $0.103000" in shown.out
+    assert "asked priced, stopped: tool_use" in shown.out
     document = cli("show", task["id"], "look", "--json").json
     assert [call["action"] for call in document["calls"]] == ["model", "tool.notes_read", "model"]
     assert document["usage"]["tokens_out"] == 10

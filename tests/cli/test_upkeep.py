@@ -99,6 +99,18 @@ def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
     assert any("bad.yaml:3" in finding["message"] for finding in document["findings"])
 
 
+def test_a_place_for_artifacts_that_cannot_be_used(cli: Cli) -> None:
+    """Doctor says so, and nothing begins that would keep its large values elsewhere."""
+    cli("init")
+    cli.write("config.toml", '[artifacts]\nurl = "unheard-of://bucket"\n')
+    found = cli("doctor", "--json", code=3).json["findings"]
+    (artifacts,) = [each for each in found if each["what"] == "artifacts"]
+    assert (artifacts["state"], "unheard-of" in artifacts["message"]) == ("error", True)
+    assert "artifacts cannot be kept at unheard-of://bucket" in cli("run", "hello", code=5).err
+    cli.write("config.toml", '[artifacts]\nurl = "kept"\n')
+    assert "artifacts: are kept at" in cli("doctor").out
+
+
 def test_doctor_reads_the_whole_database(cli: Cli) -> None:
     """`--deep` names the task and the step of what is not as it should be; the exit code says so."""
     cli("init")

@@ -91,6 +91,12 @@ class LoopStory(Story):
         )
         ((used, reserved),) = self._rows("SELECT tokens_used, tokens_reserved FROM daily_spend")
         assert used + reserved == 15 * (TURNS + 1) + lost, self.describe()
+        ((took, open_ms),) = self._rows(
+            "SELECT coalesce(sum(latency_ms), 0),"
+            " coalesce(sum(CASE WHEN latency_ms IS NULL THEN reserved_ms END), 0)"
+            " FROM tool_calls WHERE model IS NOT NULL"
+        )
+        assert self._rows("SELECT ms_used, ms_reserved FROM daily_spend") == [(took, open_ms)]
 
 
 @pytest.mark.parametrize("way", [Way.DIED_BEFORE, Way.DIED_AFTER], ids=["before", "after"])

@@ -379,6 +379,14 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["UPDATE budgets SET tokens_limit = 10"],
         "its budget of 10 tokens was at",
     ),
+    "a day's time forgotten": (
+        ["UPDATE daily_spend SET ms_reserved = 0, ms_used = ms_used - 1"],
+        "the days' budgets say ms_used",
+    ),
+    "a day's tokens forgotten": (
+        ["UPDATE daily_spend SET tokens_used = tokens_used - 1"],
+        "the days' budgets say tokens_used",
+    ),
     "stranger's call": (["UPDATE tool_calls SET step_id = 'x'"], "a step that is not there"),
 }
 

@@ -263,6 +263,9 @@ class Hand(Reader):
             "running": running,
             "lease_us": 30 * SECOND,
             "most_due": max(self.slots - running, 16),
+            # A worker with nothing to write makes a turn because it was told, or found, that
+            # something is due.
+            "must_look": batch.is_empty,
         }
         room = Room(**{**options, **changes})
         delivered = self.delivery.deliver(batch, room)

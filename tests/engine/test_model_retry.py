@@ -74,3 +74,6 @@ def test_a_loop_goes_on_where_it_ended(start: Start, server: Provider, end: str)
     kept = {"refusal": 1, "max_turns": 3, "repeated_calls": 3}[end]
     said = [one for one in server.requests[0]["messages"] if one["role"] == "assistant"]
     assert len(said) == kept
+    used = {"refusal": 1, "max_turns": 1, "repeated_calls": 2}[end]
+    own = (again["usage"]["turns"], again["usage"]["tools"])
+    assert own == (2, used), "what it took over is not its own"

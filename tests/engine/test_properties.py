@@ -155,7 +155,7 @@ class Walk:
 
     def __init__(self, graph: Graph) -> None:
         submission = Submission(graph=graph)
-        self.unit: Unit = creation.create(NO_DATABASE, submission, 1, {id(graph): 1})
+        self.unit: Unit = creation.create(NO_DATABASE, submission, 1, 1)
         self.turn = 0
         self.begun: set[tuple[int, int]] = set()
         self.has_missed_deadline = False

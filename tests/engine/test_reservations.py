@@ -47,16 +47,15 @@ def intend(hand: Hand, *wanted: tuple[Claimed, Intent]) -> list[Note]:
     return notes
 
 
-def result_of(intent: Intent, spend: Spend | None) -> CallResult:
-    """Return what became of a call."""
-    status = CallStatus.SUCCEEDED
+def result_of(intent: Intent, spend: Spend | None, **options: Any) -> CallResult:
+    """Return what became of a call; without options it succeeded."""
+    given: dict[str, Any] = {"status": CallStatus.SUCCEEDED, "response": "hi", **options}
     return CallResult(
         intent.call_id,
         intent.idempotency_key,
-        status,
-        "hi",
         reservation=intent.reservation,
         spend=spend,
+        **given,
     )
 
 

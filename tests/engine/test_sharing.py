@@ -148,6 +148,7 @@ def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:
     survivor.start(graph(step("beside"), name="innocent"))
     lose(victim)
     assert "step.lost" in victim.types(poison)
+    survivor.turn()
     late = survivor.start(graph(step("late"), name="late"))
     assert survivor.names() == ["beside"]
     survivor.succeed("beside")
@@ -211,7 +212,8 @@ def test_a_dedupe_key_that_is_taken_at_the_same_moment(postgres_database: Databa
         postgres_database.connect("writer") as tx,
         tx.transaction(),
     ):
-        unit = creation.create(tx, submission, postgres_database.clock.now())
+        now = postgres_database.clock.now()
+        unit = creation.create(tx, submission, creation.register(tx, submission, now), now)
         recording.write(tx, [unit], unit.now)
         tx.query("SELECT 1")
         thread.start()

@@ -108,10 +108,14 @@ def test_what_anthropic_is_sent() -> None:
     assert "temperature" not in sent
 
 
-def test_anthropic_has_no_temperature() -> None:
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [({"temperature": 0.5}, "`effort` instead"), ({"effort": "minimal"}, "no effort below low")],
+)
+def test_what_anthropic_does_not_have(setting: dict[str, Any], advice: str) -> None:
     """A setting that the provider does not have is refused before anything is sent."""
-    request = ModelRequest(HELLO.messages, 50, temperature=0.5)
-    with providing() as server, pytest.raises(ModelError, match="effort") as caught:
+    request = ModelRequest(HELLO.messages, 50, **setting)
+    with providing() as server, pytest.raises(ModelError, match=advice) as caught:
         ask("anthropic", server.anthropic_url, request)
     assert not caught.value.may_retry
     assert server.requests == []

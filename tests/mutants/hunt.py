@@ -25,6 +25,7 @@ SUBSET = (
     "tests/steps/test_unknown.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_unit_cache.py",
+    "tests/engine/test_flights.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
     "tests/engine/test_waits.py",

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from agent.server.shapes import BudgetDocument
+from agent.server.shapes import BudgetDocument, DayDocument
 from agent.tasks import spending
 from tests.server.harness import Running
 
@@ -50,6 +50,15 @@ def test_budgets_that_are_none(
     """What is no budget is refused and changes nothing."""
     assert client.post(f"/api/v1/tasks/{task}/budget", json=body).status_code == code
     assert client.get(f"/api/v1/tasks/{task}/budget").json()["budgets"] == []
+
+
+def test_a_day(running: Running, client: httpx.Client) -> None:
+    """What all tasks have used today is there for whoever may read."""
+    found = client.get("/api/v1/budget").json()
+    DayDocument.model_validate(found)
+    limits = running.settings.budget
+    with running.database.connect("reader") as connection:
+        assert found == spending.day_document(connection, limits, running.database.clock.now())
 
 
 def test_an_unknown_task(client: httpx.Client) -> None:

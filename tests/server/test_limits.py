@@ -125,6 +125,7 @@ def test_figures(running: Running, client: httpx.Client) -> None:
         "agent_unknown_effects",
         "agent_approvals_waiting",
         "agent_spend_usd_today",
+        "agent_model_seconds_today",
     } <= set(samples)
 
 

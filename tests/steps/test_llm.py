@@ -10,7 +10,7 @@ from agent.clock import SECOND
 from agent.config_models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.states import CallStatus
-from agent.steps.outcome import Failed, Outcome, Paused, Retry, Succeeded
+from agent.steps.outcome import Failed, Intent, Outcome, Paused, Retry, Succeeded
 from agent.steps.services import Limits
 from tests.models.servers import KEY, Provider, Say, Stall, error, providing
 from tests.steps.harness import Trial, run
@@ -58,6 +58,26 @@ def failed(outcome: Outcome) -> tuple[str, str]:
     """Return the code and the message of a failure."""
     assert isinstance(outcome, Failed), outcome
     return outcome.error.code, outcome.error.message
+
+
+def test_a_call_takes_as_long_as_its_answer(
+    server: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its timeout is set aside; how long its intent waited for the database does not count."""
+    made = trial(server, {"prompt": "hello", "model": "openai"}, options={"timeout_seconds": 90.0})
+    monotonic, waited = made.clock.monotonic, 0.0
+
+    def wait_for_the_database(intent: Intent) -> None:
+        nonlocal waited
+        waited = 30.0
+
+    made.journal.on_intend = wait_for_the_database
+    monkeypatch.setattr(made.clock, "monotonic", lambda: monotonic() + waited)
+    assert run(attempt(made)) == Succeeded("hello")
+    ((_, intent),) = made.journal.intents
+    assert intent.reservation is not None and intent.reservation.ms == 90_000
+    (result,) = made.journal.results
+    assert result.latency_ms is not None and result.latency_ms < 30_000
 
 
 @pytest.mark.parametrize("model", ["anthropic", "openai"])
@@ -123,7 +143,8 @@ def test_a_key_that_is_not_there(server: Provider, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("KEY_OF_TESTS")
     made = trial(server, {"prompt": "hello", "model": "openai"})
     code, message = failed(run(attempt(made)))
-    assert code == "secret_missing" and "KEY_OF_TESTS" in message
+    assert code == "secret_missing" and message.startswith("the key of model openai: ")
+    assert "KEY_OF_TESTS" in message
     assert server.requests == []
 
 

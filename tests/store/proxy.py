@@ -14,11 +14,20 @@ class Proxy:
         self._server = server
         self.lose: bytes | None = None
         """An answer that the client will not get: the connection breaks instead."""
+        self.may_answer = threading.Event()
+        """Answers wait for this."""
+        self.may_answer.set()
+        self._accepted = 0
+        self._deaf = 0
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / server.name))
         self._listener.listen()
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
+
+    def deafen(self) -> None:
+        """Let nothing more reach the server of what is said on the newest connection."""
+        self._deaf = self._accepted
 
     def close(self) -> None:
         """Take no more connections; those that are open end by themselves."""
@@ -33,18 +42,27 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self._accepted += 1
             server = socket.socket(socket.AF_UNIX)
             server.connect(str(self._server))
             for source, target, is_answer in ((client, server, False), (server, client, True)):
                 threading.Thread(
-                    target=self._pass_on, args=(source, target, is_answer), daemon=True
+                    target=self._pass_on,
+                    args=(source, target, is_answer, self._accepted),
+                    daemon=True,
                 ).start()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+    def _pass_on(
+        self, source: socket.socket, target: socket.socket, is_answer: bool, number: int
+    ) -> None:
         with source, target, contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if is_answer and self.lose is not None and self.lose in data:
-                    break
+                if is_answer:
+                    self.may_answer.wait(60)
+                    if self.lose is not None and self.lose in data:
+                        break
+                elif number == self._deaf:
+                    continue
                 target.sendall(data)
             for end in (source, target):
                 with contextlib.suppress(OSError):

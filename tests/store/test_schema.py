@@ -57,7 +57,9 @@ def _describe_sqlite(database: Database) -> dict[str, list[str]]:
         inner = re.sub(r"\)(\s*)$", r"\1", sql or "") if name.startswith("table") else sql or ""
         # A table that was made anew is quoted.
         inner = re.sub(r'^CREATE TABLE "(\w+)"', r"CREATE TABLE \1", inner)
-        parts = [part.strip() for part in re.split(r",\s*\n", re.sub(r"[ \t]+", " ", inner))]
+        # A column that was only added has no line of its own.
+        lines = re.split(r",\s*\n|, (?=\w+ (?:BIGINT|TEXT))", re.sub(r"[ \t]+", " ", inner))
+        parts = [part.strip() for part in lines]
         columns = [part for part in parts if not re.match(r"(CONSTRAINT|FOREIGN|PRIMARY)", part)]
         described[name] = columns + sorted(part for part in parts if part not in columns)
     return described

@@ -1,6 +1,7 @@
 """Content outside the database: durable before its address is told, and never removed from under a row."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from agent.clock import SECOND
 from agent.store import artifacts, vault
 from agent.store.artifacts import GRACE_US
-from agent.store.database import Database
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
 from agent.store.vault import Vault
 
 
@@ -63,6 +65,36 @@ def test_content_that_is_put_while_it_is_pruned(
         later = now + 2 * GRACE_US
         assert artifacts.prune(connection, later) == 1
         assert artifacts.get(connection, name) is None
+
+
+@pytest.mark.parametrize("url", ["unheard-of://bucket/path", "s3://bucket/path"])
+def test_a_store_without_a_driver_is_told_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that could keep nothing there does not begin."""
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(StoreError, match=f"artifacts cannot be kept at {url}: .+") as raised:
+        Vault(url)
+    assert raised.value.fault is Fault.LOST
+
+
+def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an object store's driver raises, the content is sent again and not put elsewhere."""
+
+    class NoCredentialsError(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoCredentialsError("no credentials")
+
+    kept = Vault("memory://bucket")
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.pipe_file", refuse)
+    with pytest.raises(StoreError, match=r"cannot be kept at .+: no credentials") as raised:
+        kept.write("abc", b"content")
+    assert raised.value.fault is Fault.FULL
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
+    with pytest.raises(StoreError, match="cannot be read: no credentials"):
+        vault.read("memory://bucket/ab/abc")
 
 
 def test_what_is_gone_is_no_error(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
+from agent.config_models import ModelSettings
+from agent.models.catalog import Catalog, model_of
 from agent.steps.outcome import Succeeded
 from agent.store import workers
 from agent.store.database import Database
@@ -28,10 +31,13 @@ WORKFLOWS = {
     "unknown": 'steps: {one: {http: {post: "http://127.0.0.1:PORT/once"}}}',
     "running": f"steps: {{one: {{{_MEAN}}}, two: {{depends_on: [one], {_MEAN}}}}}",
     "midway": f"steps: {{one: {{{_MEAN}}}, two: {{depends_on: [one], {_MEAN}}}}}",
+    "thinking": "steps: {one: {llm: {model: slow, prompt: Hello, max_tokens: 100}}}",
 }
 """One workflow for each thing that a task may be in the middle of, by name."""
 ENDS = {name: "failed" if name == "broken" else "succeeded" for name in WORKFLOWS}
 """How the task of each must end."""
+LATER = {"0001": {"thinking"}}
+"""Which of them the frozen databases of a revision do not have."""
 
 
 def _graph(name: str, port: int = 0) -> Graph:
@@ -42,16 +48,26 @@ def _graph(name: str, port: int = 0) -> Graph:
 @contextlib.contextmanager
 def in_flight(database: Database) -> Iterator[None]:
     """Bring tasks into every state in which the end of a process may leave them."""
-    engine = Engine(database, allow_private=("127.0.0.1",), shutdown_seconds=0.1)
     hand = Hand(database)
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        engine = Engine(
+            database,
+            allow_private=("127.0.0.1",),
+            shutdown_seconds=0.1,
+            models=_models(provider="openai", base_url=f"http://127.0.0.1:{port}/v1"),
+        )
         try:
-            _begin(engine, hand, silent.getsockname()[1])
+            _begin(engine, hand, port)
             yield
         finally:
             hand.close()
             engine.stop()
             engine.close()
+
+
+def _models(**settings: Any) -> Catalog:
+    return Catalog({"slow": model_of("slow", ModelSettings(**settings))})
 
 
 def _begin(engine: Engine, hand: Hand, port: int) -> None:
@@ -69,14 +85,18 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
     )
     answer(engine.database, item, "approve", by="somebody", channel="terminal")
     eventually(lambda: len(_questions(engine)) == 5, "the third item asks")
-    unknown = engine.submit(_graph("unknown", port))
-    eventually(lambda: "tool_call.intended" in engine.types(unknown))
+    for name in ("unknown", "thinking"):
+        _wait_for_intent(engine, engine.submit(_graph(name, port)))
     napping = engine.submit(_graph("napping"))
     engine.wait_step(napping, "one", "waiting")
     hand.start(_graph("running"))
     midway = hand.start(_graph("midway"))
     done = settle_of(hand.claimed("one", midway), Succeeded(2))
     hand.turn(Batch(settles=[done]), slots=0)
+
+
+def _wait_for_intent(engine: Engine, task_id: str) -> None:
+    eventually(lambda: "tool_call.intended" in engine.types(task_id))
 
 
 def finish(database: Database) -> None:
@@ -86,7 +106,7 @@ def finish(database: Database) -> None:
             with connection.transaction():
                 workers.declare_dead(connection, worker_id, turn, database.clock.now())
     recovery.recover(database, database.clock)
-    engine = Engine(database)
+    engine = Engine(database, models=_models(provider="echo"))
     try:
         for task_id, name in engine.rows("SELECT id, workflow_name FROM tasks"):
             if name == "paused":

@@ -7,7 +7,7 @@ from agent.server.answers import answer
 from agent.server.context import here
 from agent.server.problems import Problem
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.shapes import BudgetDocument, CommandAnswer, NewBudget
+from agent.server.shapes import BudgetDocument, CommandAnswer, DayDocument, NewBudget
 from agent.server.table import Table
 from agent.store import views
 from agent.store.database import Connection
@@ -16,6 +16,21 @@ from agent.tasks.budgets import MICROUSD
 from agent.tasks.operator import NotFoundError
 
 table = Table("budgets")
+
+
+@table.route(
+    "GET",
+    "/budget",
+    scope="read",
+    returns=DayDocument,
+    summary="What all tasks have used of models today",
+)
+async def get_day(request: Request) -> Response:
+    """Give what is taken of the day (UTC), calls whose use is not known included, and its limits."""
+    limits, clock = here(request).settings.budget, here(request).database.clock
+    return await here(request).reading.read(
+        lambda connection: answer(spending.day_document(connection, limits, clock.now()))
+    )
 
 
 @table.route(

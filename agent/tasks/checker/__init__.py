@@ -115,6 +115,8 @@ def _whole(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"the ledger's row {key} belongs to no call")
     for key, count in evidence.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
+    for sentence in spending.days(connection):
+        yield Violation(sentence)
     for task_id, count in evidence.rivals(connection):
         yield Violation(f"it was retried {count} times, and each does the same work", task_id)
     for worker_id, last, turn in evidence.undead(connection):

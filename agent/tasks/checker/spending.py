@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from agent.store import evidence
+from agent.store.database import Connection
 from agent.store.evidence import BudgetFacts, CallFacts, EventFacts, Evidence
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
@@ -36,6 +38,13 @@ def budgets(task: Evidence, graph: Graph) -> Iterator[Said]:
                 Said(f"{title} {sentence}", name)
                 for sentence in _reservations(budget, [*reserved], task, calls)
             )
+
+
+def days(connection: Connection) -> Iterator[str]:
+    """All days together hold what all calls used and may still use; more where tasks are gone."""
+    for name, stored, counted in evidence.days(connection):
+        if stored < counted:
+            yield f"the days' budgets say {name} {stored}, and the calls of models {counted}"
 
 
 def _totals(budget: BudgetFacts, calls: list[CallFacts], *, is_exact: bool) -> Iterator[str]:
