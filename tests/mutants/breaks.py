@@ -192,9 +192,8 @@ MUTANTS: Final = (
         "outcomes go with a failed turn",
         "what was done while the database was away is forgotten",
         "agent/tasks/worker.py",
-        "        except StoreError as error:\n            self._outbox.put_back(batch)\n"
-        "            await self._pause_after(error)\n",
-        "        except StoreError as error:\n            await self._pause_after(error)\n",
+        "if not isinstance(outcome, Delivered):\n                self._outbox.put_back(flight.batch)",
+        "if isinstance(outcome, FencedError):\n                self._outbox.put_back(flight.batch)",
     ),
     Mutant(
         "early signals are lost",
