@@ -11,7 +11,7 @@ from agent.store.gate import GateTimeoutError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 """The revision that this code runs on; revisions are numbers and grow."""
 
 _ADVISORY_LOCK: Final = 0x6167656E74  # "agent": the key by which migrating processes exclude others

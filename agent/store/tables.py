@@ -68,6 +68,12 @@ class Task(SQLModel, table=True):
             sqlite_where=text("parent_step_id IS NOT NULL"),
             postgresql_where=text("parent_step_id IS NOT NULL"),
         ),
+        Index(
+            "tasks_by_retry",
+            "retry_of",
+            sqlite_where=text("retry_of IS NOT NULL"),
+            postgresql_where=text("retry_of IS NOT NULL"),
+        ),
         Index("tasks_by_workflow", "workflow_name", "workflow_version"),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from agent.clock import SECOND
 from agent.states import CallStatus
 from agent.steps.outcome import CallResult, Succeeded, Waiting
-from agent.store import views, workers
+from agent.store import lineage, views, workers
 from agent.store.database import Connection, Database
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
@@ -163,6 +163,7 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
         views.logs(connection, "t1", None, None, 0, 10)
         views.tasks(connection, None, None, 10)
         workers.living(connection)
+        lineage.retried_as(connection, "t1")
         problems = {
             sql: found
             for sql, parameters in list(asked.items())
