@@ -325,6 +325,7 @@ class Delivery:
             return
         except CommitUnknownError as error:
             self.cache.forget()
+            self.turn = flight.number - 1
             try:
                 self.turn = self._landed_turn()
             except StoreError as unanswered:

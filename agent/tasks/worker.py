@@ -299,13 +299,13 @@ class Worker:
 
     async def _take_in(self, landed: list[Landed]) -> None:
         """Act on turns that are committed; those that are not are sent again."""
-        self._last_turn = self.clock.monotonic()
         for flight, outcome in reversed(landed):
             if not isinstance(outcome, Delivered):
                 self._outbox.put_back(flight.batch)
         must_wait = False
         for _, outcome in landed:
             if isinstance(outcome, Delivered):
+                self._last_turn = self.clock.monotonic()
                 self._act(outcome)
                 is_carrying = self._outbox.carry(outcome.turned)
                 must_wait = must_wait or is_carrying or outcome.turned.has_locked

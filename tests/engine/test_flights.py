@@ -9,17 +9,20 @@ from typing import Any
 import psycopg
 import pytest
 
+from agent.config import EngineSettings
 from agent.steps.outcome import Succeeded
 from agent.store import workers
 from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
 from agent.store.wire import Wire
 from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
+from agent.tasks.batch import Batch, Note, Turned
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Flight
 from agent.tasks.outbox import MUCH, Outbox
 from agent.tasks.turn import FencedError
+from agent.tasks.worker import Worker
 from tests.engine.conftest import Start
 from tests.engine.harness import Engine, Hand, eventually, find_violations, graph, settle_of, step
 from tests.store.proxy import Proxy, proxied
@@ -287,6 +290,21 @@ def test_neither_landed(distant: tuple[Proxy, Hand], postgres_database: Database
     assert land(hand, second) is None
     hand.running = running
     finish(hand, one, two)
+
+
+def test_a_turn_that_failed_is_no_heartbeat(postgres_database: Database) -> None:
+    """The next one is due as if it had not been: others wait for a sign of life."""
+
+    async def take_in() -> None:
+        worker = Worker(postgres_database, EngineSettings())
+        busy = StoreError(Fault.BUSY, "somebody is in the way")
+        await worker._take_in([(Flight(Batch(), ROOM), busy)])
+        assert worker._is_turn_due()
+        await worker._take_in([(Flight(Batch(), ROOM), Delivered(Turned()))])
+        assert not worker._is_turn_due()
+        worker._link.close()
+
+    asyncio.run(take_in())
 
 
 def test_much_is_sent_as_two_halves() -> None:
