@@ -7,13 +7,16 @@ The properties here feed them, and so does atheris in `make fuzz`.
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from fastapi.dependencies.utils import get_dependant
+from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from starlette.requests import Request
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.channels.secret import SecretError
@@ -22,8 +25,10 @@ from agent.models.anthropic import AnthropicConnector
 from agent.models.catalog import model_of
 from agent.models.errors import ModelError
 from agent.models.openai import OpenAIConnector
-from agent.server import signatures
+from agent.server import shapes, signatures
+from agent.server.problems import Problem, problem_of
 from agent.server.signatures import SignatureError
+from agent.server.taking import Taking
 from agent.steps.model_output import Invalid, read_answer
 from agent.store.values import encode
 from agent.workflows.compiling import compile_text
@@ -40,6 +45,14 @@ _HEADERS: Final = (
     *("webhook-id", "webhook-timestamp", "webhook-signature", "x-hub-signature-256"),
     *("x-github-delivery", "stripe-signature", "x-slack-signature", "authorization"),
 )
+_REQUEST: Final[dict[str, Any]] = {
+    "type": "http",
+    "method": "POST",
+    "path": "/",
+    "query_string": b"",
+    "headers": [(b"content-type", b"application/json")],
+    "path_params": {},
+}
 _SCOPE: Final[dict[str, Any]] = {
     "steps": {"fetch": {"output": {"items": [1, "two", None], "count": 3}, "status": "succeeded"}},
     "inputs": {"name": "Ada", "limit": 500},
@@ -131,6 +144,55 @@ def _connectors() -> tuple[OpenAIConnector, AnthropicConnector]:
     return OpenAIConnector(one, "key"), AnthropicConnector(other, "key")
 
 
+def body(given: bytes) -> None:
+    """Take the body of a request to the HTTP API, as each route that has one would."""
+    for taking in _bodies():
+        try:
+            _run(taking(Request(_REQUEST, _receiving(given))))
+        except (RequestValidationError, Problem) as error:
+            problem = problem_of(error)
+            assert problem.status_code in (400, 422)
+            # The places that are named are the sender's own keys, however long.
+            _check_message(problem.detail[: _MOST_CHARACTERS // 2])
+            assert problem.response().body
+
+
+@cache
+def _bodies() -> tuple[Taking, ...]:
+    shapes_asked = [
+        shape
+        for shape in vars(shapes).values()
+        if isinstance(shape, type)
+        and issubclass(shape, shapes._Asked)
+        and shape is not shapes._Asked
+    ]
+    assert len(shapes_asked) > 5
+
+    def taking(shape: Any) -> Taking:
+        def route(body: Any) -> None: ...
+
+        route.__annotations__["body"] = shape
+        return Taking(get_dependant(path="/", call=route))
+
+    return tuple(map(taking, shapes_asked))
+
+
+def _receiving(content: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return receive
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> None:
+    """Run what never has to wait, without a loop."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits for something")
+
+
 def delivery(given: bytes) -> None:
     """Verify a webhook by every scheme: with headers out of nowhere, and properly signed."""
     head, _, body = given.partition(b"\n")
@@ -186,6 +248,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "cron": cron,
     "answer": answer,
     "reply": reply,
+    "body": body,
     "delivery": delivery,
 }
 
@@ -222,6 +285,12 @@ _GOOD: Final[dict[str, tuple[str, ...]]] = {
         '{"id": "c", "model": "m", "stop_reason": "tool_use", "content": [{"type": "text", "text":'
         ' "so"}, {"type": "tool_use", "id": "a", "name": "look", "input": {"n": 1}}], "usage":'
         ' {"input_tokens": 3, "output_tokens": 2}}',
+    ),
+    "body": (
+        '{"input": {"word": "hello", "n": [1, null]}, "priority": "high"}',
+        '{"from_step": "ask", "input": {"a": 1}}',
+        '{"comment": "so be it", "edits": {"with.amount": 30}}',
+        '{"tokens": 500000, "usd": 2.5}',
     ),
     "delivery": (
         'msg_1\n{"type": "invoice.paid", "id": "evt_1", "event_id": "Ev1", "data": [1, null]}',
