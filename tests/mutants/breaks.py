@@ -172,7 +172,7 @@ MUTANTS: Final = (
         "claims and outcomes of a turn that never happened are acted on",
         "agent/tasks/delivery.py",
         "if flight.turned is None or self._landed_turn() < flight.number:",
-        "if turned is None:",
+        "if flight.turned is None:",
     ),
     Mutant(
         "any approval will do",
