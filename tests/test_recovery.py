@@ -49,9 +49,11 @@ class Dying(Hand):
 
     def die(self) -> Recovered:
         """Let the worker be dead, as the next start or its fellows find it, and recover."""
-        self.delivery.disconnect()
+        self.delivery.sender.disconnect()
         with self.database.connect("writer") as connection, connection.transaction():
-            workers.retire(connection, self.delivery.worker_id, self.clock.now(), "worker.died")
+            workers.retire(
+                connection, self.delivery.sender.worker_id, self.clock.now(), "worker.died"
+            )
         return self.recover()
 
     def begin_again(self) -> None:

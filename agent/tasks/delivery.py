@@ -1,44 +1,35 @@
-"""The database side of a worker: its row, its turns, and what to do when one of them fails.
+"""What becomes of a batch: a turn that is sent, the attempts that follow, and what to do if it fails.
 
 Everything here runs in the database's thread. Only a data error is an outcome's own fault; any other
-error repeats the same turn. After a COMMIT without an answer the worker's own row says whether the
-turn landed.
+error repeats the same turn.
 """
 
-import os
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
 from agent.clock import Clock
-from agent.keys import new_id
 from agent.states import TaskStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, StepError
-from agent.steps.processes import start_time
-from agent.store import artifacts, queries, workers
-from agent.store.database import CommitUnknownError, Connection, Database, StoreError
+from agent.store import artifacts, queries
+from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
 from agent.store.vault import Vault
-from agent.tasks import keeping, turn
+from agent.tasks import keeping
 from agent.tasks.batch import Batch, Settle, Turned
 from agent.tasks.claiming import Room
 from agent.tasks.equipment import Memory, equip
 from agent.tasks.gauges import Turns
-from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow
+from agent.tasks.sending import Flight, Sender
 from agent.tasks.settlement import Claim, claim_on
 from agent.tasks.turn import FencedError
 from agent.tasks.unit import Unit
-from agent.tasks.unit_cache import UnitCache
 
 log = structlog.get_logger(__name__)
 
-_ASK_SECONDS: Final = 60.0
-_ASK_AGAIN_SECONDS: Final = 0.2
 _SET_ASIDE_SECONDS: Final = 60.0
 _MOST_APART: Final = 64
 _NO_ROOM: Final = Room(worker_id="", turn=0, slots=0, running=0, lease_us=0)
@@ -56,37 +47,6 @@ class Delivered:
     """Submissions that cannot be created, by their proposed ids, and why."""
 
 
-@dataclass(slots=True, eq=False)
-class Flight:
-    """A turn that was sent; whoever lands it learns what became of it."""
-
-    batch: Batch
-    room: Room
-    began: float = 0.0
-    number: int = 0
-    turned: Turned | None = None
-    wait: Callable[[], None] | None = None
-    """Waits for its COMMIT; None when nothing is to be waited for."""
-    error: Exception | None = None
-    is_dropped: bool = False
-    """Whether nothing came of it, since one that was sent before has failed."""
-
-    @property
-    def is_in_the_air(self) -> bool:
-        """Whether its COMMIT may be waited for later, after another turn was sent."""
-        turned = self.turned
-        return (
-            self.wait is not None
-            and turned is not None
-            and not (turned.is_alone or turned.is_draining)
-        )
-
-    @property
-    def more_running(self) -> int:
-        """By how many more attempts will run once it has landed."""
-        return 0 if self.turned is None else len(self.turned.claimed) - len(self.batch.settles)
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """What a look at the database found, without changing anything."""
@@ -101,22 +61,15 @@ class Look:
 
 
 class Delivery:
-    """One worker's connection and identity."""
+    """Commits a worker's batches and prepares what they claimed."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self.database = database
         self.clock = clock
-        self.worker_id = ""
-        self.turn = 0
-        self.graphs = Graphs()
+        self.sender = Sender(database, clock)
         self.memory = Memory()
-        self.cache = UnitCache()
         self.vault: Vault | None = None
         """Where large values are kept, if not in the database."""
         self.turns = Turns()
-        self._connection: Connection | None = None
-        self._flights: list[Flight] = []
-        """Turns that were sent, in their order, and have not landed."""
         self._unequipped: list[tuple[Unit, StepRow]] = []
         self._is_alone = False
         self._set_aside: dict[str, float] = {}
@@ -127,41 +80,10 @@ class Delivery:
         """Whether something is claimed whose attempt could not be prepared yet."""
         return bool(self._unequipped)
 
-    @property
-    def connection(self) -> Connection:
-        """The connection for turns, opened when it is needed."""
-        if self._connection is None:
-            self._connection = self.database.connect("turn")
-        return self._connection
-
-    def disconnect(self) -> None:
-        """Close the connection; the next use opens a new one."""
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            connection.close()
-
-    def enroll(self) -> str:
-        """Take a new identity: a row that is this worker's heartbeat, fence and witness."""
-        worker_id = new_id()
-        host, process_id = socket.gethostname(), os.getpid()
-        started = start_time(process_id) or ""
-        try:
-            connection = self.connection
-            with connection.transaction():
-                now = self.clock.now()
-                workers.enroll(connection, worker_id, host, process_id, started, now)
-        except StoreError as error:
-            self._after_failure(error)
-            raise
-        self.worker_id, self.turn = worker_id, 0
+    def enroll(self) -> None:
+        """Take a new identity: what the old one had claimed is others'."""
+        self.sender.enroll()
         self._unequipped = []
-        return worker_id
-
-    def retire(self) -> None:
-        """Say that this worker has stopped; what it still holds is others' to recover."""
-        connection = self.connection
-        with connection.transaction():
-            workers.retire(connection, self.worker_id, self.clock.now(), "worker.stopped")
 
     def deliver(self, batch: Batch, room: Room) -> Delivered:
         """Commit a turn and prepare the attempts that it claimed."""
@@ -174,15 +96,15 @@ class Delivery:
 
         The next one can be computed, and sent, while the database is at work on it.
         """
-        flight = Flight(batch, room, began=self.clock.monotonic())
-        self._flights.append(flight)
+        flight = Flight(batch, self._without_set_aside(room), began=self.clock.monotonic())
+        self.sender.flights.append(flight)
         try:
             self._keep_apart(batch)
-            self._send(flight)
+            self.sender.send(flight)
         except Exception as error:
             # Told when it lands: whoever was sent before is to land first.
             flight.error = error
-            self.cache.forget()
+            self.sender.cache.forget()
         return flight
 
     def land(self, flight: Flight) -> Delivered | None:
@@ -191,18 +113,18 @@ class Delivery:
         None: one that was sent before it has failed, and nothing came of this one either. Turns
         land in the order in which they were sent.
         """
-        self._await(flight)
-        self._flights.remove(flight)
+        self.sender.wait_for(flight)
+        self.sender.flights.remove(flight)
         if flight.is_dropped:
             return None
         batch, room = flight.batch, flight.room
         try:
-            delivered = Delivered(self._turned(flight))
+            delivered = Delivered(self.sender.turned(flight))
         except FencedError:
             raise
         except StoreError as error:
             if _is_passing(error):
-                self._after_failure(error)
+                self.sender.after_failure(error)
                 raise
             delivered = self._deliver_apart(batch, room, error)
         except Exception as error:
@@ -217,23 +139,25 @@ class Delivery:
         if self._unequipped:
             self._equip(delivered)
         if not self._unequipped:
-            self.cache.keep(delivered.turned)
+            self.sender.cache.keep(delivered.turned)
         return delivered
 
     def _equip(self, delivered: Delivered) -> None:
         """Prepare the attempts of what is claimed; without the database, with the next turn."""
         try:
             try:
-                attempts = equip(self.connection, self._unequipped, self.memory, self.graphs)
+                attempts = equip(
+                    self.sender.connection, self._unequipped, self.memory, self.sender.graphs
+                )
             except Exception as error:
                 if _is_passing(error):
                     raise
-                for flight in list(self._flights):
-                    self._await(flight)
+                for flight in self.sender.flights:
+                    self.sender.wait_for(flight)
                 attempts = self._equip_apart(delivered)
         except StoreError as error:
             # The turn is committed: to send it again would leave its claims to nobody.
-            self._after_failure(error)
+            self.sender.after_failure(error)
             log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
             return
         self._unequipped = []
@@ -244,7 +168,9 @@ class Delivery:
         attempts: list[Claimed] = []
         for unit, step in list(self._unequipped):
             try:
-                attempts += equip(self.connection, [(unit, step)], self.memory, self.graphs)
+                attempts += equip(
+                    self.sender.connection, [(unit, step)], self.memory, self.sender.graphs
+                )
             except Exception as error:
                 if _is_passing(error):
                     raise
@@ -254,7 +180,7 @@ class Delivery:
                 self._unequipped.remove((unit, step))
                 batch = Batch(settles=[Settle(claim_on(step), unit.graph, failed)])
                 self._alone(batch, _NO_ROOM, delivered)
-                self.cache.forget()
+                self.sender.cache.forget()
         return attempts
 
     def _keep_apart(self, batch: Batch) -> None:
@@ -263,109 +189,12 @@ class Delivery:
         if apart:
             now = self.clock.now()
             packed = [artifacts.pack(part.content, self.vault) for part in apart]
-            connection = self.connection
+            connection = self.sender.connection
             with connection.transaction():
                 for each in packed:
                     artifacts.put(connection, each, now)
             for part, each in zip(apart, packed, strict=True):
                 part.replace(artifacts.reference(each.name))
-
-    def _commit(self, batch: Batch, room: Room) -> Turned:
-        flight = Flight(batch, room)
-        self._send(flight)
-        self._await(flight)
-        return self._turned(flight)
-
-    def _turned(self, flight: Flight) -> Turned:
-        """Return what a turn did; one that took for granted what has changed is sent again."""
-        if isinstance(flight.error, StoreError) and flight.error.fault is Fault.STALE:
-            return self._commit(flight.batch, flight.room)
-        if flight.error is not None:
-            raise flight.error
-        assert flight.turned is not None
-        return flight.turned
-
-    def _send(self, flight: Flight) -> None:
-        """Compute a turn and send it, its COMMIT included."""
-        flight.number = self.turn + 1
-        connection = self.connection
-        room = replace(flight.room, worker_id=self.worker_id, turn=flight.number)
-        if self._set_aside:
-            room = replace(room, passed_over=room.passed_over | self._still_set_aside())
-        now = self.clock.now()
-        try:
-            with connection.transaction():
-                flight.turned = turn.run(
-                    connection, flight.batch, room, self.graphs, self.cache, now
-                )
-                if flight.turned.is_assumed:
-                    flight.wait = connection.send_commit()
-        except CommitUnknownError:
-            # The turn was computed under its locks: if its number is in our row, it landed whole.
-            if flight.turned is None or self._landed_turn() < flight.number:
-                raise
-            self.cache.forget()
-        except StoreError as error:
-            if error.fault is not Fault.STALE:
-                raise
-            self.cache.forget(flight.batch.task_ids())
-            self._send(flight)
-            return
-        self.turn = flight.number
-
-    def _await(self, flight: Flight) -> None:
-        """Wait for the COMMIT of what was sent; where it failed, so have all that were sent later."""
-        wait, flight.wait = flight.wait, None
-        if wait is None:
-            if flight.error is not None:
-                self._drop_after(flight)
-            return
-        try:
-            wait()
-            return
-        except CommitUnknownError as error:
-            self.cache.forget()
-            self.turn = flight.number - 1
-            try:
-                self.turn = self._landed_turn()
-            except StoreError as unanswered:
-                flight.error = unanswered
-            else:
-                if self.turn < flight.number:
-                    flight.error = error
-        except StoreError as error:
-            # If it is stale: somebody has written a task that was remembered, or holds it.
-            is_stale = error.fault is Fault.STALE
-            self.cache.forget(flight.batch.task_ids() if is_stale else ())
-            flight.error = error
-            self.turn = flight.number - 1
-        self._drop_after(flight)
-
-    def _drop_after(self, flight: Flight) -> None:
-        """Give up the turns that were sent after one, but for those that have landed with it."""
-        later = self._flights[self._flights.index(flight) + 1 :] if flight in self._flights else []
-        for each in later:
-            each.wait = None
-            each.is_dropped = flight.error is not None or each.number > self.turn
-
-    def _landed_turn(self) -> int:
-        """Ask our own row which turn was committed last, for as long as nobody answers.
-
-        To go on without knowing would be to send a turn again that may have happened.
-        """
-        give_up = self.clock.monotonic() + _ASK_SECONDS
-        while True:
-            self.disconnect()
-            try:
-                return workers.turn_of(self.connection, self.worker_id) or 0
-            except StoreError as error:
-                if error.fault is not Fault.LOST or self.clock.monotonic() > give_up:
-                    raise
-            self.clock.sleep(_ASK_AGAIN_SECONDS)
-
-    def _after_failure(self, error: StoreError) -> None:
-        if error.fault in (Fault.LOST, Fault.CORRUPT):
-            self.disconnect()
 
     def _deliver_apart(self, batch: Batch, room: Room, error: Exception) -> Delivered:
         """Deliver a batch that failed for its own sake: each part alone, the bad ones replaced.
@@ -400,7 +229,7 @@ class Delivery:
         else:
             total.turned.has_more = True
         # Several transactions, each with units of its own.
-        self.cache.forget()
+        self.sender.cache.forget()
         return total
 
     def _look_apart(self, room: Room, total: Delivered) -> bool:
@@ -409,7 +238,7 @@ class Delivery:
         One task whose record is broken must not stop all others. Return whether any was claimed.
         """
         now, most = self.clock.now(), min(room.most_due, _MOST_APART)
-        connection = self.connection
+        connection = self.sender.connection
         found = connection.query(queries.due_statement(connection.sql), now=now, most=most)
         due = frozenset(str(row[0]) for row in found)
         claimed = 0
@@ -433,6 +262,11 @@ class Delivery:
                 break
         return claimed > 0
 
+    def _without_set_aside(self, room: Room) -> Room:
+        if not self._set_aside:
+            return room
+        return replace(room, passed_over=room.passed_over | self._still_set_aside())
+
     def _still_set_aside(self) -> frozenset[str]:
         now = self.clock.monotonic()
         self._set_aside = {task: until for task, until in self._set_aside.items() if until > now}
@@ -440,12 +274,12 @@ class Delivery:
 
     def _alone(self, batch: Batch, room: Room, total: Delivered) -> str | None:
         try:
-            turned = self._commit(batch, room)
+            turned = self.sender.commit(batch, self._without_set_aside(room))
         except FencedError:
             raise
         except StoreError as error:
             if _is_passing(error):
-                self._after_failure(error)
+                self.sender.after_failure(error)
                 raise
             return error.message
         except Exception as error:
@@ -456,7 +290,7 @@ class Delivery:
 
     def look(self, claims: list[Claim]) -> Look:
         """Find out what is due next, and what became of claims in flight; changes nothing."""
-        connection = self.connection
+        connection = self.sender.connection
         try:
             soonest = queries.next_wake_time(connection)
             found = {}
@@ -464,12 +298,12 @@ class Delivery:
                 rows = queries.claims(connection, [claim.step_id for claim in claims])
                 found = {row[0]: row for row in rows}
         except StoreError as error:
-            self._after_failure(error)
+            self.sender.after_failure(error)
             raise
         look = Look(soonest, [], [], [])
         for claim in claims:
             row = found.get(claim.step_id)
-            if row is None or row[1] != claim.token or row[2] != self.worker_id:
+            if row is None or row[1] != claim.token or row[2] != self.sender.worker_id:
                 look.stops.append(claim.step_id)
             elif row[3] == TaskStatus.PAUSED:
                 look.pauses.append(claim.step_id)

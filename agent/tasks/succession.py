@@ -37,16 +37,18 @@ class Watched(NamedTuple):
 
 def watch(delivery: Delivery, liveness: Liveness, monotonic: float) -> Watched:
     """Declare silent workers dead and take over what dead ones hold."""
-    connection = delivery.connection
-    if delivery.database.keep_clock(connection):
+    connection = delivery.sender.connection
+    if delivery.sender.database.keep_clock(connection):
         log.warning("clock.set", to="the database's")
     others = [
-        (row[0], row[1]) for row in workers.living(connection) if row[0] != delivery.worker_id
+        (row[0], row[1])
+        for row in workers.living(connection)
+        if row[0] != delivery.sender.worker_id
     ]
     deaths = 0
     for worker_id, turn in liveness.observe(others, monotonic):
         with connection.transaction():
-            if workers.declare_dead(connection, worker_id, turn, delivery.clock.now()):
+            if workers.declare_dead(connection, worker_id, turn, delivery.sender.clock.now()):
                 log.warning("worker.died", worker=worker_id)
                 deaths += 1
     owners = workers.dead_owners(connection)
@@ -63,20 +65,20 @@ def hand_over(delivery: Delivery) -> int:
 
     The caller knows that nothing it began goes on by itself.
     """
-    return _take_over(delivery, delivery.worker_id, is_process_gone=True, has_crashed=False)
+    return _take_over(delivery, delivery.sender.worker_id, is_process_gone=True, has_crashed=False)
 
 
 def _take_over(
     delivery: Delivery, owner: str, *, is_process_gone: bool, has_crashed: bool = True
 ) -> int:
-    connection, taken = delivery.connection, 0
+    connection, taken = delivery.sender.connection, 0
     while True:
         with connection.transaction():
             recovered, locked = takeover.take_over(
                 connection,
-                delivery.graphs,
+                delivery.sender.graphs,
                 owner,
-                delivery.clock.now(),
+                delivery.sender.clock.now(),
                 is_process_gone=is_process_gone,
                 has_crashed=has_crashed,
             )
@@ -87,7 +89,7 @@ def _take_over(
 
 def cancel_soon(delivery: Delivery, task_id: str, then: Callable[[], None]) -> None:
     """Cancel a child that nobody waits for, in a transaction of its own after this turn."""
-    operator = Operator(delivery.database, delivery.clock)
+    operator = Operator(delivery.sender.database, delivery.sender.clock)
     reason = "its parent stopped waiting for it"
     _do_soon("child.not_cancelled", lambda: operator.cancel(task_id, reason), then)
 
@@ -108,13 +110,15 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
 
 def cancel_orphans_soon(delivery: Delivery, then: Callable[[], None]) -> None:
     """Cancel what workers that have died were about to cancel."""
-    operator = Operator(delivery.database, delivery.clock)
-    _do_soon("children.not_cancelled", lambda: cancel_orphans(delivery.database, operator), then)
+    operator = Operator(delivery.sender.database, delivery.sender.clock)
+    _do_soon(
+        "children.not_cancelled", lambda: cancel_orphans(delivery.sender.database, operator), then
+    )
 
 
 def pause_soon(delivery: Delivery, pause: FamilyPause, then: Callable[[], None]) -> None:
     """Pause the family of a task whose budget is used up, in transactions of their own."""
-    operator = Operator(delivery.database, delivery.clock)
+    operator = Operator(delivery.sender.database, delivery.sender.clock)
     _do_soon("family.not_paused", lambda: operator.pause_family(pause), then)
 
 

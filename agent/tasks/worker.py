@@ -24,11 +24,12 @@ from agent.tasks.attempts import Attempts, WorkerJournal
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivered, Delivery, Flight
+from agent.tasks.delivery import Delivered, Delivery
 from agent.tasks.link import Link
 from agent.tasks.liveness import Liveness
 from agent.tasks.outbox import Outbox
 from agent.tasks.seclusion import Seclusion
+from agent.tasks.sending import Flight
 from agent.tasks.submitters import Submitters
 from agent.tasks.turn import FencedError
 from agent.tasks.wakeups import Listener, watch_marks
@@ -101,7 +102,7 @@ class Worker:
     @property
     def worker_id(self) -> str:
         """Its current identity."""
-        return self.delivery.worker_id
+        return self.delivery.sender.worker_id
 
     @property
     def running(self) -> int:
@@ -248,7 +249,7 @@ class Worker:
         if self._is_stopping:
             slots = 0
         return Room(
-            worker_id=self.delivery.worker_id,
+            worker_id=self.delivery.sender.worker_id,
             turn=0,
             slots=max(slots, 0),
             running=running,
@@ -377,7 +378,7 @@ class Worker:
 
     async def _begin_anew(self) -> None:
         """Take a new identity after being declared dead: every claim of the old one is gone."""
-        log.warning("worker.fenced", worker=self.delivery.worker_id)
+        log.warning("worker.fenced", worker=self.delivery.sender.worker_id)
         self._attempts.stop_all("this worker was declared dead")
         self._journal.refuse_all()
         self._seclusion = Seclusion(self.settings.solo_seconds)
@@ -430,11 +431,11 @@ class Worker:
                     raise
                 if self._outbox.carry(delivered.turned):
                     await asyncio.sleep(RETRY_LOCKED_SECONDS)
-            await self._link.run(self.delivery.retire)
+            await self._link.run(self.delivery.sender.retire)
             if self._attempts and not self._attempts.are_out_of_hand:
                 await self._link.run(lambda: succession.hand_over(self.delivery))
         except (StoreError, FencedError) as error:
             log.warning("worker.left_unsettled", error=str(error))
             unsettled.leave(self.database, self._outbox.take_all_notes())
         await self._services.aclose()
-        await self._link.run(self.delivery.disconnect)
+        await self._link.run(self.delivery.sender.disconnect)

@@ -40,11 +40,13 @@ def _claim_and_vanish(database: Database, running: int) -> None:
         batch = Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)])
         room = Room("", 0, slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
         assert len(delivery.deliver(batch, room).attempts) == _AT_ONCE
-    delivery.disconnect()
+    delivery.sender.disconnect()
     if not database.is_sqlite:
         # There others may be alive; that this one is not has been found out by its silence.
         with database.connect("writer") as connection, connection.transaction():
-            workers.retire(connection, delivery.worker_id, database.clock.now(), "worker.died")
+            workers.retire(
+                connection, delivery.sender.worker_id, database.clock.now(), "worker.died"
+            )
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def _fill(database: Database, tasks: int) -> None:
     nothing = Room("", 0, slots=0, running=0, lease_us=60 * SECOND)
     for _ in range(tasks // _AT_ONCE):
         delivery.deliver(Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)]), nothing)
-    delivery.retire()
-    delivery.disconnect()
+    delivery.sender.retire()
+    delivery.sender.disconnect()
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:

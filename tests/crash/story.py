@@ -106,7 +106,7 @@ class Story:
                 await asyncio.wait([task])
             worker._link.close()
             await asyncio.to_thread(worker._link.join, PATIENCE_SECONDS)
-            worker.delivery.disconnect()
+            worker.delivery.sender.disconnect()
 
     def _submission(self) -> Submission:
         graph = self.shape.graph("golden")

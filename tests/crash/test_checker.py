@@ -101,7 +101,7 @@ def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     delivery.enroll()
     room = Room(worker_id="", turn=0, slots=1, running=0, lease_us=60 * SECOND)
     delivery.deliver(Batch(submissions=[Submission(graph=RUNNING)]), room)
-    delivery.disconnect()
+    delivery.sender.disconnect()
     return path
 
 

@@ -249,7 +249,7 @@ class Hand(Reader):
 
     def close(self) -> None:
         """Close the connections."""
-        self.delivery.disconnect()
+        self.delivery.sender.disconnect()
         super().close()
 
     def turn(self, batch: Batch | None = None, **changes: Any) -> Delivered:

@@ -41,8 +41,10 @@ def times(reader: Hand | Engine) -> list[tuple[int, ...]]:
 def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
-        owner = hand.delivery.worker_id
-        takeover.take_over(tx, hand.delivery.graphs, owner, hand.clock.now(), is_process_gone=True)
+        owner = hand.delivery.sender.worker_id
+        takeover.take_over(
+            tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
+        )
     hand.running.clear()
     hand.delivery.enroll()
     hand.turn()
@@ -201,7 +203,7 @@ def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: P
     hand.database.directory = tmp_path
     assert unsettled.leave(hand.database, [note]) is not None
     with hand.database.connect("writer") as connection:
-        assert unsettled.replay(hand.database, connection, hand.delivery.graphs) == 1
+        assert unsettled.replay(hand.database, connection, hand.delivery.sender.graphs) == 1
     assert times(hand) == [(1500, 0)]
     ((told,),) = hand.rows("SELECT error FROM tool_calls")
     assert "no such thing" in told and "final" in told

@@ -139,9 +139,9 @@ def test_a_due_task_that_cannot_be_looked_at_stops_no_other(
     new = hand.start(graph(step("c"), name="new"))
     hand.succeed("c")
     assert hand.status(new) == "succeeded"
-    turns = hand.delivery.turn
+    turns = hand.delivery.sender.turn
     assert not hand.turn().turned.has_more, "nobody looks at it again at once"
-    assert hand.delivery.turn == turns + 1
+    assert hand.delivery.sender.turn == turns + 1
     rewrite(hand, bad, "waiting_on", before)
     hand.turn()
     assert hand.names() == []
@@ -171,7 +171,7 @@ def test_a_step_whose_record_cannot_be_read_fails_alone(hand: Hand, quiet: None)
     hand.turn()
     assert hand.names() == ["b"]
     # It was committed twice: what the first transaction left of it is no longer true.
-    assert hand.delivery.cache.take([bad], hand.clock.now()) == {}
+    assert hand.delivery.sender.cache.take([bad], hand.clock.now()) == {}
     hand.succeed("b")
     assert hand.status(good) == "succeeded"
     assert hand.document(bad)["error"]["code"] == "bad_record"
@@ -182,7 +182,7 @@ def test_a_dead_workers_turn_changes_nothing(hand: Hand) -> None:
     """The fence comes first: a worker that was declared dead writes nothing at all."""
     hand.start(graph(step("a")))
     with hand.database.connect("writer") as tx, tx.transaction():
-        workers.retire(tx, hand.delivery.worker_id, hand.clock.now(), "worker.died")
+        workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
     before = hand.everything()
     with pytest.raises(FencedError):
         hand.succeed("a")

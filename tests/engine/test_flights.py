@@ -19,8 +19,9 @@ from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note, Turned
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivered, Flight
+from agent.tasks.delivery import Delivered
 from agent.tasks.outbox import MUCH, Outbox
+from agent.tasks.sending import Flight
 from agent.tasks.turn import FencedError
 from agent.tasks.worker import Worker
 from tests.engine.conftest import Start
@@ -137,7 +138,7 @@ def test_two_turns_are_in_the_air(hand: Hand) -> None:
     assert land(hand, first) is not None
     assert land(hand, second) is not None
     assert hand.names() == ["b", "b"]
-    assert (first.number + 1, second.number) == (second.number, hand.delivery.turn)
+    assert (first.number + 1, second.number) == (second.number, hand.delivery.sender.turn)
     finish(hand, one, two)
 
 
@@ -209,7 +210,7 @@ def test_a_worker_that_was_declared_dead_lands_nothing(
     """Neither of its turns changes anything, whichever was sent first."""
     one, two = start(hand)
     with postgres_database.connect("writer") as tx, tx.transaction():
-        tx.execute("UPDATE workers SET dead = 1 WHERE id = :id", id=hand.delivery.worker_id)
+        tx.execute("UPDATE workers SET dead = 1 WHERE id = :id", id=hand.delivery.sender.worker_id)
     first, second = launch(hand, one, "a"), launch(hand, two, "a")
     with pytest.raises(FencedError):
         land(hand, first)
@@ -239,7 +240,7 @@ def test_both_landed_and_no_answer_came(
     """The worker's own row says so: nothing is sent again, and everything goes on."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.delivery.turn
+    before = hand.delivery.sender.turn
     proxy.may_answer.clear()
     first, second = launch(hand, one, "a"), launch(hand, two, "a")
     wait_for_turn(postgres_database, hand, before + 2)
@@ -256,7 +257,7 @@ def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: D
     """The second never reached the server: it is given up, and may be sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.delivery.turn
+    before = hand.delivery.sender.turn
     kept = hand.running[(two, "a")]
     proxy.may_answer.clear()
     first = launch(hand, one, "a")
@@ -267,7 +268,7 @@ def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: D
     proxy.may_answer.set()
     assert land(hand, first) is not None
     assert land(hand, second) is None
-    assert hand.delivery.turn == before + 1
+    assert hand.delivery.sender.turn == before + 1
     hand.running[(two, "a")] = kept
     proxy.lose = None
     finish(hand, one, two)
@@ -347,4 +348,4 @@ def test_a_busy_worker_loses_nothing_with_its_connections(
 def wait_for_turn(database: Database, hand: Hand, number: int) -> None:
     """Wait until the server has committed a turn, asking it directly."""
     with database.connect("reader") as reader:
-        eventually(lambda: workers.turn_of(reader, hand.delivery.worker_id) == number)
+        eventually(lambda: workers.turn_of(reader, hand.delivery.sender.worker_id) == number)

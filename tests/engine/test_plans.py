@@ -132,7 +132,7 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
     database.clock = HandClock()
     fill(database)
     hand = Hand(database)
-    connection = hand.delivery.connection
+    connection = hand.delivery.sender.connection
     asked = listen(connection)
     live(hand)
     explained = {

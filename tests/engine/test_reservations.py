@@ -66,8 +66,10 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
     assert used(hand, task_id) == (0, 0, 400, 400)
     with hand.database.connect("writer") as tx, tx.transaction():
-        owner = hand.delivery.worker_id
-        takeover.take_over(tx, hand.delivery.graphs, owner, hand.clock.now(), is_process_gone=True)
+        owner = hand.delivery.sender.worker_id
+        takeover.take_over(
+            tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
+        )
     hand.running.clear()
     hand.delivery.enroll()
     hand.turn()

@@ -130,12 +130,12 @@ def lose(hand: Hand) -> None:
     """Let a worker be declared dead, and what it held be recovered."""
     with hand.database.connect("writer") as tx:
         with tx.transaction():
-            workers.retire(tx, hand.delivery.worker_id, hand.clock.now(), "worker.died")
+            workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
         with tx.transaction():
             takeover.take_over(
                 tx,
                 Graphs(),
-                hand.delivery.worker_id,
+                hand.delivery.sender.worker_id,
                 hand.clock.now(),
                 is_process_gone=True,
             )
@@ -191,7 +191,7 @@ def test_one_task_per_dedupe_key(hand: Hand) -> None:
     twice = [Submission(graph=named("a"), dedupe_key="k") for _ in range(2)]
     created = hand.turn(Batch(submissions=twice)).turned.created
     (task_id,) = set(created.values())
-    assert hand.delivery.turn == 1, "the turn had to be split"
+    assert hand.delivery.sender.turn == 1, "the turn had to be split"
     assert hand.submit(named("a"), dedupe_key="k") == [task_id]
     again = hand.operator.submit(Submission(graph=named("b"), dedupe_key="k"))
     assert again == task_id

@@ -170,7 +170,7 @@ MUTANTS: Final = (
     Mutant(
         "an unanswered commit counts as landed",
         "claims and outcomes of a turn that never happened are acted on",
-        "agent/tasks/delivery.py",
+        "agent/tasks/sending.py",
         "if flight.turned is None or self._landed_turn() < flight.number:",
         "if flight.turned is None:",
     ),
@@ -254,7 +254,7 @@ MUTANTS: Final = (
     Mutant(
         "what follows a failed turn counts",
         "a turn that was sent behind one that failed is taken for committed",
-        "agent/tasks/delivery.py",
+        "agent/tasks/sending.py",
         "each.is_dropped = flight.error is not None or each.number > self.turn",
         "each.is_dropped = False",
     ),
