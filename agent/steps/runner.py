@@ -6,6 +6,7 @@ never told as anything but unknown.
 
 import asyncio
 import traceback
+from dataclasses import replace
 from typing import Final
 
 from agent.clock import SECOND
@@ -19,7 +20,7 @@ from agent.steps.kinds import KINDS, Handler
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
 from agent.steps.outputs import check, large
 from agent.steps.scope import Scope
-from agent.steps.secrets import Secrets
+from agent.steps.secrets import Secrets, watch
 from agent.steps.services import Services
 from agent.store.values import NotPlainJsonError
 
@@ -46,7 +47,10 @@ _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time wa
 
 async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome:
     """Run one attempt of one step and return what it ended in."""
+    secrets = Secrets()
     try:
+        preparation.watch_secrets(claimed.graph)
+        watch.refresh()
         if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
             return Failed(exhausted(claimed))
         if not preparation.is_wanted(claimed):
@@ -65,17 +69,16 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
             config = passed
         handler = plan.kind.handler
     except DefiniteFailure as problem:
-        return Failed(problem.error)
+        return _without_secrets(Failed(problem.error), secrets)
     except Exception as problem:
-        return Failed(_internal(problem))
-    secrets = Secrets()
+        return Failed(_internal(problem, secrets))
     calls = Calls(claimed, services, secrets)
     context = StepContext(claimed, signals, services, secrets, calls)
     context.secret_places = plan.secret_places
     try:
-        return await _attempt(handler, config, context)
+        return _without_secrets(await _attempt(handler, config, context), secrets)
     except Exception as problem:
-        return Failed(_internal(problem))
+        return Failed(_internal(problem, secrets))
     finally:
         signals.on_stop = None
         calls.on_idle = None
@@ -169,11 +172,11 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
         return Returned("revoked")
     if isinstance(problem, DefiniteFailure):
         error = problem.error
-        error = StepError(error.code, error.kind, context.secrets.redact(error.message))
         return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
     if isinstance(problem, NotPlainJsonError):
         return Failed(StepError("not_plain_json", "code", str(problem)))
     context.log_text("error", "".join(traceback.format_exception(problem)))
+    # Before it is cut, or half of a secret could be left.
     text = context.secrets.redact(f"{type(problem).__name__}: {problem}".rstrip(": "))
     return Retry(StepError("exception", "code", text[:4000]))
 
@@ -193,6 +196,14 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
     return outcome
 
 
+def _without_secrets(outcome: Outcome, secrets: Secrets) -> Outcome:
+    """Take secrets out of the message of whatever error an attempt ends in."""
+    if isinstance(outcome, Failed | Retry):
+        message = secrets.redact(outcome.error.message)
+        return replace(outcome, error=replace(outcome.error, message=message))
+    return outcome
+
+
 def _may_find_out(claimed: Claimed) -> bool:
     """Whether an attempt beyond the last has anything to learn: calls that are on record."""
     if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
@@ -209,6 +220,7 @@ def _may_park(claimed: Claimed) -> bool:
     return claimed.is_group or has_gate or (kind is not None and not kind.acts)
 
 
-def _internal(problem: Exception) -> StepError:
-    text = "".join(traceback.format_exception(problem))
+def _internal(problem: Exception, secrets: Secrets) -> StepError:
+    # Before it is cut, or half of a secret could be left.
+    text = secrets.redact("".join(traceback.format_exception(problem)))
     return StepError("internal", "internal", f"a defect of the engine: {text[-4000:]}")
