@@ -120,6 +120,7 @@ def limits_of(settings: Settings) -> "Limits":
         max_redirects=settings.http.max_redirects,
         allow_private=tuple(settings.http.allow_private),
         kill_grace_seconds=settings.shell.kill_grace_seconds,
+        inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,
         items_per_group=settings.engine.items_per_group,

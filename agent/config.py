@@ -140,8 +140,13 @@ class HttpSettings(Section):
 
 
 class ShellSettings(Section):
-    """The `shell` kind of step."""
+    """The `shell` kind of step, and the `shell` tool of agents."""
 
+    inherit: list[str] = Field(
+        default_factory=list,
+        description="Variables of the agent's own environment that commands get, besides PATH, HOME,"
+        ' USER, LOGNAME, SHELL, LANG, LC_*, TZ and TMPDIR, as in ["SSH_AUTH_SOCK"].',
+    )
     kill_grace_seconds: float = Field(
         default=5.0,
         ge=0,

@@ -82,6 +82,8 @@ Text = Annotated[
 ]
 Count = Annotated[int, BeforeValidator(_no_truth, json_schema_input_type=int)]
 Number = Annotated[float, BeforeValidator(_no_truth, json_schema_input_type=float)]
+Names = list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]]
+"""Names of environment variables."""
 Url = Annotated[str, Field(min_length=1, max_length=8192)]
 
 
@@ -109,6 +111,9 @@ class ShellConfig(_Config):
     argv: list[Text] | None = Field(default=None, min_length=1)
     script: str | None = Field(default=None, min_length=1)
     env: dict[str, Text] = Field(default_factory=dict)
+    inherit: Names = Field(
+        default_factory=list, description="variables of the agent's own environment that it gets"
+    )
     cwd: str | None = None
     stdin: Text | None = None
     effect: Literal["none"] | None = Field(

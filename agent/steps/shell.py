@@ -1,6 +1,7 @@
 """The `shell` kind: a program or a script, as one journaled effect unless it only reads.
 
-Values reach a script by its environment alone; they are never put into its text. An exit code is a
+Values reach a script by its environment alone; they are never put into its text. Of the agent's own
+environment a command sees only what `environment` passes on. An exit code is a
 definite answer: one other than 0 is a failure, retried by the step's policy. A command that was
 ended from outside before it answered is unknown.
 """
@@ -15,9 +16,9 @@ from agent.steps.command import Command, spawn
 from agent.steps.configs import ShellConfig
 from agent.steps.context import StepContext
 from agent.steps.effects import Process
+from agent.steps.environment import environment_of
 from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
 from agent.steps.outcome import Json, Outcome, StepError, Succeeded
-from agent.steps.processes import marks
 
 DRAIN_SECONDS: Final = 1.0
 """How long a command's output may stay open after it has ended, before its children are ended."""
@@ -61,7 +62,8 @@ class Shell:
         """Start the command behind its gate."""
         config, context = self._config, self._context
         own = context.secrets.resolve({"env": config.env}, context.secret_places)["env"]
-        env = {**os.environ, **own, **marks(context.step_id, context.attempt)}
+        inherit = (*context.services.limits.inherit, *config.inherit)
+        env = environment_of(context.step_id, context.attempt, own, inherit)
         if config.argv is not None:
             argv = list(config.argv)
             found = shutil.which(argv[0], path=env.get("PATH", os.defpath))

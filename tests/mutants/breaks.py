@@ -378,4 +378,11 @@ MUTANTS: Final = (
         '            task.phase = "cleanup"\n            task.deadline = None',
         '            task.phase = "cleanup"',
     ),
+    Mutant(
+        "commands see everything",
+        "a command gets the whole environment of the agent, secrets included",
+        "agent/steps/environment.py",
+        'if name in passed or name.startswith("LC_")',
+        "if name",
+    ),
 )

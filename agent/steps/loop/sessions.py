@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from agent.config_models import McpSettings
 from agent.models.connector import clean
 from agent.steps.context import StepContext
+from agent.steps.environment import environment_of
 from agent.steps.errors import DefiniteFailure
-from agent.steps.processes import marks
 from agent.steps.secrets import references
 
 if TYPE_CHECKING:
@@ -158,8 +158,9 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     program = StdioServerParameters(
         command=settings.command,
         args=settings.args,
-        # Marked as a command is: should the agent be killed, the next one finds and ends it.
-        env={**values["env"], **marks(context.step_id, context.attempt)},
+        # What a command gets, marks included: if the agent is killed, the next one ends the server.
+        # The library adds TERM by itself.
+        env=environment_of(context.step_id, context.attempt, values["env"]),
         cwd=settings.cwd or None,
         encoding_error_handler="replace",
     )
