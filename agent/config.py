@@ -31,6 +31,17 @@ class AgentSettings(Section):
         description="Directory for the database and other files; relative to this file."
         " AGENT_HOME overrides it.",
     )
+    trusted_users: list[str] = Field(
+        default_factory=list,
+        description="Users, by name or number, that may own the configuration, the home directory and"
+        ' the workflows, besides the agent\'s own user and root; ["*"] turns the check off. For the'
+        " configuration file itself only AGENT_AGENT__TRUSTED_USERS counts.",
+    )
+    trusted_groups: list[str] = Field(
+        default_factory=list,
+        description="Groups, by name or number, whose members may write to these files. For the"
+        " configuration file itself only AGENT_AGENT__TRUSTED_GROUPS counts.",
+    )
 
 
 class DatabaseSettings(Section):
@@ -249,6 +260,9 @@ class Settings(Section):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     mcp: dict[str, McpSettings] = Field(default_factory=dict)
     base: Path = Field(default_factory=Path, exclude=True)
+    file: Path | None = Field(default=None, exclude=True)
+    trusted_by_environment: tuple[list[str], list[str]] = Field(default=([], []), exclude=True)
+    """The users and groups that may own and write the configuration file."""
 
     @property
     def home(self) -> Path:

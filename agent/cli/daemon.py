@@ -46,6 +46,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent.server.address import check_bind
 
     check_bind(settings.server)
+    running.close_to_others(settings)
     submission = None if first is None else running.submission(settings, first, {}, {})
     database = app.open_database(settings, create=True)
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from agent.config import Settings
+from agent.exposure import trust_of
 from agent.server.address import listen, url_of
 from agent.server.tokens import Tokens
 from agent.store.database import Database
@@ -36,7 +37,7 @@ class Server:
         # the other's, may be seen half made.
         import agent.server.application  # noqa: F401
 
-        self.tokens = Tokens(settings.home)
+        self.tokens = Tokens(settings.home, trust_of(settings))
         self.tokens.ensure_owner()
         self._settings = settings
         self._database = database

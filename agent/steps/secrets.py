@@ -42,6 +42,18 @@ def references(value: Json, at: Place = ()) -> Iterator[Place]:
             yield from references(member, (*at, index))
 
 
+def files_named(value: Json) -> set[str]:
+    """Return the files that references in a definition name."""
+    if isinstance(value, str):
+        found = _reference.match(value)
+        return {found["file"]} if found and found["file"] else set()
+    if isinstance(value, dict):
+        return set().union(*map(files_named, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(files_named, value))
+    return set()
+
+
 class Secrets:
     """The secrets that one attempt has resolved, so that nothing it writes shows them."""
 
