@@ -385,4 +385,25 @@ MUTANTS: Final = (
         'if name in passed or name.startswith("LC_")',
         "if name",
     ),
+    Mutant(
+        "a directory above does not count",
+        "another user replaces the home directory by writing to the directory that it is in",
+        "agent/file_trust.py",
+        "    if is_sticky and not is_last:",
+        "    if not is_last:",
+    ),
+    Mutant(
+        "tokens of another user",
+        "a file of tokens that another user put there lets that user in",
+        "agent/server/tokens.py",
+        "if not is_ours or can_be_written_by_others(status, self._trust):",
+        "if can_be_written_by_others(status, self._trust):",
+    ),
+    Mutant(
+        "bodies follow redirects",
+        "what was meant for one server is sent to the one that it names",
+        "agent/steps/exchange.py",
+        "if redirects.repeats_body(request, following):",
+        "if False:",
+    ),
 )

@@ -24,6 +24,8 @@ SUBSET = (
     "tests/steps/test_calls.py",
     "tests/steps/test_unknown.py",
     "tests/steps/test_environment.py",
+    "tests/test_exposure.py",
+    "tests/steps/test_redirects.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
