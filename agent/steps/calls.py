@@ -359,9 +359,12 @@ class Calls:
 
 def exhausted(claimed: Claimed) -> StepError:
     """Say that an attempt beyond the last may not act."""
+    error = claimed.last_error or {}
+    last = f"; {error['message']}" if error.get("class") == "crash" else ""
     if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
-        return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
-    text = f"attempts exhausted: all {claimed.attempt - 1} were used"
+        text = f"attempts exhausted, outcome unknown{last}"
+        return StepError("attempts_exhausted", "unknown", text)
+    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
     return StepError("attempts_exhausted", "crash", text)
 
 

@@ -23,6 +23,7 @@ COPIED = ("agent", "tests", "examples", "docs", "pyproject.toml", "config.toml",
 SUBSET = (
     "tests/steps/test_calls.py",
     "tests/steps/test_unknown.py",
+    "tests/steps/test_containment.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",

@@ -4,16 +4,18 @@ import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BeforeValidator
 
 from agent import event_loop
 from agent.states import CallStatus
 from agent.steps.blocking import BlockingContext
 from agent.steps.context import StepContext
 from agent.steps.outcome import Failed, Json, Retry, Succeeded
-from tests.steps.harness import Trial, python, run
+from tests.steps.harness import Trial, callable_name, python, run
+from tests.steps.test_agent import answers, trial, uses
 
 EXITS = [
     SystemExit(3),
@@ -97,10 +99,36 @@ def test_an_exit_inside_a_call_leaves_it_unknown(problem: BaseException, is_asyn
     assert trial.journal.statuses == [CallStatus.UNKNOWN]
 
 
-class Hostile(Exception):
+def test_a_tool_that_exits() -> None:
+    """The model is told of it; an effect is unknown, and a check of arguments ends the attempt."""
+
+    def leave() -> None:
+        sys.exit(3)
+
+    def check(_: object) -> object:
+        sys.exit(4)
+
+    def checking(one: Annotated[int, BeforeValidator(check)]) -> None:
+        """Take what cannot be checked."""
+
+    call = callable_name(leave)
+    harmless = trial([uses(("leave", {})), "done"], {"leave": {"python": call, "effect": "none"}})
+    assert run(harmless.attempt()) == Succeeded("done")
+    assert answers(harmless) == [{"text": f"{call} raised SystemExit(3)", "is_error": True}]
+    acting = trial([uses(("leave", {}))], {"leave": {"python": call, "approve": "never"}})
+    outcome = run(acting.attempt())
+    assert isinstance(outcome, Retry)
+    assert outcome.is_unknown
+    tools = {"checking": {"python": callable_name(checking), "effect": "none"}}
+    outcome = run(trial([uses(("checking", {"one": 1}))], tools).attempt())
+    assert isinstance(outcome, Retry)
+    assert outcome.error.message == "the agent step 'it' raised SystemExit(4)"
+
+
+class Hostile(Exception):  # noqa: N818 - what it is, not what went wrong
     """An exception whose text cannot be read."""
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # noqa: PLE0307
         sys.exit(4)
 
     __repr__ = __str__
