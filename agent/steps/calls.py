@@ -267,6 +267,7 @@ class Calls:
         try:
             await self._services.journal.intend(claimed, intent)
         except RevokedError:
+            self.is_revoked = True
             raise
         except BudgetRefusedError as refusal:
             if refusal.must_fail:

@@ -163,7 +163,11 @@ class StepContext(ContextFacts):
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
         encode(value, "checkpoint")
-        await self.services.journal.checkpoint(self.claimed, value)
+        try:
+            await self.services.journal.checkpoint(self.claimed, value)
+        except RevokedError:
+            self.calls.is_revoked = True
+            raise
         self.calls.checkpoint = value
         if self.should_pause:
             self.calls.end(Paused(value))

@@ -185,7 +185,9 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
     """Turn what the kind raised into an outcome."""
     if isinstance(problem, EndAttempt):
         return problem.outcome
-    if isinstance(problem, RevokedError):
+    # Another attempt's context is revoked too: to be given back for that would cost no attempt, and
+    # the step would begin again at once, without end.
+    if isinstance(problem, RevokedError) and context.calls.is_revoked:
         return Returned("revoked")
     if isinstance(problem, DefiniteFailure):
         error = problem.error

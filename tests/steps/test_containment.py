@@ -218,6 +218,21 @@ def test_a_function_that_cancels_the_task_it_runs_in() -> None:
     assert f"{trial.config['call']} raised CancelledError" in outcome.error.message
 
 
+def test_the_context_of_an_earlier_attempt_costs_an_attempt() -> None:
+    """It refuses every call; were the attempt given back for that, it would begin again for ever."""
+    kept: list[StepContext] = []
+
+    async def act(ctx: StepContext) -> Json:
+        kept.append(ctx)
+        return await kept[0].call("mail.send", {}, lambda: "sent")
+
+    trial = python(act)
+    assert run(trial.attempt()) == Succeeded("sent")
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Retry)
+    assert outcome.error.message == "RevokedError: this attempt is over"
+
+
 async def leave() -> None:
     """Exit from a task that a step's code has started."""
     sys.exit(3)
