@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.keys import request_hash
 from agent.models.connector import Message, ModelRequest
-from agent.steps import model_calls, model_output
+from agent.steps import model_calls, model_output, python
 from agent.steps.context import StepContext
 from agent.steps.llm import instruction
 from agent.steps.loop.config import AgentConfig
@@ -39,6 +39,9 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
     max_tokens = model_calls.answer_tokens(context, model, config.max_tokens)
     _hide_secrets(config, context)
     found = await shown(config, context, sessions)
+    for tool in config.tools.values():
+        if tool.allowed and tool.python is not None:
+            await python.load(tool.python, context)
     toolbox = Toolbox(config, context, found, sessions)
     user = User(config, context, toolbox)
     tools = toolbox.described

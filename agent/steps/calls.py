@@ -14,6 +14,7 @@ from agent import keys
 from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
+from agent.steps.containment import described
 from agent.steps.effects import Answer, Call, Process, Request
 from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
 from agent.steps.gate import own_checkpoint
@@ -124,10 +125,12 @@ class Calls:
         try:
             response = self._secrets.redact_value(response)
             text = encode(response, where)
-        except (NotPlainJsonError, RecursionError) as problem:
+        except BaseException as problem:  # also a method of the answer may raise
             # It happened, whatever its answer looks like: the ledger says so, the step fails.
             is_deep = isinstance(problem, RecursionError)
-            reason = f"{where}: it is nested too deeply" if is_deep else str(problem)
+            reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
+            if isinstance(problem, NotPlainJsonError):
+                reason = str(problem)
             error = StepError("bad_response", "code", reason)
             self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
             self.end(Failed(error, call.idempotency_key))
@@ -147,7 +150,7 @@ class Calls:
             error = StepError("not_sent", "limit", f"{call.action} was not sent")
             self._resolve(call, CallStatus.FAILED, error=error, spend=Spend())
         elif not call.is_effect:
-            error = StepError("failed", "code", f"{type(problem).__name__}: {problem}")
+            error = StepError("failed", "code", described(problem))
             self._resolve(call, CallStatus.FAILED, error=self._clean(error))
         else:
             self._leave_unknown(call, problem)
@@ -264,6 +267,7 @@ class Calls:
         try:
             await self._services.journal.intend(claimed, intent)
         except RevokedError:
+            self.is_revoked = True
             raise
         except BudgetRefusedError as refusal:
             if refusal.must_fail:
@@ -282,7 +286,7 @@ class Calls:
             error, delay = self._clean(problem.error), problem.delay_seconds
         else:
             delay = None
-            reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
+            reason = described(problem)
             error = self._clean(
                 StepError(
                     "unknown_outcome",
@@ -356,9 +360,12 @@ class Calls:
 
 def exhausted(claimed: Claimed) -> StepError:
     """Say that an attempt beyond the last may not act."""
+    error = claimed.last_error or {}
+    last = f"; {error['message']}" if error.get("class") == "crash" else ""
     if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
-        return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
-    text = f"attempts exhausted: all {claimed.attempt - 1} were used"
+        text = f"attempts exhausted, outcome unknown{last}"
+        return StepError("attempts_exhausted", "unknown", text)
+    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
     return StepError("attempts_exhausted", "crash", text)
 
 

@@ -98,8 +98,8 @@ MUTANTS: Final = (
         "lost attempts are free",
         "a step that kills its worker is tried for ever",
         "agent/tasks/transitions.py",
-        '"step.lost", {"reason": reason})\n    step.attempt = step.attempt + 1',
-        '"step.lost", {"reason": reason})',
+        '"step.lost", {"reason": error.message})\n    step.attempt = step.attempt + 1',
+        '"step.lost", {"reason": error.message})',
     ),
     Mutant(
         "acting beyond the last attempt",
@@ -405,5 +405,42 @@ MUTANTS: Final = (
         "agent/steps/exchange.py",
         "if redirects.repeats_body(request, following):",
         "if False:",
+    ),
+    Mutant(
+        "an exit leaves its function",
+        "a step's function that calls sys.exit() ends more than its attempt",
+        "agent/steps/containment.py",
+        "    except (Exception, EndAttempt):\n        raise\n"
+        "    except BaseException as problem:\n        raise StepExitError",
+        "    except BaseException:\n        raise\n"
+        "    except ValueError as problem:\n        raise StepExitError",
+    ),
+    Mutant(
+        "an exit leaves the runner",
+        "a SystemExit in an attempt reaches the event loop and ends the process",
+        "agent/steps/runner.py",
+        "            except BaseException as raised:\n                if is_interruption(raised):",
+        "            except BaseException as raised:\n                if True:",
+    ),
+    Mutant(
+        "exceptions that cannot be shown",
+        "an exception whose text raises SystemExit ends the process",
+        "agent/steps/containment.py",
+        "    except BaseException as failure:\n        text = f",
+        "    except Exception as failure:\n        text = f",
+    ),
+    Mutant(
+        "isolated steps side by side",
+        "steps that may take their worker down run beside each other",
+        "agent/tasks/seclusion.py",
+        "if self._alone_since is not None and running > 0:",
+        "if self._alone_since is not None:",
+    ),
+    Mutant(
+        "a crash is everybody's",
+        "the step that died isolated is not told from those that ran beside it",
+        "agent/tasks/takeover.py",
+        "if step.alone != IS_ISOLATED or not self.is_only_one:",
+        "if step.alone != IS_ISOLATED or self.is_only_one:",
     ),
 )

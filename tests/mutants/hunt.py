@@ -26,6 +26,7 @@ SUBSET = (
     "tests/steps/test_environment.py",
     "tests/test_exposure.py",
     "tests/steps/test_redirects.py",
+    "tests/steps/test_containment.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
