@@ -378,4 +378,32 @@ MUTANTS: Final = (
         '            task.phase = "cleanup"\n            task.deadline = None',
         '            task.phase = "cleanup"',
     ),
+    Mutant(
+        "a newer schema goes unnoticed",
+        "a worker of an earlier version goes on writing to a schema that it does not know",
+        "agent/tasks/worker.py",
+        "await self._link.run(lambda: schema.refuse_newer(self.delivery.sender.connection))",
+        "await self._link.run(lambda: None)",
+    ),
+    Mutant(
+        "a fenced worker comes back",
+        "a worker that an upgrade has fenced enrolls again with its old version",
+        "agent/tasks/sending.py",
+        "                schema.refuse_newer(connection)\n",
+        "",
+    ),
+    Mutant(
+        "a refused record is dropped",
+        "an attempt waits for ever for a record that the database does not take",
+        "agent/tasks/delivery.py",
+        "if note.problem is not None:\n",
+        "if note.problem is not None and note.result is not None:\n",
+    ),
+    Mutant(
+        "workers live through a breaking upgrade",
+        "a breaking migration runs while workers of earlier versions are at work",
+        "agent/upgrade.py",
+        "elif is_here or turn != first.setdefault(worker_id, turn):",
+        "elif is_here:",
+    ),
 )
