@@ -141,7 +141,10 @@ def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None
     from sqlalchemy.pool import NullPool
 
     engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(database.url), poolclass=NullPool
+        "postgresql+psycopg://",
+        # Behind a connection pooler, prepared statements would be left to others.
+        creator=lambda: psycopg.connect(database.url, prepare_threshold=None),
+        poolclass=NullPool,
     )
     locks = [f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"]
     with database.connect("reader") as connection:

@@ -406,4 +406,11 @@ MUTANTS: Final = (
         "elif is_here or turn != first.setdefault(worker_id, turn):",
         "elif is_here:",
     ),
+    Mutant(
+        "a pooler's sessions decide",
+        "behind a connection pooler a commit is as durable as somebody else's settings say",
+        "agent/store/postgres.py",
+        "            if self.is_pooled:\n                self._wire.queue(self._local_settings, {})\n        except",
+        "        except",
+    ),
 )
