@@ -9,6 +9,7 @@ Imports point downwards in this list, and import-linter holds them to it::
     server      the HTTP API: the door, the routes, webhooks, streams of events
     channels    where people are told and asked: Telegram, Slack, webhooks
     recovery    the startup pass, before any loop starts
+    upgrade     the schema's upgrade while workers of earlier versions may live
     approvals   answering, expiry, the approval-wait loop
     tasks       the engine: claim, settle, advance, turn, operator commands, expansion
     steps       the runner, the context a step sees, one module per kind of step

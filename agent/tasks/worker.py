@@ -16,8 +16,10 @@ from agent.config import EngineSettings
 from agent.config_models import McpSettings
 from agent.models.catalog import Catalog
 from agent.steps.services import Limits, Services
+from agent.store import schema
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
+from agent.store.schema import NewerSchemaError
 from agent.store.vault import Vault
 from agent.tasks import succession, unsettled
 from agent.tasks.attempts import Attempts, WorkerJournal
@@ -92,6 +94,7 @@ class Worker:
         self._submitters = Submitters()
         self._liveness = Liveness(settings.lease_seconds)
         self._is_stopping = False
+        self._outdated: NewerSchemaError | None = None
         self._must_look = True
         self._ahead: Flight | None = None
         """The turn that is in the air."""
@@ -151,9 +154,12 @@ class Worker:
                     await self._step()
                 await self._land()
                 await self._shut_down()
+                if self._outdated is not None:
+                    raise self._outdated
             except StoreError:
                 # The database cannot be written any more, and what calls gave nobody else knows.
                 unsettled.leave(self.database, self._outbox.take_all_notes())
+                await self._link.run(self.delivery.sender.disconnect)
                 raise
 
     async def _begin(self) -> None:
@@ -428,15 +434,27 @@ class Worker:
         self.notice()
 
     async def _watch_others(self) -> None:
-        """Declare silent workers dead and take over what the dead have left."""
+        """Declare silent workers dead and take over what the dead have left.
+
+        A database that a newer version has upgraded ends this worker: everything it can still
+        commit is committed, and its claims are given back.
+        """
         now = self.clock.monotonic()
-        if self._is_only_worker or now - self._last_watch < self.settings.lease_seconds / 4:
+        if now - self._last_watch < self.settings.lease_seconds / 4:
             return
         self._last_watch = now
         try:
+            await self._link.run(lambda: schema.refuse_newer(self.delivery.sender.connection))
+            if self._is_only_worker:
+                return
             watched = await self._link.run(
                 lambda: succession.watch(self.delivery, self._liveness, self.clock.monotonic())
             )
+        except NewerSchemaError as error:
+            log.error("worker.outdated", error=error.message)
+            self._outdated = error
+            self.stop()
+            return
         except StoreError as error:
             await self._pause_after(error)
             return

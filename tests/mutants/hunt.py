@@ -44,6 +44,9 @@ SUBSET = (
     "tests/engine/test_reprise.py",
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",
+    "tests/engine/test_refused_records.py",
+    "tests/upgrade/test_older_workers.py",
+    "tests/store/test_pooler.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
