@@ -60,6 +60,18 @@ class Calls:
         """The number of the call that was opened last."""
         return self._count
 
+    def has_answer(self, action: str, body: Json) -> bool:
+        """Whether the next call, if it is this one, would be answered from the record."""
+        number = self._count + 1
+        body_hash = keys.request_hash(body)
+        return any(
+            call.number == number
+            and call.status == CallStatus.SUCCEEDED
+            and call.action == f"{action}#{number}"
+            and call.request_hash == body_hash
+            for call in self._claimed.calls
+        )
+
     def end(self, outcome: Outcome) -> NoReturn:
         """Decide the attempt's outcome and leave the step's code."""
         self.ended = outcome

@@ -478,4 +478,25 @@ MUTANTS: Final = (
         "            if self.is_pooled:\n                self._wire.queue(self._local_settings, {})\n        except",
         "        except",
     ),
+    Mutant(
+        "an answer travels to another input",
+        "a fork with another input acts on a yes that was given under the first",
+        "agent/tasks/continuation.py",
+        "        if not relied_on:\n",
+        "        if relied_on is not None:\n",
+    ),
+    Mutant(
+        "an answer travels by two forks",
+        "the input of the last task counts, and not that of the one in which a person answered",
+        "agent/tasks/answers.py",
+        "kept = lineage.kept_steps(tx, task_id) if before is not None else {}",
+        "kept: dict[str, str] = {}",
+    ),
+    Mutant(
+        "a child's answer travels",
+        "a fork with another input keeps a child in which a person answered",
+        "agent/tasks/answers.py",
+        "if any(has_questions.get(step_id, False) for step_id in steps):",
+        "if kind in ASKING_KINDS:",
+    ),
 )

@@ -41,6 +41,7 @@ SUBSET = (
     "tests/test_recovery.py",
     "tests/approvals/test_answering.py",
     "tests/approvals/test_expiry.py",
+    "tests/approvals/test_continuation.py",
     "tests/engine/test_reprise.py",
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",

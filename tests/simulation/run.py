@@ -217,6 +217,8 @@ class _Machine:
             for _ in range(RETRIES if self.scenario.is_retried else 0):
                 await self.people.retry_all()
                 await self._see_to_the_end()
+            await self.people.fork_after_answers()
+            await self._see_to_the_end()
         watching.cancel()
         self.tell("machine", "SIGTERM to all")
         asked = self.loop.time()
