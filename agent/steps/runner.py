@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.clock import SECOND
 from agent.states import CallStatus
-from agent.steps import preparation
+from agent.steps import preparation, replay
 from agent.steps.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.containment import StepExitError, described, is_interruption, trace
@@ -215,10 +215,10 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
 
 
 def _may_find_out(claimed: Claimed) -> bool:
-    """Whether an attempt beyond the last has anything to learn: calls that are on record."""
+    """Whether an attempt beyond the last has anything to learn: results that are on record."""
     if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
         return False
-    return any(call.status in (CallStatus.UNKNOWN, CallStatus.SUCCEEDED) for call in claimed.calls)
+    return any(call.status != CallStatus.FAILED or replay.is_final(call) for call in claimed.calls)
 
 
 def _may_park(claimed: Claimed) -> bool:

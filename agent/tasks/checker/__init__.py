@@ -20,7 +20,8 @@ The sixteen promises, and where each is checked: on *rows* held against each oth
     (`_whole`); tests/engine/test_workers.py.
 8.  Attempts that act never exceed the maximum: replay and ledger.
 9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
-10. Intent before effect, unknown until somebody's word: ledger; outside for what really happened.
+10. Intent before effect, unknown until a person or a check resolves it; a recorded result, a final
+    failure too, is never sent again: ledger; outside for what really happened.
 11. An approval is decided at most once, by someone allowed to, for what was shown, and not carried
     over to another input: questions.
 12. One task per delivery: the keys of the whole database (`_whole`).
