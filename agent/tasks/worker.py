@@ -53,7 +53,7 @@ Outcome = Delivered | StoreError | FencedError | None
 Landed = tuple[Flight, Outcome]
 """A turn that is no longer in the air, and what became of it: None if nothing did."""
 
-Listening = Callable[[list[tuple[Any, ...]]], None]
+CommitListener = Callable[[list[tuple[Any, ...]]], None]
 
 
 class Worker:
@@ -76,8 +76,11 @@ class Worker:
         self.delivery = Delivery(database, self.clock)
         if limits is not None and limits.artifacts_url:
             self.delivery.vault = Vault(limits.artifacts_url)
-        self.listeners: list[Listening] = []
-        """Told of events after their commit; what they raise is logged and changes nothing."""
+        self.commit_listeners: list[CommitListener] = []
+        """Called in the worker's loop after each of its own commits, with the events it wrote, and
+        with none when another process or thread has committed. What they raise is logged.
+        Every event in commit order comes from an `EventTail`."""
+        self.attempts_started = 0
         self._is_only_worker = database.is_sqlite if is_only_worker is None else is_only_worker
         self._link = link or Link("database")
         self._outbox = Outbox()
@@ -133,6 +136,7 @@ class Worker:
         """Another process changed something: look at what is due and at the claims in flight."""
         self._must_look = self._has_notice = True
         self._wakeup.set()
+        self._call_listeners([])
 
     def stop(self) -> None:
         """Begin to end: nothing more is claimed, attempts in flight get their grace."""
@@ -384,6 +388,7 @@ class Worker:
             attempt = self._attempts.settled(settle.claim)
             if attempt is not None and attempt.is_alone:
                 self._seclusion.note_end()
+        self.attempts_started += len(delivered.attempts)
         for claimed in delivered.attempts:
             self._attempts.start(claimed, is_alone=delivered.is_alone)
         for step_id, _ in turned.stops:
@@ -402,12 +407,11 @@ class Worker:
             succession.cancel_soon(self.delivery, task_id, self.notice)
         for pause in turned.pauses:
             succession.pause_soon(self.delivery, pause, self.notice)
-        self._tell_listeners(turned.events)
+        if turned.events:
+            self._call_listeners(turned.events)
 
-    def _tell_listeners(self, events: list[tuple[Any, ...]]) -> None:
-        if not events:
-            return
-        for listener in self.listeners:
+    def _call_listeners(self, events: list[tuple[Any, ...]]) -> None:
+        for listener in self.commit_listeners:
             try:
                 listener(events)
             except Exception:
