@@ -51,7 +51,7 @@ class DatabaseSettings(Section):
         default="",
         pattern=r"^$|^sqlite:///.+|^postgres(ql)?://.+",
         description='Empty: SQLite in the home directory. Or "sqlite:///path/to/file.db", or'
-        ' "postgresql://user@host/name".',
+        ' "postgresql://user@host/name"; a connection pooler, as PgBouncer, may stand before it.',
     )
 
 

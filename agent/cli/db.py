@@ -16,13 +16,20 @@ app = typer.Typer(
 
 
 @app.command("upgrade")
-def upgrade(*, as_json: JsonOption = False) -> None:
+def upgrade(
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Declare dead the workers of earlier versions that live."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Bring the database to this program's schema, or make it."""
     from agent import app as root
     from agent.cli import terminal
     from agent.store import schema
 
-    root.open_database(session.settings(), create=True)
+    root.upgrade_database(session.settings(), must_fence=force, on_wait=terminal.note)
     if as_json:
         terminal.print_json({"schema": schema.HEAD})
     else:

@@ -126,6 +126,13 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
         ((number,),) = connection.query("SELECT sqlite_version()")
         version = f"SQLite {number}, {database.path}"
     yield Finding("database", "ok", f"{version}, schema {schema.HEAD}")
+    if connection.is_pooled:
+        yield Finding(
+            "database",
+            "ok",
+            "reached through a connection pooler: statements are not prepared, and work of other"
+            " processes is found by polling",
+        )
     yield from _writing(database)
     yield from _space(database)
     holder = app.holder_of(database)

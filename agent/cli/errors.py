@@ -75,5 +75,6 @@ _CODES = {
     "AmbiguousIdError": Exit.REFUSED,
     "UnreadableError": Exit.REFUSED,
     "RefusedError": Exit.REFUSED,
+    "OlderWorkersError": Exit.REFUSED,
     "StoreError": Exit.NO_DATABASE,
 }

@@ -18,6 +18,7 @@ from agent.config import Settings
 from agent.server.context import Context
 from agent.server.desk import Desk
 from agent.server.door import Door
+from agent.server.event_counts import EventCounts
 from agent.server.failures import Failures
 from agent.server.feed import Feed
 from agent.server.meters import Meters
@@ -40,6 +41,7 @@ from agent.server.routes import (
 )
 from agent.server.table import Table, mount
 from agent.server.tokens import Tokens
+from agent.store.channels import Place
 from agent.store.database import Database
 from agent.tasks.operator import Operator
 from agent.tasks.worker import Worker
@@ -66,6 +68,7 @@ def context_of(
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
+    count_from: Place | None = None,
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
@@ -80,6 +83,7 @@ def context_of(
         desk=Desk(worker, worker_loop, reading, settings.engine, bounds.max_requests),
         repeats=Repeats(database, commands),
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
+        event_counts=EventCounts(reading, count_from),
         meters=Meters(worker),
         failures=Failures(database.clock.monotonic),
         tokens=tokens,

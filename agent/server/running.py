@@ -1,6 +1,7 @@
 """The server as the daemon holds it: a thread with an event loop of its own, beside the worker."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,9 @@ from agent.config import Settings
 from agent.exposure import trust_of
 from agent.server.address import listen, url_of
 from agent.server.tokens import Tokens
-from agent.store.database import Database
+from agent.store.channels import Place
+from agent.store.database import Database, StoreError
+from agent.tasks.event_tail import EventTail
 from agent.tasks.worker import Worker
 
 if TYPE_CHECKING:
@@ -31,8 +34,17 @@ _CONNECTIONS: Final = 900
 class Server:
     """Listens from the moment it is made; answers once `start` was called."""
 
-    def __init__(self, settings: Settings, database: Database, worker: Worker) -> None:
-        """Take the address, or raise OSError; make the owner's token unless there is one."""
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        worker: Worker,
+        count_from: Place | None = None,
+    ) -> None:
+        """Take the address, or raise OSError; make the owner's token unless there is one.
+
+        Metrics count events after `count_from`, or from the server's start.
+        """
         # Here and not in the server's thread: modules that two threads load at once, each needing
         # the other's, may be seen half made.
         import agent.server.application  # noqa: F401
@@ -42,6 +54,7 @@ class Server:
         self._settings = settings
         self._database = database
         self._worker = worker
+        self._count_from = count_from
         self._listening: socket.socket = listen(settings.server)
         self.url = url_of(self._listening)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -92,7 +105,18 @@ class Server:
         from agent.server.application import build, close, context_of
         from agent.server.connection import HEAD_SECONDS, Connection
 
-        context = context_of(self._settings, self._database, self._worker, worker_loop, self.tokens)
+        if self._count_from is None:
+            # Without the database counting begins with the first scrape.
+            with contextlib.suppress(StoreError):
+                self._count_from = await asyncio.to_thread(EventTail(self._database).open)
+        context = context_of(
+            self._settings,
+            self._database,
+            self._worker,
+            worker_loop,
+            self.tokens,
+            self._count_from,
+        )
         self._context = context
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
@@ -114,13 +138,12 @@ class Server:
         self._loop = asyncio.get_running_loop()
         if self._is_stopping.is_set():
             self._end()
-        self._worker.listeners += [context.feed.tell, context.meters.tell]
+        self._worker.commit_listeners.append(context.feed.tell)
         self._has_started.set()
         try:
             await self._uvicorn.serve(sockets=[self._listening])
         finally:
-            for listener in (context.feed.tell, context.meters.tell):
-                self._worker.listeners.remove(listener)
+            self._worker.commit_listeners.remove(context.feed.tell)
             await asyncio.to_thread(close, context)
 
     def _end(self) -> None:

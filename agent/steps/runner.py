@@ -5,14 +5,14 @@ never told as anything but unknown.
 """
 
 import asyncio
-import traceback
 from typing import Final
 
 from agent.clock import SECOND
 from agent.states import CallStatus
-from agent.steps import preparation
+from agent.steps import preparation, replay
 from agent.steps.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.claimed import Claimed, RevokedError, Signals
+from agent.steps.containment import StepExitError, described, is_interruption, trace
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
 from agent.steps.kinds import KINDS, Handler
@@ -66,7 +66,7 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
         handler = plan.kind.handler
     except DefiniteFailure as problem:
         return Failed(problem.error)
-    except Exception as problem:
+    except BaseException as problem:  # nothing here awaits: no interruption reaches it
         return Failed(_internal(problem))
     secrets = Secrets()
     calls = Calls(claimed, services, secrets)
@@ -99,11 +99,18 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
                 outcome = await handler(config, context)
             except (Exception, EndAttempt) as raised:
                 problem = raised
-    except asyncio.CancelledError:
-        # Only the end of the worker cancels, once the attempt was not over in time.
-        if context.calls.is_cut_off or context.signals.is_out_of_hand:
+            except BaseException as raised:
+                if is_interruption(raised):
+                    raise
+                problem = StepExitError(_code_of(context), raised)
+    except asyncio.CancelledError as cancellation:
+        # The worker ends and the attempt was not over in time, or the step's code did it.
+        is_stopping = context.signals.is_stopping
+        if context.signals.is_out_of_hand or (is_stopping and context.calls.is_cut_off):
             raise
-        return Returned(SHUTDOWN)
+        if is_stopping:
+            return Returned(SHUTDOWN)
+        problem = StepExitError(_code_of(context), cancellation)
     if context.calls.ended is not None:
         return context.calls.ended
     if scope.is_over():
@@ -118,7 +125,20 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     if problem is not None:
         return _classified(problem, context)
     assert outcome is not None
-    return _checked(outcome, context)
+    try:
+        return _checked(outcome, context)
+    except BaseException as raised:  # a method of what the step's code returned
+        text = f"what {_code_of(context)} returned raised {described(raised)} when it was read"
+        error = StepError("bad_output", "code", context.secrets.redact(text))
+        key = outcome.idempotency_key if isinstance(outcome, Succeeded) else None
+        return Failed(error, key)
+
+
+def _code_of(context: StepContext) -> str:
+    """Name the code of a step, for errors."""
+    step = context.claimed.step
+    call = step.config.get("call") if step.kind == "python" else None
+    return call if isinstance(call, str) else f"the {step.kind} step {step.name!r}"
 
 
 def _listen(context: StepContext, scope: Scope) -> None:
@@ -165,7 +185,9 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
     """Turn what the kind raised into an outcome."""
     if isinstance(problem, EndAttempt):
         return problem.outcome
-    if isinstance(problem, RevokedError):
+    # Another attempt's context is revoked too: to be given back for that would cost no attempt, and
+    # the step would begin again at once, without end.
+    if isinstance(problem, RevokedError) and context.calls.is_revoked:
         return Returned("revoked")
     if isinstance(problem, DefiniteFailure):
         error = problem.error
@@ -173,9 +195,8 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
         return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
     if isinstance(problem, NotPlainJsonError):
         return Failed(StepError("not_plain_json", "code", str(problem)))
-    context.log_text("error", "".join(traceback.format_exception(problem)))
-    text = context.secrets.redact(f"{type(problem).__name__}: {problem}".rstrip(": "))
-    return Retry(StepError("exception", "code", text[:4000]))
+    context.log_text("error", trace(problem))
+    return Retry(StepError("exception", "code", context.secrets.redact(described(problem))))
 
 
 def _checked(outcome: Outcome, context: StepContext) -> Outcome:
@@ -194,10 +215,10 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
 
 
 def _may_find_out(claimed: Claimed) -> bool:
-    """Whether an attempt beyond the last has anything to learn: calls that are on record."""
+    """Whether an attempt beyond the last has anything to learn: results that are on record."""
     if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
         return False
-    return any(call.status in (CallStatus.UNKNOWN, CallStatus.SUCCEEDED) for call in claimed.calls)
+    return any(call.status != CallStatus.FAILED or replay.is_final(call) for call in claimed.calls)
 
 
 def _may_park(claimed: Claimed) -> bool:
@@ -209,6 +230,6 @@ def _may_park(claimed: Claimed) -> bool:
     return claimed.is_group or has_gate or (kind is not None and not kind.acts)
 
 
-def _internal(problem: Exception) -> StepError:
-    text = "".join(traceback.format_exception(problem))
+def _internal(problem: BaseException) -> StepError:
+    text = trace(problem)
     return StepError("internal", "internal", f"a defect of the engine: {text[-4000:]}")

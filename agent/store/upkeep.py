@@ -196,6 +196,14 @@ def _copy_sqlite(database: Database, path: Path) -> None:
 def _dump_postgresql(database: Database, path: Path) -> None:
     from agent.store.postgres import environment
 
+    with database.connect("reader") as connection:
+        if connection.is_pooled:
+            # It would leave a session without a search path to other clients.
+            raise StoreError(
+                Fault.DEFECT,
+                "the database's address is that of a connection pooler, which pg_dump cannot use:"
+                " name the server itself, as in AGENT_DATABASE__URL=postgresql://… agent db backup",
+            )
     program = shutil.which("pg_dump")
     if program is None:
         raise StoreError(

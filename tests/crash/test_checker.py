@@ -296,6 +296,14 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["UPDATE workers SET turn = turn + 1 WHERE dead = 1"],
         "was declared dead in turn",
     ),
+    "isolated at rest": ([_step("alone = 2", "one")], "step one is isolated and succeeded"),
+    "isolated together": (
+        [
+            "UPDATE steps SET status = 'running', owner = 'w', claim_turn = 1, alone = 2"
+            " WHERE name IN ('one', 'two')"
+        ],
+        "worker w runs 2 isolated steps side by side",
+    ),
     "tried too often": (
         [
             _event("type = 'step.retried', data = '{}'", "step.succeeded", "one"),
@@ -425,13 +433,14 @@ PROMISES: dict[int, list[str]] = {
     11: ["another's answer", "nobody's answer", "shown otherwise"],
     12: ["delivered twice"],
     15: ["no owner", "no claim turn", "claim kept", "no token"],
+    16: ["isolated at rest", "isolated together"],
 }
 """What each promise's breach looks like here; the tests below break 1, 13 and 14."""
 
 
 def test_every_promise_is_broken_somewhere() -> None:
-    """Of fifteen promises none is without damage that shows that its breach is found."""
-    assert PROMISES.keys() | {1, 13, 14} == set(range(1, 16))
+    """Of sixteen promises none is without damage that shows that its breach is found."""
+    assert PROMISES.keys() | {1, 13, 14} == set(range(1, 17))
     assert {name for names in PROMISES.values() for name in names} <= DAMAGE.keys()
 
 
@@ -448,6 +457,7 @@ ALONE: dict[int, list[str]] = {
     11: ["another's answer", "nobody's answer", "shown otherwise"],
     12: ["delivered twice"],
     15: ["no owner", "no claim turn"],
+    16: ["isolated at rest"],
 }
 """Damage that nothing but the check of that promise notices; the tests below see to 1, 13 and 14."""
 
@@ -464,8 +474,8 @@ def test_no_check_is_needless(promise: int, sound: Path, tmp_path: Path) -> None
 
 
 def test_no_promise_is_left_out() -> None:
-    """Each of the fifteen is broken alone here, or by the tests below."""
-    assert ALONE.keys() | {1, 13, 14} == set(range(1, 16))
+    """Each of the sixteen is broken alone here, or by the tests below."""
+    assert ALONE.keys() | {1, 13, 14} == set(range(1, 17))
 
 
 def _call_of(path: Path) -> str:

@@ -26,6 +26,7 @@ SUBSET = (
     "tests/steps/test_environment.py",
     "tests/test_exposure.py",
     "tests/steps/test_redirects.py",
+    "tests/steps/test_containment.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
@@ -40,9 +41,13 @@ SUBSET = (
     "tests/test_recovery.py",
     "tests/approvals/test_answering.py",
     "tests/approvals/test_expiry.py",
+    "tests/approvals/test_continuation.py",
     "tests/engine/test_reprise.py",
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",
+    "tests/engine/test_refused_records.py",
+    "tests/upgrade/test_older_workers.py",
+    "tests/store/test_pooler.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
