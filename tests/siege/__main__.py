@@ -16,6 +16,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.siege.campaign import Result, besiege
+from tests.siege.faults import ALL
 from tests.siege.judging import violations
 from tests.siege.planting import PLANTED, plant
 
@@ -78,7 +79,7 @@ def rows_of(result: Result) -> dict[str, int]:
     ended = Counter(document["status"] for document in record.documents.values())
     return {
         "faults": sum(result.faults.values()),
-        **{f"— {fault}": count for fault, count in sorted(result.faults.items())},
+        **{f"— {fault}": result.faults[fault] for fault in ALL},
         "tasks acknowledged": len(record.tickets),
         "tasks succeeded, children included": ended["succeeded"],
         "tasks failed, as they must": ended["failed"],

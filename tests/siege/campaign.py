@@ -21,6 +21,8 @@ from tests.siege.workload import write_workflows
 _END_SECONDS: Final = 300.0
 """For all tasks to end once the faults have stopped."""
 _WORKERS: Final = 3
+_CROWD: Final = 6
+"""Tasks that are open at the same time on SQLite; twice as many on PostgreSQL."""
 
 
 @dataclass
@@ -36,7 +38,11 @@ class Result:
 
 
 def besiege(
-    database: str, faults: int, seed: int, say: Callable[[str], None] = lambda _: None
+    database: str,
+    faults: int,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+    crowd: int | None = None,
 ) -> Result:
     """Run one siege on `sqlite` or `postgres`; its directory is kept if something is wrong."""
     directory = Path(tempfile.mkdtemp(prefix=f"siege-{database}-"))
@@ -47,7 +53,8 @@ def besiege(
     try:
         if server is not None:
             server.start()
-        _run(result, remotes, server, faults, f"{seed} {database}", say)
+        crowd = crowd or (_CROWD if server is None else 2 * _CROWD)
+        _run(result, remotes, server, faults, crowd, f"{seed} {database}", say)
     finally:
         remotes.close()
         if server is not None:
@@ -63,6 +70,7 @@ def _run(
     remotes: "Remotes",
     server: Server | None,
     faults: int,
+    crowd: int,
     seed: str,
     say: Callable[[str], None],
 ) -> None:
@@ -72,7 +80,6 @@ def _run(
     url = None if server is None else server.url()
     household = Household(directory, url, _WORKERS if server is not None else 0)
     besieger = Besieger(household, server, remotes.url, seed)
-    crowd = 6 if server is None else 12
     api = Api(household)
     person = Person(api, record, remotes.url, book, seed, crowd)
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.postgres import PATIENCE_SECONDS, PostgresServer
-from tests.siege.household import LEASE_SECONDS, Household
+from tests.siege.household import CALL_SECONDS, LEASE_SECONDS, SEND_SECONDS, Household
 
 KILL, STARTING, AT_EFFECT = (
     "killed while it worked",
@@ -23,6 +23,7 @@ KILL, STARTING, AT_EFFECT = (
 STOP, STOP_KILL, TERM = "stopped past its lease", "stopped, then killed", "restarted by SIGTERM"
 CRASH, FAST = "database server killed", "database server restarted"
 
+ALL: Final = (KILL, STARTING, AT_EFFECT, TERM, STOP, STOP_KILL, CRASH, FAST)
 _ON_SQLITE: Final = {KILL: 25, STARTING: 15, AT_EFFECT: 35, STOP: 5, STOP_KILL: 5, TERM: 15}
 _ON_POSTGRES: Final = {
     KILL: 20, STARTING: 8, AT_EFFECT: 27, STOP: 15, STOP_KILL: 5, TERM: 10, CRASH: 8, FAST: 7,
@@ -81,6 +82,9 @@ class Besieger:
         """Do one thing, and have everything running again."""
         weights = _ON_SQLITE if self._server is None else _ON_POSTGRES
         (fault,) = self._chance.choices(list(weights), list(weights.values()))
+        if fault != STARTING and self._server is None:
+            # Alone on its database, an agent that has just been started does nothing yet.
+            self._household.wait_until_ready()
         if fault == AT_EFFECT:
             self._wait_for_effect()
         elif fault != STARTING:
@@ -105,12 +109,7 @@ class Besieger:
             time.sleep(self._chance.uniform(0.0, 1.5))
             process = self._chance.choice(self._household.processes)
         if fault in (STOP, STOP_KILL):
-            process.send_signal(signal.SIGSTOP)
-            # Longer than the lease, so that others take over; shorter than an effect's own time,
-            # after which nothing but the remote could catch a request that was held up.
-            time.sleep(LEASE_SECONDS + self._chance.uniform(0.2, 1.2))
-            process.send_signal(signal.SIGKILL if fault == STOP_KILL else signal.SIGCONT)
-            if fault == STOP:
+            if self._stop(process, kills=fault == STOP_KILL):
                 return
         elif fault == TERM:
             process.send_signal(signal.SIGTERM)
@@ -120,6 +119,20 @@ class Besieger:
             process.wait(_TERM_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError("an agent did not end within 30 s of SIGTERM") from None
+
+    def _stop(self, process: subprocess.Popen[bytes], *, kills: bool) -> bool:
+        """Stop a process for longer than the lease; return whether it was let go on.
+
+        Others take over meanwhile. A request that is held up for longer than an effect's own time
+        could be caught by the remote alone, so a process that was stopped that long is not let go on.
+        """
+        begun = time.monotonic()
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(LEASE_SECONDS + self._chance.uniform(0.2, 0.8))
+        is_too_long = time.monotonic() - begun > SEND_SECONDS + CALL_SECONDS - 0.3
+        goes_on = not kills and not is_too_long
+        process.send_signal(signal.SIGCONT if goes_on else signal.SIGKILL)
+        return goes_on
 
     def _wait_for_effect(self) -> None:
         """Return in the moment in which a remote has acted and not yet answered."""

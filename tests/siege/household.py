@@ -1,5 +1,6 @@
 """Real agents on one database, and the client that speaks to them over the HTTP API."""
 
+import http.client
 import json
 import os
 import random
@@ -18,15 +19,19 @@ from urllib.parse import quote
 ROOT: Final = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS: Final = 120.0
 """For what surely happens, on a machine that is slow and busy."""
-LEASE_SECONDS: Final = 3.0
+LEASE_SECONDS: Final = 2.0
+SEND_SECONDS: Final = 1.5
+CALL_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 4.0
+"""A stopped agent does not refuse connections: the client has to give up."""
 _SETTINGS: Final = {
     "AGENT_ENGINE__LEASE_SECONDS": f"{LEASE_SECONDS:g}",
     "AGENT_ENGINE__SLOTS": "8",
     "AGENT_ENGINE__SOLO_SECONDS": "1",
     "AGENT_ENGINE__SHUTDOWN_SECONDS": "2",
     # An unknown effect is decided once its time to be sent and answered is over.
-    "AGENT_STEPS__SEND_WINDOW_SECONDS": "2",
-    "AGENT_STEPS__CALL_SECONDS": "3",
+    "AGENT_STEPS__SEND_WINDOW_SECONDS": f"{SEND_SECONDS:g}",
+    "AGENT_STEPS__CALL_SECONDS": f"{CALL_SECONDS:g}",
 }
 
 
@@ -58,6 +63,21 @@ class Household:
                 self.processes.append(self._start(command))
             elif self.processes[number].poll() is not None:
                 self.processes[number] = self._start(command)
+
+    def wait_until_ready(self) -> None:
+        """Wait until the API answers."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{self.port}/readyz", timeout=_ANSWER_SECONDS
+                ):
+                    return
+            except (OSError, http.client.HTTPException) as error:
+                self.start_missing()
+                if time.monotonic() > give_up:
+                    raise TimeoutError(f"no agent answers: {error}\n{self.log()}") from error
+                time.sleep(0.05)
 
     def close(self) -> None:
         """End whatever is left."""
@@ -147,15 +167,12 @@ class Api:
                     **(headers or {}),
                 },
             )
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
                 text = answer.read()
         except urllib.error.HTTPError:
             raise
-        except (OSError, ValueError) as error:
-            raise UnavailableError(f"{method} {path}: {error}") from error
-        except Exception as error:
-            # http.client has exceptions of its own for an answer that was cut off.
-            raise UnavailableError(f"{method} {path}: {type(error).__name__}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise UnavailableError(f"{method} {path}: {error!r}") from error
         return json.loads(text) if text else None
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-STALL_SECONDS: Final = 6.0
+STALL_SECONDS: Final = 4.0
 """Longer than the agents' call timeout: they give up before the answer comes."""
 PATIENT_AFTER: Final = 4
 """From this request for one effect on, the remote answers well: every siege ends."""

@@ -103,7 +103,7 @@ async def post(ctx, url):
         with urllib.request.urlopen(urllib.request.Request(url, method="POST")) as answer:
             return answer.status
 
-    return await ctx.call("post", {"post": url}, lambda: asyncio.to_thread(send), timeout=3)
+    return await ctx.call("post", {"post": url}, lambda: asyncio.to_thread(send), timeout=2)
 '''
 
 
