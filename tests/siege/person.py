@@ -10,6 +10,7 @@ import re
 import threading
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -127,8 +128,8 @@ class Person(threading.Thread):
 def collect(api: Api, record: Record) -> None:
     """Read every task as the agent shows it in the end."""
     listed = patiently(api.all_tasks, "the list of tasks")
-    for summary in listed:
-        document = patiently(lambda found=summary: api.get(f"/tasks/{found['id']}"), "a task")
-        record.documents[summary["id"]] = document
+    for task_id in [summary["id"] for summary in listed]:
+        document = patiently(partial(api.get, f"/tasks/{task_id}"), "a task")
+        record.documents[task_id] = document
         if document["parent"] is None:
-            record.started.append((document["input"]["ticket"], summary["id"]))
+            record.started.append((document["input"]["ticket"], task_id))

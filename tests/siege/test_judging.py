@@ -21,7 +21,8 @@ def sound() -> Record:
         ticket, task_id = f"t{number}", f"task-{number}"
         record.tickets[ticket] = (name, task_id)
         record.started.append((ticket, task_id))
-        own, inner = [], []
+        own: list[dict[str, str]] = []
+        inner: list[dict[str, str]] = []
         for at, (effect, promised) in enumerate(workflow.effects.items()):
             step = {"name": promised.step, "status": promised.ends}
             (inner if effect in _INNER else own).append(step)

@@ -2,6 +2,7 @@ r"""The `http` tool's allow-list: however a server reads an allowed address, it 
 
 import re
 import unicodedata
+from collections.abc import Callable
 from itertools import product
 from urllib.parse import unquote_to_bytes
 
@@ -29,7 +30,7 @@ def _decoded(path: str) -> str:
     return data.replace(b"\xe0\x80\xaf", b"/").decode("utf-8", "replace")
 
 
-READINGS = [
+READINGS: list[Callable[[str], str]] = [
     lambda path: path,
     _decoded,
     lambda path: path.replace("\\", "/"),
