@@ -122,5 +122,6 @@ def limits_of(settings: Settings) -> "Limits":
         kill_grace_seconds=settings.shell.kill_grace_seconds,
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,
+        attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
     )

@@ -52,6 +52,9 @@ class Kind:
     """Keys under which `env:NAME` and `file:PATH` name secrets."""
     acts: bool = True
     """False when its attempts only wait or ask: losing one costs nothing but the time."""
+    runs_code: bool = False
+    """Whether an attempt runs a program of the user's, which may never end: it is bounded by
+    `attempt_seconds`. The calls of other kinds have bounds of their own."""
     _handler: Handler | None = field(default=None, repr=False)
 
     @property
@@ -89,6 +92,7 @@ add(
         "agent.steps.python",
         "calls a Python function",
         short_key="call",
+        runs_code=True,
     )
 )
 add(
@@ -101,6 +105,7 @@ add(
         verbatim=frozenset({("script",)}),
         example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
         secret_keys=frozenset({"env"}),
+        runs_code=True,
     )
 )
 add(

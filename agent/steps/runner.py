@@ -89,7 +89,7 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
         return out_of_time(claimed, context.checkpoint)
     seconds, over = _time_left(context)
     if seconds is not None and seconds <= 0:
-        return Failed(over or _timed_out(context))
+        return Failed(over or _timed_out(context, seconds))
     outcome: Outcome | None = None
     problem: BaseException | None = None
     try:
@@ -121,7 +121,8 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
         if not is_known:
             if is_stopped:
                 return Returned(context.signals.stop_reason or "stopped")
-            return Failed(over) if over is not None else Retry(_timed_out(context))
+            assert seconds is not None
+            return Failed(over) if over is not None else Retry(_timed_out(context, seconds))
     if problem is not None:
         return _classified(problem, context)
     assert outcome is not None
@@ -166,6 +167,8 @@ def _time_left(context: StepContext) -> tuple[float | None, StepError | None]:
     """
     claimed = context.claimed
     seconds, error = claimed.step.timeout_seconds, None
+    if seconds is None:
+        seconds = _default_seconds(context)
     own = None if claimed.pauses_when_time_is_over else claimed.deadline
     for deadline, over in ((claimed.task.deadline, _TASK_OVER), (own, _STEP_OVER)):
         if deadline is None:
@@ -176,9 +179,30 @@ def _time_left(context: StepContext) -> tuple[float | None, StepError | None]:
     return seconds, error
 
 
-def _timed_out(context: StepContext) -> StepError:
-    seconds = context.claimed.step.timeout_seconds
-    return StepError("timeout", "timeout", f"the attempt took longer than {seconds:g} s")
+def _default_seconds(context: StepContext) -> float | None:
+    """Return the bound on an attempt for which the definition gives no time at all."""
+    claimed = context.claimed
+    step, kind = claimed.step, KINDS.get(claimed.step.kind)
+    if step.has_no_timeout or kind is None or not kind.runs_code:
+        return None
+    most = context.services.limits.attempt_seconds
+    if claimed.task.deadline is not None:
+        return None
+    if claimed.graph.timeout_seconds is not None:
+        # The task is paused when its time is over, which ends no attempt.
+        most = max(most, claimed.graph.timeout_seconds)
+    if claimed.deadline is not None:
+        if not claimed.pauses_when_time_is_over:
+            return None
+        most = max(most, (claimed.deadline - context.services.clock.now()) / SECOND)
+    return most
+
+
+def _timed_out(context: StepContext, seconds: float) -> StepError:
+    text = f"the attempt took longer than {seconds:g} s"
+    if context.claimed.step.timeout_seconds is None:
+        text += " ([steps] attempt_seconds; set timeout: on the step)"
+    return StepError("timeout", "timeout", text)
 
 
 def _classified(problem: BaseException, context: StepContext) -> Outcome:
