@@ -5,6 +5,7 @@ never told as anything but unknown.
 """
 
 import asyncio
+import contextlib
 from typing import Final
 
 from agent.clock import SECOND
@@ -15,7 +16,7 @@ from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.containment import StepExitError, described, is_interruption, trace
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
-from agent.steps.kinds import KINDS, Handler
+from agent.steps.kinds import KINDS, Handler, Kind
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
 from agent.steps.outputs import check, large
 from agent.steps.scope import Scope
@@ -40,6 +41,9 @@ all the same, because its templates run in the worker.
 """
 
 
+LOAD_SECONDS: Final = 60.0
+"""For importing what an attempt needs, before its own time begins."""
+
 _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
 
@@ -63,7 +67,6 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
             if not claimed.may_act and not _may_find_out(claimed):
                 return Failed(exhausted(claimed))
             config = passed
-        handler = plan.kind.handler
     except DefiniteFailure as problem:
         return Failed(problem.error)
     except BaseException as problem:  # nothing here awaits: no interruption reaches it
@@ -73,13 +76,36 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
     context = StepContext(claimed, signals, services, secrets, calls)
     context.secret_places = plan.secret_places
     try:
-        return await _attempt(handler, config, context)
+        kind = plan.kind
+        if (not kind.is_loaded or kind.ready is not None) and not await _get_ready(
+            kind, config, context
+        ):
+            return Returned(SHUTDOWN)
+        return await _attempt(plan.kind.handler, config, context)
     except Exception as problem:
         return Failed(_internal(problem))
     finally:
         signals.on_stop = None
         calls.on_idle = None
         calls.is_revoked = True
+
+
+async def _get_ready(kind: Kind, config: object, context: StepContext) -> bool:
+    """Load the kind's code and what it needs, before the attempt's time begins.
+
+    Loading takes a second or more, in a thread: other attempts go on. False when the worker ends.
+    """
+    try:
+        # What fails here, or takes longer, is met again on the attempt's own time.
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(LOAD_SECONDS):
+                if not kind.is_loaded:
+                    await asyncio.to_thread(getattr, kind, "handler")
+                if kind.ready is not None:
+                    await kind.ready(config, context)
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
