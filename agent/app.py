@@ -150,5 +150,6 @@ def limits_of(settings: Settings) -> "Limits":
         inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,
+        attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
     )

@@ -128,6 +128,13 @@ class StepSettings(Section):
         le=86_400,
         description="How long one call may take where neither it nor its step says so.",
     )
+    attempt_seconds: float = Field(
+        default=3600.0,
+        ge=1,
+        le=31_536_000,
+        description="How long an attempt of a `python` or `shell` step may take where neither the"
+        " step, nor `defaults`, nor the workflow has a `timeout`; `timeout: none` lifts it.",
+    )
     log_bytes: int = Field(
         default=4_194_304,
         ge=1024,

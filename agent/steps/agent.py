@@ -12,7 +12,7 @@ from agent.steps import model_calls, model_output, python
 from agent.steps.context import StepContext
 from agent.steps.llm import instruction
 from agent.steps.loop.config import AgentConfig
-from agent.steps.loop.sessions import Sessions
+from agent.steps.loop.sessions import Sessions, load_sdk
 from agent.steps.loop.shown import shown
 from agent.steps.loop.toolbox import Toolbox
 from agent.steps.loop.using import INSTRUCTION, User, stop_if_paused
@@ -23,6 +23,13 @@ from agent.steps.secrets import references
 
 _MOST_USES: Final = 50
 """Of tools in one turn."""
+
+
+async def ready(config: AgentConfig, context: StepContext) -> None:
+    """Load the SDKs of the model's provider and of MCP: that is no part of the step's time."""
+    await model_calls.load(context, config.model)
+    if any(tool.mcp is not None for tool in config.tools.values()):
+        await load_sdk()
 
 
 async def run(config: AgentConfig, context: StepContext) -> Outcome:

@@ -5,6 +5,7 @@ never told as anything but unknown.
 """
 
 import asyncio
+import contextlib
 from typing import Final
 
 from agent.clock import SECOND
@@ -15,7 +16,7 @@ from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.containment import StepExitError, described, is_interruption, trace
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
-from agent.steps.kinds import KINDS, Handler
+from agent.steps.kinds import KINDS, Handler, Kind
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
 from agent.steps.outputs import check, large
 from agent.steps.scope import Scope
@@ -40,6 +41,9 @@ all the same, because its templates run in the worker.
 """
 
 
+LOAD_SECONDS: Final = 60.0
+"""For importing what an attempt needs, before its own time begins."""
+
 _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
 
@@ -63,7 +67,6 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
             if not claimed.may_act and not _may_find_out(claimed):
                 return Failed(exhausted(claimed))
             config = passed
-        handler = plan.kind.handler
     except DefiniteFailure as problem:
         return Failed(problem.error)
     except BaseException as problem:  # nothing here awaits: no interruption reaches it
@@ -73,13 +76,36 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
     context = StepContext(claimed, signals, services, secrets, calls)
     context.secret_places = plan.secret_places
     try:
-        return await _attempt(handler, config, context)
+        kind = plan.kind
+        if (not kind.is_loaded or kind.ready is not None) and not await _get_ready(
+            kind, config, context
+        ):
+            return Returned(SHUTDOWN)
+        return await _attempt(plan.kind.handler, config, context)
     except Exception as problem:
         return Failed(_internal(problem))
     finally:
         signals.on_stop = None
         calls.on_idle = None
         calls.is_revoked = True
+
+
+async def _get_ready(kind: Kind, config: object, context: StepContext) -> bool:
+    """Load the kind's code and what it needs, before the attempt's time begins.
+
+    Loading takes a second or more, in a thread: other attempts go on. False when the worker ends.
+    """
+    try:
+        # What fails here, or takes longer, is met again on the attempt's own time.
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(LOAD_SECONDS):
+                if not kind.is_loaded:
+                    await asyncio.to_thread(getattr, kind, "handler")
+                if kind.ready is not None:
+                    await kind.ready(config, context)
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
@@ -89,7 +115,7 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
         return out_of_time(claimed, context.checkpoint)
     seconds, over = _time_left(context)
     if seconds is not None and seconds <= 0:
-        return Failed(over or _timed_out(context))
+        return Failed(over or _timed_out(context, seconds))
     outcome: Outcome | None = None
     problem: BaseException | None = None
     try:
@@ -121,7 +147,8 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
         if not is_known:
             if is_stopped:
                 return Returned(context.signals.stop_reason or "stopped")
-            return Failed(over) if over is not None else Retry(_timed_out(context))
+            assert seconds is not None
+            return Failed(over) if over is not None else Retry(_timed_out(context, seconds))
     if problem is not None:
         return _classified(problem, context)
     assert outcome is not None
@@ -166,6 +193,8 @@ def _time_left(context: StepContext) -> tuple[float | None, StepError | None]:
     """
     claimed = context.claimed
     seconds, error = claimed.step.timeout_seconds, None
+    if seconds is None:
+        seconds = _default_seconds(context)
     own = None if claimed.pauses_when_time_is_over else claimed.deadline
     for deadline, over in ((claimed.task.deadline, _TASK_OVER), (own, _STEP_OVER)):
         if deadline is None:
@@ -176,9 +205,30 @@ def _time_left(context: StepContext) -> tuple[float | None, StepError | None]:
     return seconds, error
 
 
-def _timed_out(context: StepContext) -> StepError:
-    seconds = context.claimed.step.timeout_seconds
-    return StepError("timeout", "timeout", f"the attempt took longer than {seconds:g} s")
+def _default_seconds(context: StepContext) -> float | None:
+    """Return the bound on an attempt for which the definition gives no time at all."""
+    claimed = context.claimed
+    step, kind = claimed.step, KINDS.get(claimed.step.kind)
+    if step.has_no_timeout or kind is None or not kind.runs_code:
+        return None
+    most = context.services.limits.attempt_seconds
+    if claimed.task.deadline is not None:
+        return None
+    if claimed.graph.timeout_seconds is not None:
+        # The task is paused when its time is over, which ends no attempt.
+        most = max(most, claimed.graph.timeout_seconds)
+    if claimed.deadline is not None:
+        if not claimed.pauses_when_time_is_over:
+            return None
+        most = max(most, (claimed.deadline - context.services.clock.now()) / SECOND)
+    return most
+
+
+def _timed_out(context: StepContext, seconds: float) -> StepError:
+    text = f"the attempt took longer than {seconds:g} s"
+    if context.claimed.step.timeout_seconds is None:
+        text += " ([steps] attempt_seconds; set timeout: on the step)"
+    return StepError("timeout", "timeout", text)
 
 
 def _classified(problem: BaseException, context: StepContext) -> Outcome:

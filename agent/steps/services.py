@@ -38,6 +38,8 @@ class Limits:
     """How many items one `foreach` or `parallel` step may have."""
     call_seconds: float = 60.0
     """How long one call may take where neither it nor its step says so."""
+    attempt_seconds: float = 3600.0
+    """How long an attempt of `python` or `shell` may take that has no timeout of its own."""
 
 
 class Resource(Protocol):

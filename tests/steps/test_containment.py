@@ -217,6 +217,13 @@ def test_a_function_that_cancels_the_task_it_runs_in() -> None:
     assert isinstance(outcome, Retry)
     assert f"{trial.config['call']} raised CancelledError" in outcome.error.message
 
+    async def cancel_inside(ctx: StepContext) -> Json:
+        return await ctx.call("mail.send", {}, cancel)
+
+    acting = run(python(cancel_inside).attempt())
+    assert isinstance(acting, Retry)
+    assert acting.is_unknown
+
 
 def test_the_context_of_an_earlier_attempt_costs_an_attempt() -> None:
     """It refuses every call; were the attempt given back for that, it would begin again for ever."""

@@ -7,6 +7,7 @@ A server is a program that is started for the attempt and ended with it, or an a
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -27,6 +28,13 @@ T = TypeVar("T")
 
 _MOST_PAGES: Final = 50
 _LINE_BYTES: Final = 65_536
+
+
+async def load_sdk() -> None:
+    """Import the SDK, in a thread: it takes a second, in which the event loop would be blocked."""
+    module = sys.modules.get("mcp")
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        await asyncio.to_thread(import_module, "mcp")
 
 
 class LostError(Exception):
@@ -125,8 +133,7 @@ class _Session:
         raise _unreached(self._name, _reason(problem), is_final=_is_final(problem))
 
     async def _keep(self) -> None:
-        # It takes a second to import, in which the whole worker would stand still.
-        await asyncio.to_thread(import_module, "mcp")
+        await load_sdk()
         from mcp import Client
 
         async with (
