@@ -6,7 +6,7 @@ BIN := .venv/bin
 FAULTS := $(or $(KILLS),100)
 KILLS ?= 2000
 
-.PHONY: help run test fuzz check format campaign siege simulate bench crashpoints mutants clean
+.PHONY: help run test fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -56,6 +56,15 @@ simulate: .venv/for-tests ## run the engine on a simulated machine, fault after 
 mutants: .venv/for-tests ## break the engine in some thirty ways, one by one; every one must be noticed
 	$(BIN)/python -m tests.mutants.hunt $(ARGS)
 
+# Each file by its hash, for every platform and every Python that we support. It names no registry.
+constraints: .venv/for-audits ## pin what a release installs, in constraints.txt
+	@$(BIN)/uv pip compile -q pyproject.toml --extra slack --extra artifacts --universal --upgrade \
+		--python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make constraints" -o constraints.txt
+
+audit: .venv/for-audits ## licences and known vulnerabilities of what a release installs
+	@$(BIN)/python -m tests.dependencies.audit
+
 bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" for a part
 	$(BIN)/python -m bench $(ARGS)
 
@@ -81,6 +90,9 @@ endef
 
 .venv/for-fuzzing: .venv/for-tests
 	$(call install,.[fuzz])
+
+.venv/for-audits: .venv/for-running
+	$(call install,.[audit])
 
 .venv/for-benchmarks: .venv/made pyproject.toml
 	$(call install,.[bench])
