@@ -118,11 +118,19 @@ def collect_garbage_seldom() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def hide_secrets(settings: Settings) -> None:
+    """Keep what the configuration names by reference out of all that this process writes."""
+    from agent.steps.secrets import watch
+
+    watch.add(settings.model_dump(mode="json"))
+
+
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
     from agent.models.catalog import catalog_of
     from agent.tasks.worker import Worker
 
+    hide_secrets(settings)
     models = catalog_of(settings.models, settings.llm, settings.budget)
     return Worker(
         database,

@@ -52,6 +52,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     except daemon.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
     log.configure(settings.log.format, settings.log.level)
+    app.hide_secrets(settings)
 
     def ready(address: str | None) -> None:
         task_id = None

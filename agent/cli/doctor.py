@@ -66,6 +66,8 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
 
     yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
+    # The checker looks for what the configuration names.
+    app.hide_secrets(settings)
     yield Finding("configuration", "ok", f"home is {settings.home}")
     yield from _files(settings)
     yield from _workflows(settings)

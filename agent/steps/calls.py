@@ -15,7 +15,7 @@ from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps import replay
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
-from agent.steps.containment import described
+from agent.steps.containment import MOST_TEXT, described
 from agent.steps.effects import Answer, Call, Process, Request
 from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
 from agent.steps.gate import own_checkpoint
@@ -93,6 +93,7 @@ class Calls:
             body = encode(request.body, f"the request of {action}")
         except NotPlainJsonError as problem:
             self.end(Failed(StepError("bad_request", "input", str(problem))))
+        # Of what is sent, so that it is the same whatever is known as a secret by now.
         body_hash = keys.request_hash(request.body)
         key = keys.idempotency_key(
             self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
@@ -108,8 +109,7 @@ class Calls:
             self.end(out_of_time(self._claimed, self.checkpoint))
         self.in_flight += 1
         try:
-            apart = large(body, self._services.limits.inline_bytes)
-            return await self._intend(request, number, action, body_hash, key, past, prepare, apart)
+            return await self._intend(request, number, action, body_hash, key, past, prepare, body)
         except BaseException:
             self._leave()
             raise
@@ -142,7 +142,7 @@ class Calls:
             reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
             if isinstance(problem, NotPlainJsonError):
                 reason = str(problem)
-            error = StepError(replay.BAD_RESPONSE, "code", reason)
+            error = self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
             self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
             self.end(Failed(error, call.idempotency_key))
         apart = large(text, self._services.limits.inline_bytes)
@@ -225,9 +225,12 @@ class Calls:
         key: str,
         past: list[RecordedCall],
         prepare: Callable[[], Awaitable[Process | None]] | None,
-        apart: str | None,
+        body: str,
     ) -> Call:
         claimed, clock = self._claimed, self._services.clock
+        shown = self._secrets.redact_value(request.body)
+        if shown is not request.body:
+            body = encode(shown, f"the request of {action}")
         process = await prepare() if prepare is not None else None
         unknown = replay.last_unknown(past, action, body_hash)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
@@ -235,7 +238,7 @@ class Calls:
             call_id=keys.new_id(),
             number=number,
             action=action,
-            request=request.body,
+            request=shown,
             request_hash=body_hash,
             idempotency_key=key,
             # To the remote, the same request after an unknown one is a repetition. Another request
@@ -252,7 +255,7 @@ class Calls:
             process_started=process.started if process is not None else None,
             settles_step=request.settles_step,
             reservation=request.reservation,
-            large=apart,
+            large=large(body, self._services.limits.inline_bytes),
         )
         call = Call(
             number,
@@ -356,7 +359,7 @@ class Calls:
             self.on_idle()
 
     def _clean(self, error: StepError) -> StepError:
-        return StepError(error.code, error.kind, self._secrets.redact(error.message))
+        return StepError(error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT])
 
 
 def exhausted(claimed: Claimed) -> StepError:

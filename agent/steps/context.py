@@ -162,6 +162,7 @@ class StepContext(ContextFacts):
         """Make a checkpoint durable; the attempt ends here if the task is paused."""
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
+        value = self.secrets.redact_value(value)
         encode(value, "checkpoint")
         try:
             await self.services.journal.checkpoint(self.claimed, value)
