@@ -164,6 +164,11 @@ _COPY_OUTCOME = (
     " VALUES ('key', 'another', 'unknown')"
 )
 
+_CLAIMED_AGAIN = (
+    "INSERT INTO events (xid, task_id, seq, type, step_id, attempt, at)"
+    " SELECT 0, task_id, 999, 'step.claimed', id, 2, 0 FROM steps WHERE name = 'two'"
+)
+
 DAMAGE: dict[str, tuple[list[str], str]] = {
     "no owner": ([_step("owner = NULL", "busy")], "step busy is running with owner None"),
     "no claim turn": ([_step("claim_turn = NULL", "busy")], "a claim is whole or not there"),
@@ -339,10 +344,32 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         [
             _COPY_CALL.format(attempt=2),
             _COPY_OUTCOME,
-            "INSERT INTO events (xid, task_id, seq, type, step_id, attempt, at)"
-            " SELECT 0, task_id, 999, 'step.claimed', id, 2, 0 FROM steps WHERE name = 'two'",
+            _CLAIMED_AGAIN,
         ],
         "repeats what was on record as done in attempt 1",
+    ),
+    "repeated after a final failure": (
+        [
+            "UPDATE idempotency_outcomes SET status = 'failed'",
+            """UPDATE tool_calls SET error = '{"code": "no", "final": true}'""",
+            """UPDATE events SET type = 'tool_call.failed',"""
+            """ data = replace(data, 'succeeded', 'failed') WHERE type = 'tool_call.succeeded'""",
+            _COPY_CALL.format(attempt=2),
+            _COPY_OUTCOME,
+            _CLAIMED_AGAIN,
+        ],
+        "repeats what was on record as failed for good in attempt 1",
+    ),
+    "another request after an unknown": (
+        [
+            "UPDATE idempotency_outcomes SET status = 'unknown'",
+            "UPDATE tool_calls SET on_unknown = 'retry'",
+            _step("kind = 'shell'", "two"),
+            _COPY_CALL.format(attempt=2),
+            _COPY_OUTCOME,
+            "UPDATE tool_calls SET request_hash = 'x' WHERE id = 'another'",
+        ],
+        "is another request than that of attempt 1, which is unknown",
     ),
     "repeated blindly": (
         [

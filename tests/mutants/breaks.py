@@ -41,8 +41,8 @@ MUTANTS: Final = (
         "unknown is success",
         "what a dead worker left unknown counts as done",
         "agent/tasks/takeover.py",
-        "if response is None:\n            others.append",
-        "if step.idempotency_key is None:\n            others.append",
+        "status == CallStatus.SUCCEEDED\n            and response is not None\n",
+        "step.idempotency_key is not None\n            and status != CallStatus.FAILED\n",
     ),
     Mutant(
         "unknown is retried",
@@ -68,17 +68,67 @@ MUTANTS: Final = (
     Mutant(
         "recorded calls run again",
         "a call with a recorded answer is made once more",
-        "agent/steps/calls.py",
-        "if call.status == CallStatus.SUCCEEDED:\n                is_inherited",
-        "if call.status == CallStatus.SUCCEEDED and not request.is_effect:\n"
-        "                is_inherited",
+        "agent/steps/replay.py",
+        "    if done:\n",
+        "    if done and not request.is_effect:\n",
     ),
     Mutant(
         "changed calls are accepted",
         "the answer to one request is given for another",
+        "agent/steps/replay.py",
+        "return Known(usable[-1], True) if usable else Known(done[-1], False)",
+        "return Known(done[-1], True)",
+    ),
+    Mutant(
+        "a final failure is sent again",
+        "what was refused for good is asked for once more after a crash",
+        "agent/steps/replay.py",
+        "if is_final(call) or call.attempt == attempt:",
+        "if call.attempt == attempt:",
+    ),
+    Mutant(
+        "a dead worker's final failure is tried again",
+        "a step whose failure is on record gets another attempt",
+        "agent/tasks/takeover.py",
+        "if status == CallStatus.FAILED and error is not None and error.is_final:",
+        "if status == CallStatus.FAILED and error is None:",
+    ),
+    Mutant(
+        "a failed effect is tried again",
+        "a command that may have acted before it failed is run once more",
+        "agent/steps/shell.py",
+        "or exit_code in self._config.retry_exit_codes",
+        "or exit_code not in self._config.retry_exit_codes",
+    ),
+    Mutant(
+        "another request follows an unknown",
+        "a changed request is sent although the first may have happened",
         "agent/steps/calls.py",
-        "            self._check_same(past, action, body_hash)\n",
-        "",
+        "        if now is not None:\n",
+        '        if now is not None and request.on_unknown == "ask":\n',
+    ),
+    Mutant(
+        "one key for two requests",
+        "a remote that honours keys answers a changed request from its memory of the first",
+        "agent/steps/calls.py",
+        "claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures",
+        'claimed.task.origin_id, _place(claimed), action, "", claimed.failures',
+    ),
+    Mutant(
+        "a definite failure binds",
+        "a request that names its attempt can never be sent again",
+        "agent/steps/replay.py",
+        "    return Known(unknown[-1], True) if unknown else None\n",
+        "    if failed and not _is_same(failed[-1], action, body_hash):\n"
+        "        return Known(failed[-1], True)\n"
+        "    return Known(unknown[-1], True) if unknown else None\n",
+    ),
+    Mutant(
+        "a failure hides an unknown",
+        "a retry forgets what may have happened before a later attempt failed",
+        "agent/tasks/inheritance.py",
+        "[row for row in calls if row[-1] == status]",
+        "[row for row in calls[-1:] if row[-1] == status]",
     ),
     Mutant(
         "another key after an unknown",
@@ -346,9 +396,9 @@ MUTANTS: Final = (
     Mutant(
         "a failure is tried again after a pause",
         "an attempt that was paused repeats a call that it has seen fail",
-        "agent/steps/calls.py",
-        "            if call.idempotency_key == key:\n                # This",
-        "            if call.idempotency_key is None:\n                # This",
+        "agent/steps/replay.py",
+        "if is_final(call) or call.attempt == attempt:\n            return",
+        "if is_final(call):\n            return",
     ),
     Mutant(
         "what was approved is not looked at again",

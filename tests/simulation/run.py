@@ -159,6 +159,7 @@ class _Machine:
             for what, count in database.happened.items():
                 result.happened[f"{who}: {what}"] += count
         result.happened["effect adrift"] = self.world.sent
+        result.happened["failure taken from the record"] = self.world.refused_again
         return result
 
     def _run(self) -> None:
