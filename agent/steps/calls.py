@@ -10,12 +10,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from agent import keys
+from agent import descriptors, keys
 from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
 from agent.steps.effects import Answer, Call, Process, Request
-from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
+from agent.steps.errors import (
+    Applied,
+    DefiniteFailure,
+    EndAttempt,
+    OutOfDescriptorsError,
+    UnknownOutcomeError,
+)
 from agent.steps.gate import own_checkpoint
 from agent.steps.outcome import (
     CallResult,
@@ -98,6 +104,10 @@ class Calls:
         try:
             apart = large(body, self._services.limits.inline_bytes)
             return await self._intend(request, number, action, body_hash, key, past, prepare, apart)
+        except OutOfDescriptorsError as problem:
+            # Found before the intent: the same attempt can be made again.
+            self._leave()
+            self.end(problem.outcome())
         except BaseException:
             self._leave()
             raise
@@ -225,7 +235,12 @@ class Calls:
         apart: str | None,
     ) -> Call:
         claimed, clock = self._claimed, self._services.clock
-        process = await prepare() if prepare is not None else None
+        if prepare is not None:
+            process = await prepare()
+        else:
+            process = None
+            if not descriptors.are_available():
+                raise OutOfDescriptorsError(action)
         unknown = _last_unknown(past)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
         intent = Intent(

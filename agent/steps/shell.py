@@ -15,7 +15,7 @@ from agent.steps.command import Command, spawn
 from agent.steps.configs import ShellConfig
 from agent.steps.context import StepContext
 from agent.steps.effects import Process
-from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
+from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.outcome import Json, Outcome, StepError, Succeeded
 from agent.steps.processes import marks
 
@@ -38,6 +38,9 @@ async def run(config: ShellConfig, context: StepContext) -> Outcome:
         )
         answer = await context.perform(request, lambda _: shell.perform(), shell.prepare)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
+    except OutOfDescriptorsError as problem:
+        # Of a command without an intent; `perform` has ended the attempt for one with.
+        return problem.outcome()
     except asyncio.CancelledError:
         await shell.close(is_hurried=not context.is_interrupted())
         raise
