@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, catalog, event_loop, log, recovery
+from agent import app, catalog, descriptors, event_loop, log, recovery
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -79,6 +79,7 @@ async def serve(
     `on_ready` is given the address of the HTTP API, where there is one.
     """
     logger = structlog.get_logger(__name__)
+    descriptors.raise_limit()
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
     began = await asyncio.to_thread(tail.open)

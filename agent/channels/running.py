@@ -27,6 +27,7 @@ GRACE_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 
+
 class MissingExtraError(Exception):
     """A channel needs what is not installed."""
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.kinds  # noqa: F401
 from agent import __version__
 from agent.config import Settings
+from agent.server.connection import CONNECTION
 from agent.server.context import Context
 from agent.server.desk import Desk
 from agent.server.door import Door
@@ -127,7 +128,11 @@ async def _refuse(request: Request, error: Any) -> Response:
 
 
 class _Counted:
-    """Counts answers by status, and marks them as nobody's to keep or to guess at."""
+    """Counts answers by status, and adds the headers that every answer has.
+
+    An answer to a request whose body has not come whole is the last one of its connection: what is
+    left of the body would have to be read only to be dropped.
+    """
 
     def __init__(self, app: ASGIApp, meters: Meters) -> None:
         self._app = app
@@ -142,6 +147,9 @@ class _Counted:
                     (b"cache-control", b"no-store"),
                     (b"x-content-type-options", b"nosniff"),
                 ]
+                connection = scope.get(CONNECTION)
+                if connection is not None and connection.has_unread_body:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         await self._app(scope, receive, count)

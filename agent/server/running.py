@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import socket
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from agent import descriptors
 from agent.config import Settings
 from agent.exposure import trust_of
 from agent.server.address import listen, url_of
@@ -27,8 +28,21 @@ log = structlog.get_logger(__name__)
 GRACE_SECONDS: Final = 3.0
 """How long requests in flight may go on when the server ends."""
 _LAST_SECONDS: Final = 2.0
-_CONNECTIONS: Final = 900
-"""Open at the same time, idle ones included: a process has often no more than 1,024 files."""
+_LEAST_CONNECTIONS: Final = 16
+_MOST_CONNECTIONS: Final = 900
+"""Open at the same time, idle ones included, or twice as many as requests where that is more."""
+_OWN_DESCRIPTORS: Final = 128
+"""For the databases, the log, the channels and the listening socket."""
+_DESCRIPTORS_PER_SLOT: Final = 6
+"""For the pipes of a command, or the connections of a call."""
+
+
+def most_connections(settings: Settings) -> int:
+    """Return how many connections may be open, so that descriptors are left for the steps."""
+    limit = descriptors.limit()
+    kept = min(limit // 2, _OWN_DESCRIPTORS + _DESCRIPTORS_PER_SLOT * settings.engine.slots)
+    wanted = max(_MOST_CONNECTIONS, 2 * settings.server.max_requests)
+    return max(_LEAST_CONNECTIONS, min(wanted, limit - kept))
 
 
 class Server:
@@ -103,7 +117,7 @@ class Server:
         import uvicorn
 
         from agent.server.application import build, close, context_of
-        from agent.server.connection import HEAD_SECONDS, Connection
+        from agent.server.connection import HEAD_SECONDS, bounded
 
         if self._count_from is None:
             # Without the database counting begins with the first scrape.
@@ -123,19 +137,20 @@ class Server:
                 build(context),
                 lifespan="off",
                 ws="none",
-                http=Connection,
+                http=bounded(most_connections(self._settings)),
                 log_config=None,
-                log_level="warning",
+                # Its warnings are about requests that cannot be read: strangers could fill the log.
+                log_level="error",
                 access_log=False,
                 # Whoever is behind a proxy is the proxy: headers can say anything.
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=int(HEAD_SECONDS),
                 timeout_graceful_shutdown=int(GRACE_SECONDS),
-                limit_concurrency=max(_CONNECTIONS, 2 * self._settings.server.max_requests),
             )
         )
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_report)
         if self._is_stopping.is_set():
             self._end()
         self._worker.commit_listeners.append(context.feed.tell)
@@ -152,3 +167,11 @@ class Server:
         self._context.desk.is_open = False
         self._context.feed.close()
         self._uvicorn.should_exit = True
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what went wrong in the loop; without descriptors each accept fails, once a second."""
+    if descriptors.is_exhaustion(context.get("exception")):
+        descriptors.report_exhaustion("a connection to the HTTP API")
+    else:
+        loop.default_exception_handler(context)

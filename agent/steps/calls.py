@@ -10,14 +10,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from agent import keys
+from agent import descriptors, keys
 from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps import replay
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
 from agent.steps.containment import MOST_TEXT, described
 from agent.steps.effects import Answer, Call, Process, Request
-from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
+from agent.steps.errors import (
+    Applied,
+    DefiniteFailure,
+    EndAttempt,
+    OutOfDescriptorsError,
+    UnknownOutcomeError,
+)
 from agent.steps.gate import own_checkpoint
 from agent.steps.outcome import (
     CallResult,
@@ -110,6 +116,10 @@ class Calls:
         self.in_flight += 1
         try:
             return await self._intend(request, number, action, body_hash, key, past, prepare, body)
+        except OutOfDescriptorsError as problem:
+            # Found before the intent: the same attempt can be made again.
+            self._leave()
+            self.end(problem.outcome())
         except BaseException:
             self._leave()
             raise
@@ -231,7 +241,12 @@ class Calls:
         shown = self._secrets.redact_value(request.body)
         if shown is not request.body:
             body = encode(shown, f"the request of {action}")
-        process = await prepare() if prepare is not None else None
+        if prepare is not None:
+            process = await prepare()
+        else:
+            process = None
+            if not descriptors.are_available():
+                raise OutOfDescriptorsError(action)
         unknown = replay.last_unknown(past, action, body_hash)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
         intent = Intent(

@@ -6,10 +6,11 @@ from typing import Any
 import httpcore
 import httpx
 
+from agent import descriptors
 from agent.steps import bodies, redirects
 from agent.steps.addresses import AddressRefusedError
 from agent.steps.answers import document
-from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
+from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.http_client import new_client
 from agent.steps.outcome import Json, StepError
 from agent.steps.services import Services
@@ -131,6 +132,8 @@ class Exchange:
             may_retry = False
         if isinstance(problem, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
             return _refused("bad_request", text)
+        if descriptors.is_exhaustion(problem):
+            return OutOfDescriptorsError("an HTTP request")
         return DefiniteFailure(text, code="transport", kind="transport", may_retry=may_retry)
 
 

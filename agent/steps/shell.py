@@ -18,7 +18,7 @@ from agent.steps.configs import ShellConfig
 from agent.steps.context import StepContext
 from agent.steps.effects import Process
 from agent.steps.environment import environment_of
-from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
+from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.outcome import Json, Outcome, StepError, Succeeded
 
 DRAIN_SECONDS: Final = 1.0
@@ -39,6 +39,9 @@ async def run(config: ShellConfig, context: StepContext) -> Outcome:
         request = context.request("shell", body, on_unknown="ask")
         answer = await context.perform(request, lambda _: shell.perform(), shell.prepare)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
+    except OutOfDescriptorsError as problem:
+        # Of a command without an intent; `perform` has ended the attempt for one with.
+        return problem.outcome()
     except asyncio.CancelledError:
         await shell.close(is_hurried=not context.is_interrupted())
         raise

@@ -51,7 +51,10 @@ class EventTail:
 
         What a listener raises is logged; the others still get the events.
         """
-        self._listeners = [*self._listeners, (listener, None if types is None else frozenset(types))]
+        self._listeners = [
+            *self._listeners,
+            (listener, None if types is None else frozenset(types)),
+        ]
 
     def open(self) -> Place:
         """Take the end of the log as the place to begin after, and return it."""
