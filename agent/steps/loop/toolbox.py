@@ -54,7 +54,10 @@ class Toolbox:
             raise RefusedError(f"there is no tool {use.name!r}; there are: {known}")
         if not isinstance(use.arguments, dict):
             raise RefusedError("the arguments are no JSON object")
-        for schema in (offer.schema, offer.limits):
+        # Loaded here, as where outputs are checked.
+        from agent.workflows.output_schema import without_costly_patterns
+
+        for schema in (without_costly_patterns(offer.schema), offer.limits):
             problem = find_problem(use.arguments, schema, _MOST_ARGUMENT_BYTES)
             if problem is not None:
                 raise RefusedError(_worded(problem.message))
