@@ -90,10 +90,12 @@ class AnthropicConnector:
             document = reading.document_of(body)
             blocks = _blocks(document["content"])
             text = "".join(block["text"] for block in blocks if block["type"] == "text")
+            wished = [block for block in blocks if block["type"] == "tool_use"]
             uses = tuple(
-                ToolUse(block["id"], block["name"], block["input"])
-                for block in blocks
-                if block["type"] == "tool_use"
+                ToolUse(block["id"], block["name"], arguments)
+                for block, arguments in zip(
+                    wished, reading.inputs_of(body, document), strict=True
+                )
             )
             reason = _STOPS.get(str(document["stop_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.steps.asking import Lasting, Who
-from agent.steps.configs import Count, Names, Number, Seconds, Text
+from agent.steps.configs import Count, JsonSchema, Names, Number, Seconds, Text
 
 Method = Literal["get", "head", "post", "put", "patch", "delete"]
 Argv = Annotated[list[Text], Field(min_length=1)]
@@ -73,7 +73,7 @@ class ToolConfig(_Keys):
     approve: Literal["always", "first", "never"] | None = Field(
         default=None, description="when somebody is asked; always for what acts, else never"
     )
-    arguments: dict[str, Any] | None = Field(
+    arguments: JsonSchema | None = Field(
         default=None, description="a JSON Schema that its arguments must meet besides its own"
     )
     max_calls: Count | None = Field(default=None, ge=1)
