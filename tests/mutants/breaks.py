@@ -444,10 +444,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tokens of another user",
-        "a file of tokens that another user put there lets that user in",
+        "a file of tokens that other users can write lets them in",
         "agent/server/tokens.py",
         "if not is_ours or can_be_written_by_others(status, self._trust):",
-        "if can_be_written_by_others(status, self._trust):",
+        "if not is_ours:",
     ),
     Mutant(
         "bodies follow redirects",
