@@ -25,6 +25,7 @@ from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.gauges import Blocks
 from agent.tasks.link import Link
 from agent.tasks.liveness import Liveness
 from agent.tasks.outbox import PATIENT_TRIES, Outbox
@@ -74,6 +75,8 @@ class Worker:
         self.delivery = Delivery(database, self.clock)
         if limits is not None and limits.artifacts_url:
             self.delivery.vault = Vault(limits.artifacts_url)
+        self.blocks = Blocks()
+        """Counted by the watchdog, where there is one."""
         self.listeners: list[Listening] = []
         """Told of events after their commit; what they raise is logged and changes nothing."""
         self._is_only_worker = database.is_sqlite if is_only_worker is None else is_only_worker
