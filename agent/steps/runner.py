@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 from typing import Final
 
+from pydantic import BaseModel
+
 from agent.clock import SECOND
 from agent.states import CallStatus
 from agent.steps import preparation
@@ -18,10 +20,12 @@ from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
 from agent.steps.kinds import KINDS, Handler, Kind
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
-from agent.steps.outputs import check, large
+from agent.steps.outputs import check, far_too_large, large
+from agent.steps.preparation import Plan
 from agent.steps.scope import Scope
 from agent.steps.secrets import Secrets
 from agent.steps.services import Services
+from agent.steps.sizes import is_small, surely_exceeds
 from agent.store.values import NotPlainJsonError
 
 SHUTDOWN: Final = "shutdown"
@@ -50,27 +54,16 @@ _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time wa
 
 async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome:
     """Run one attempt of one step and return what it ended in."""
-    try:
-        if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
-            return Failed(exhausted(claimed))
-        if not preparation.is_wanted(claimed):
-            return Succeeded(skipped="if")
-        if claimed.is_group:
-            return preparation.items_of(claimed, services.limits.items_per_group)
-        plan = preparation.plan_of(claimed.step)
-        if claimed.step.approval is None:
-            config = preparation.config_of(claimed, plan)
-        else:
-            passed = preparation.gated(claimed, plan)
-            if isinstance(passed, Waiting):
-                return passed
-            if not claimed.may_act and not _may_find_out(claimed):
-                return Failed(exhausted(claimed))
-            config = passed
-    except DefiniteFailure as problem:
-        return Failed(problem.error)
-    except BaseException as problem:  # nothing here awaits: no interruption reaches it
-        return Failed(_internal(problem))
+    if preparation.is_heavy(claimed):
+        try:
+            prepared = await asyncio.to_thread(_prepared, claimed, services)
+        except asyncio.CancelledError:
+            return Returned(SHUTDOWN)
+    else:
+        prepared = _prepared(claimed, services)
+    if not isinstance(prepared, tuple):
+        return prepared
+    plan, config = prepared
     secrets = Secrets()
     calls = Calls(claimed, services, secrets)
     context = StepContext(claimed, signals, services, secrets, calls)
@@ -88,6 +81,32 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
         signals.on_stop = None
         calls.on_idle = None
         calls.is_revoked = True
+
+
+def _prepared(claimed: Claimed, services: Services) -> Outcome | tuple[Plan, BaseModel]:
+    """Return what the attempt is to do, or its outcome where nothing is; any thread may ask."""
+    try:
+        if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
+            return Failed(exhausted(claimed))
+        if not preparation.is_wanted(claimed):
+            return Succeeded(skipped="if")
+        if claimed.is_group:
+            return preparation.items_of(claimed, services.limits.items_per_group)
+        plan = preparation.plan_of(claimed.step)
+        if claimed.step.approval is None:
+            config = preparation.config_of(claimed, plan)
+        else:
+            passed = preparation.gated(claimed, plan)
+            if isinstance(passed, Waiting):
+                return passed
+            if not claimed.may_act and not _may_find_out(claimed):
+                return Failed(exhausted(claimed))
+            config = passed
+        return plan, config
+    except DefiniteFailure as problem:
+        return Failed(problem.error)
+    except BaseException as problem:
+        return Failed(_internal(problem))
 
 
 async def _get_ready(kind: Kind, config: object, context: StepContext) -> bool:
@@ -152,6 +171,18 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     if problem is not None:
         return _classified(problem, context)
     assert outcome is not None
+    if not isinstance(outcome, Succeeded) or is_small(outcome.output):
+        return _taken(outcome, context)
+    work = asyncio.ensure_future(asyncio.to_thread(_taken, outcome, context))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        # The worker ends, and the step has ended already: its output is checked and kept.
+        return await work
+
+
+def _taken(outcome: Outcome, context: StepContext) -> Outcome:
+    """Check an outcome, whatever its value does when it is read; any thread may."""
     try:
         return _checked(outcome, context)
     except BaseException as raised:  # a method of what the step's code returned
@@ -253,9 +284,12 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
     """Hold an output against its bounds and its schema."""
     if not isinstance(outcome, Succeeded):
         return outcome
-    output = context.secrets.redact_value(outcome.output)
     schema = context.claimed.step.output_schema
     limits = context.services.limits
+    if not is_small(outcome.output) and surely_exceeds(outcome.output, limits.output_bytes):
+        # Found without writing it, which would hold the interpreter for as long as it is large.
+        return Failed(far_too_large(outcome.output, limits.output_bytes), outcome.idempotency_key)
+    output = context.secrets.redact_value(outcome.output)
     error, text = check(output, schema, limits.output_bytes)
     if error is not None:
         return Failed(error, outcome.idempotency_key)

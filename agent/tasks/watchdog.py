@@ -59,7 +59,11 @@ class Watchdog:
         self._is_stopped.set()
 
     def _watch(self) -> None:
-        while not self._is_stopped.wait(PAUSE_SECONDS):
+        while True:
+            began, worked = time.monotonic(), time.process_time()
+            if self._is_stopped.wait(PAUSE_SECONDS):
+                return
+            self._note_held(time.monotonic() - began - PAUSE_SECONDS, worked)
             answered = threading.Event()
             began, worked = time.monotonic(), time.process_time()
             try:
@@ -78,14 +82,21 @@ class Watchdog:
             seconds = time.monotonic() - began
             if seconds <= BLOCKED_SECONDS:
                 continue
+            if frame is None:
+                self._note_held(seconds, worked)
+                continue
             if logged is not None:
                 logged.warning("event_loop.unblocked", seconds=round(seconds, 1))
-            elif frame is None:
-                # A call that holds the interpreter holds this thread up as well. A process that
-                # was stopped, or not scheduled, has not worked meanwhile.
-                if time.process_time() - worked < _BUSY_SHARE * seconds:
-                    continue
-                log.warning("event_loop.was_blocked", seconds=round(seconds, 1))
+            self._blocks.add(seconds)
+
+    def _note_held(self, seconds: float, worked: float) -> None:
+        """Log a call that held the interpreter, and with it this thread; `worked` is from before.
+
+        A process that was stopped, or not scheduled, has not worked meanwhile.
+        """
+        is_busy = time.process_time() - worked > _BUSY_SHARE * seconds
+        if seconds > BLOCKED_SECONDS and is_busy:
+            log.warning("event_loop.was_blocked", seconds=round(seconds, 1))
             self._blocks.add(seconds)
 
     def _report(self, frame: FrameType, began: float) -> Any:
