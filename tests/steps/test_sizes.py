@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.states import CallStatus
+from agent.steps import preparation
 from agent.steps.claimed import Upstream
 from agent.steps.context import StepContext
 from agent.steps.outcome import Failed, Json, Retry, Succeeded
@@ -15,7 +16,9 @@ from agent.steps.services import Limits
 from agent.steps.sizes import is_small, surely_exceeds
 from tests.steps.harness import Trial, callable_name, python, run
 
-MOST_SECONDS = 1.0
+WORK_SECONDS = 4.0
+MOST_SECONDS = 2.5
+"""On the loop it would be blocked for longer than this; a busy machine may hold it up a little."""
 LARGE: list[Any] = [[number] for number in range(100_000)]
 
 
@@ -30,6 +33,13 @@ async def longest_gap(trial: Trial) -> tuple[object, float]:
     return attempt.result(), longest
 
 
+def work() -> None:
+    """Compute for a while, as pure Python does: other threads get their turns."""
+    deadline = time.monotonic() + WORK_SECONDS
+    while time.monotonic() < deadline:
+        pass
+
+
 @pytest.fixture
 def secretive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let redaction look through every value, slowly."""
@@ -37,9 +47,7 @@ def secretive(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def slowly(secrets: Secrets, value: Json) -> Json:
         if value is LARGE:
-            deadline = time.monotonic() + 2 * MOST_SECONDS
-            while time.monotonic() < deadline:
-                pass
+            work()
         return redact(secrets, value)
 
     monkeypatch.setattr(Secrets, "redact_value", slowly)
@@ -65,17 +73,25 @@ def test_large_values_do_not_block_the_loop(function: Any, secretive: None) -> N
     assert seconds < MOST_SECONDS
 
 
-def test_templates_over_large_values_do_not_block_the_loop() -> None:
-    """They may take two seconds of processor time; others go on meanwhile."""
-    template = "{% for a in steps.before.output %}{% if a[0] > 1e9 %}{{ a }}{% endif %}{% endfor %}"
+def test_templates_over_large_values_do_not_block_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long they take to render, other attempts go on."""
+    render = preparation.render
+
+    def slowly(*arguments: Any) -> Json:
+        work()
+        return render(*arguments)
+
+    monkeypatch.setattr(preparation, "render", slowly)
     trial = python(
-        lambda text: len(text),
-        config={"with": {"text": template + "done"}},
-        upstream={"before": Upstream("succeeded", LARGE * 2)},
+        lambda text: text,
+        config={"with": {"text": "{{ steps.before.output | length }}"}},
+        upstream={"before": Upstream("succeeded", LARGE)},
     )
     outcome, seconds = run(longest_gap(trial))
-    assert outcome == Succeeded(4)
-    assert seconds < MOST_SECONDS / 4
+    assert outcome == Succeeded(len(LARGE))
+    assert seconds < MOST_SECONDS
 
 
 def test_an_answer_is_recorded_although_the_time_is_over_meanwhile(secretive: None) -> None:
@@ -90,7 +106,7 @@ def test_an_answer_is_recorded_although_the_time_is_over_meanwhile(secretive: No
         await ctx.call("look", {}, look)
         return "done"
 
-    options = {"timeout_seconds": MOST_SECONDS}
+    options = {"timeout_seconds": WORK_SECONDS / 4}
     trial = python(once, limits=Limits(output_bytes=60_000_000), options=options)
     outcome = run(trial.attempt())
     assert isinstance(outcome, Retry)
