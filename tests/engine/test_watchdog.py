@@ -40,7 +40,7 @@ def run_steps(
 
     with capture_logs() as logs:
         asyncio.run(main())
-    return [line for line in logs if line["event"].startswith("event_loop.")]
+    return [dict(line) for line in logs if line["event"].startswith("event_loop.")]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from agent.steps.outcome import Failed, Json, Retry, Succeeded
 from agent.steps.secrets import Secrets
 from agent.steps.services import Limits
 from agent.steps.sizes import is_small, surely_exceeds
+from agent.workflows import templates
 from tests.steps.harness import Trial, callable_name, python, run
 
 WORK_SECONDS = 4.0
@@ -77,7 +78,7 @@ def test_templates_over_large_values_do_not_block_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However long they take to render, other attempts go on."""
-    render = preparation.render
+    render = templates.render
 
     def slowly(*arguments: Any) -> Json:
         work()
