@@ -44,6 +44,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent.server.address import check_bind
 
     check_bind(settings.server)
+    running.close_to_others(settings)
     submission = None if first is None else running.submission(settings, first, {}, {})
     database = app.open_database(settings, create=True)
     try:
@@ -51,6 +52,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     except daemon.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
     log.configure(settings.log.format, settings.log.level)
+    app.hide_secrets(settings)
 
     def ready(address: str | None) -> None:
         task_id = None

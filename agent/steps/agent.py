@@ -68,7 +68,7 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
             tools=tools,
         )
         body = _body(turn, config, [tool.name for tool in tools])
-        said = await model_calls.ask(context, model, request, body, on_unknown="retry")
+        said = await model_calls.ask(context, model, request, body, on_unknown="retry", leads=True)
         error = model_calls.failure_of(said, model, max_tokens) or _too_many(said)
         if not said.is_inherited:
             turns_left -= 1

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from agent.steps.errors import EndAttempt
 
-_MOST_TEXT: Final = 4000
+MOST_TEXT: Final = 4000
+"""What an error keeps of an exception's text. Callers cut it after they have removed secrets."""
 
 
 class StepExitError(Exception):
@@ -65,7 +66,7 @@ def described(problem: BaseException) -> str:
         text = f"{type(problem).__name__}: {problem}".rstrip(": ")
     except BaseException as failure:
         text = f"{type(problem).__name__} (its __str__ raised {type(failure).__name__})"
-    return text[:_MOST_TEXT]
+    return text
 
 
 def trace(problem: BaseException) -> str:
@@ -81,7 +82,7 @@ def _shown(problem: BaseException) -> str:
         text = repr(problem)
     except BaseException:
         text = type(problem).__name__
-    return text[:_MOST_TEXT]
+    return text
 
 
 def _is_outside_of_tasks() -> bool:

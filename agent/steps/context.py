@@ -174,9 +174,9 @@ class StepContext(ContextFacts):
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
         if is_small(value):
-            encode(value, "checkpoint")
+            value = self._checkpointed(value)
         else:
-            await asyncio.to_thread(encode, value, "checkpoint")
+            value = await asyncio.to_thread(self._checkpointed, value)
         try:
             await self.services.journal.checkpoint(self.claimed, value)
         except RevokedError:
@@ -185,6 +185,12 @@ class StepContext(ContextFacts):
         self.calls.checkpoint = value
         if self.should_pause:
             self.calls.end(Paused(value))
+
+    def _checkpointed(self, value: Json) -> Json:
+        """Return a checkpoint as it is kept; refuse one that cannot be."""
+        value = self.secrets.redact_value(value)
+        encode(value, "checkpoint")
+        return value
 
     async def call(
         self,

@@ -117,7 +117,8 @@ add(
         "agent.steps.shell",
         "runs a program or a shell script",
         on_unknown="ask",
-        verbatim=frozenset({("script",)}),
+        # No text from outside may choose which variables a command gets.
+        verbatim=frozenset({("script",), ("inherit",)}),
         example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
         secret_keys=frozenset({"env"}),
         runs_code=True,

@@ -113,11 +113,13 @@ async def ask(
     *,
     action: str = "model",
     on_unknown: str | None = None,
+    leads: bool = False,
 ) -> Said:
     """Ask a model once, as a journaled call; `body` is what the record shows of the request.
 
-    The body must be the same in every attempt and should not grow with the conversation. Failures
-    are `DefiniteFailure`s: raised out of the step they end the attempt as they ought to.
+    The body should not grow with the conversation. An attempt with another body asks again, unless
+    the call `leads` and later calls are on record. Failures are `DefiniteFailure`s: raised out of
+    the step they end the attempt as they ought to.
     """
     if model.context_tokens is not None and pricing.surely_exceeds(request, model.context_tokens):
         text = f"the prompt is longer than the {model.context_tokens} tokens of model {model.name}"
@@ -130,6 +132,7 @@ async def ask(
         on_unknown or step.on_unknown or "retry",
         seconds,
         is_effect=False,
+        leads=leads,
         reservation=_reservation(context, model, request, seconds),
     )
 

@@ -115,12 +115,12 @@ def _stamp(path: Path) -> _Stamp | None:
 def is_there(call: str, source_path: str) -> bool:
     """Whether a module can be found, as far as that is known without running any of it."""
     name = call.partition(":")[0]
-    if any(path.is_file() for path in _candidates(name, source_path)):
-        return True
     first = name.partition(".")[0]
     try:
+        if any(path.is_file() for path in _candidates(name, source_path)):
+            return True
         return first in sys.modules or importlib.util.find_spec(first) is not None
-    except (ImportError, ValueError):
+    except (ImportError, ValueError, OSError):
         return False
 
 

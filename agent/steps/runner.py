@@ -6,16 +6,17 @@ never told as anything but unknown.
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Final
 
 from pydantic import BaseModel
 
 from agent.clock import SECOND
 from agent.states import CallStatus
-from agent.steps import preparation
+from agent.steps import preparation, replay
 from agent.steps.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.claimed import Claimed, RevokedError, Signals
-from agent.steps.containment import StepExitError, described, is_interruption, trace
+from agent.steps.containment import MOST_TEXT, StepExitError, described, is_interruption, trace
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
 from agent.steps.kinds import KINDS, Handler, Kind
@@ -23,7 +24,7 @@ from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Suc
 from agent.steps.outputs import check, far_too_large, large
 from agent.steps.preparation import Plan
 from agent.steps.scope import Scope
-from agent.steps.secrets import Secrets
+from agent.steps.secrets import Secrets, watch
 from agent.steps.services import Services
 from agent.steps.sizes import is_small, surely_exceeds
 from agent.store.values import NotPlainJsonError
@@ -48,23 +49,30 @@ all the same, because its templates run in the worker.
 LOAD_SECONDS: Final = 60.0
 """For importing what an attempt needs, before its own time begins."""
 
+_MOST_MESSAGE: Final = 2 * MOST_TEXT
+
 _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
 
 
 async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome:
     """Run one attempt of one step and return what it ended in."""
+    secrets = Secrets()
+    try:
+        preparation.watch_secrets(claimed.graph)
+        watch.refresh()
+    except Exception as problem:
+        return Failed(_internal(problem, secrets))
     if preparation.is_heavy(claimed):
         try:
-            prepared = await asyncio.to_thread(_prepared, claimed, services)
+            prepared = await asyncio.to_thread(_prepared, claimed, services, secrets)
         except asyncio.CancelledError:
             return Returned(SHUTDOWN)
     else:
-        prepared = _prepared(claimed, services)
+        prepared = _prepared(claimed, services, secrets)
     if not isinstance(prepared, tuple):
         return prepared
     plan, config = prepared
-    secrets = Secrets()
     calls = Calls(claimed, services, secrets)
     context = StepContext(claimed, signals, services, secrets, calls)
     context.secret_places = plan.secret_places
@@ -74,16 +82,19 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
             kind, config, context
         ):
             return Returned(SHUTDOWN)
-        return await _attempt(plan.kind.handler, config, context)
+        outcome = await _attempt(plan.kind.handler, config, context)
+        return _without_secrets(outcome, secrets)
     except Exception as problem:
-        return Failed(_internal(problem))
+        return Failed(_internal(problem, secrets))
     finally:
         signals.on_stop = None
         calls.on_idle = None
         calls.is_revoked = True
 
 
-def _prepared(claimed: Claimed, services: Services) -> Outcome | tuple[Plan, BaseModel]:
+def _prepared(
+    claimed: Claimed, services: Services, secrets: Secrets
+) -> Outcome | tuple[Plan, BaseModel]:
     """Return what the attempt is to do, or its outcome where nothing is; any thread may ask."""
     try:
         if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
@@ -104,9 +115,9 @@ def _prepared(claimed: Claimed, services: Services) -> Outcome | tuple[Plan, Bas
             config = passed
         return plan, config
     except DefiniteFailure as problem:
-        return Failed(problem.error)
+        return _without_secrets(Failed(problem.error), secrets)
     except BaseException as problem:
-        return Failed(_internal(problem))
+        return Failed(_internal(problem, secrets))
 
 
 async def _get_ready(kind: Kind, config: object, context: StepContext) -> bool:
@@ -272,12 +283,13 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
         return Returned("revoked")
     if isinstance(problem, DefiniteFailure):
         error = problem.error
-        error = StepError(error.code, error.kind, context.secrets.redact(error.message))
         return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
     if isinstance(problem, NotPlainJsonError):
         return Failed(StepError("not_plain_json", "code", str(problem)))
     context.log_text("error", trace(problem))
-    return Retry(StepError("exception", "code", context.secrets.redact(described(problem))))
+    # Before it is cut, or half of a secret could be left.
+    text = context.secrets.redact(described(problem))
+    return Retry(StepError("exception", "code", text[:MOST_TEXT]))
 
 
 def _checked(outcome: Outcome, context: StepContext) -> Outcome:
@@ -298,11 +310,19 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
     return outcome
 
 
+def _without_secrets(outcome: Outcome, secrets: Secrets) -> Outcome:
+    """Take secrets out of the message of whatever error an attempt ends in."""
+    if isinstance(outcome, Failed | Retry):
+        message = secrets.redact(outcome.error.message)[:_MOST_MESSAGE]
+        return replace(outcome, error=replace(outcome.error, message=message))
+    return outcome
+
+
 def _may_find_out(claimed: Claimed) -> bool:
-    """Whether an attempt beyond the last has anything to learn: calls that are on record."""
+    """Whether an attempt beyond the last has anything to learn: results that are on record."""
     if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
         return False
-    return any(call.status in (CallStatus.UNKNOWN, CallStatus.SUCCEEDED) for call in claimed.calls)
+    return any(call.status != CallStatus.FAILED or replay.is_final(call) for call in claimed.calls)
 
 
 def _may_park(claimed: Claimed) -> bool:
@@ -314,6 +334,7 @@ def _may_park(claimed: Claimed) -> bool:
     return claimed.is_group or has_gate or (kind is not None and not kind.acts)
 
 
-def _internal(problem: BaseException) -> StepError:
-    text = trace(problem)
+def _internal(problem: BaseException, secrets: Secrets) -> StepError:
+    # Before it is cut, or half of a secret could be left.
+    text = secrets.redact(trace(problem))
     return StepError("internal", "internal", f"a defect of the engine: {text[-4000:]}")

@@ -143,6 +143,13 @@ class CallFacts:
     microusd_reserved: int | None
     status: str | None
     resolved_at: int | None
+    error: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it failed for good."""
+        is_failed = self.status == "failed" and self.error is not None
+        return is_failed and json.loads(self.error or "{}").get("final") is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +389,7 @@ def _page(connection: Connection, last: str) -> list[Evidence]:
         connection,
         "SELECT c.task_id, c.id, c.step_id, c.number, c.attempt, c.action, c.idempotency_key,"
         " c.request_hash, c.remote_key, c.on_unknown, c.model, c.tokens_in + c.tokens_out,"
-        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at"
+        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at, c.error"
         " FROM tool_calls AS c"
         " LEFT JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " AND o.tool_call_id = c.id"

@@ -1,19 +1,22 @@
 """What becomes of a step whose attempt is lost: the one function for recovery and for takeover.
 
-It executes nothing and decides nothing. A result that is on record is applied; everything else is
-unknown, and the step goes back to pending with one attempt more: the next attempt sees the unknown
-and follows the step's `on_unknown`. Success never follows from the absence of failure.
+It executes nothing and decides nothing. A result that is on record is applied, a success and a final
+failure alike; everything else is unknown, and the step goes back to pending with one attempt more: the
+next attempt sees the unknown and follows the step's `on_unknown`. Success never follows from the
+absence of failure.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
 from agent.clock import SECOND
 from agent.keys import random_fraction
-from agent.states import StepStatus
+from agent.states import CallStatus, StepStatus
 from agent.steps.outcome import StepError
+from agent.steps.replay import BAD_RESPONSE
 from agent.store import queries
 from agent.store.database import Connection
 from agent.tasks import advance, recording, transitions
@@ -36,6 +39,7 @@ _SILENT: Final = (
     " native code, the kernel's out-of-memory killer, a kill from outside, or a call that held the"
     " interpreter"
 )
+_NOTHING: Final = (None, None, None)
 
 
 def take_over(
@@ -138,21 +142,25 @@ class _Cause:
 def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow]) -> list[StepRow]:
     """Apply the recorded results of calls that are their steps' outcomes; return the other steps.
 
-    A recorded failure, and an output that has still to be checked, are left to the next attempt: it
-    finds the call on record, repeats nothing, and treats it as the first would have.
+    A failure that allows a retry is left to the next attempt, and so is a response that has still
+    to be checked: that attempt finds the call on record and repeats nothing.
     """
-    keys = [
-        step.idempotency_key
-        for step in lost
-        if step.idempotency_key is not None
-        and units[step.task_id].definition(step).output_schema is None
-    ]
-    responses = queries.successes(tx, keys) if keys else {}
+    keys = [step.idempotency_key for step in lost if step.idempotency_key is not None]
+    results = queries.recorded_results(tx, keys) if keys else {}
     others = []
     for step in lost:
-        response = responses.get(step.idempotency_key or "")
-        if response is None:
-            others.append(step)
+        unit = units[step.task_id]
+        status, response, text = results.get(step.idempotency_key or "", _NOTHING)
+        error = StepError.read(json.loads(text)) if text is not None else None
+        if status == CallStatus.FAILED and error is not None and error.is_final:
+            transitions.fail(unit, step, replace(error, is_final=False))
+        elif (
+            status == CallStatus.SUCCEEDED
+            and response is not None
+            and unit.definition(step).output_schema is None
+            and (error is None or error.code != BAD_RESPONSE)
+        ):
+            transitions.succeed(unit, step, response)
         else:
-            transitions.succeed(units[step.task_id], step, response)
+            others.append(step)
     return others

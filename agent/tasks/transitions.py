@@ -163,10 +163,13 @@ def lose(unit: Unit, step: StepRow, wake_at: int, error: StepError, *, is_alone:
     step.also(error=json.dumps(document, ensure_ascii=False))
 
 
-def give_back(unit: Unit, step: StepRow, reason: str) -> None:
-    """Put back a step that did not begin; its attempt does not count."""
+def give_back(unit: Unit, step: StepRow, reason: str, wake_at: int | None = None) -> None:
+    """Put back a step that did not begin, to be claimed again at once or at an instant.
+
+    Its attempt does not count.
+    """
     _move(unit, step, "step.returned", {"reason": reason})
-    step.wake_at = unit.now
+    step.wake_at = unit.now if wake_at is None else wake_at
 
 
 def wait(

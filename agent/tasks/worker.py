@@ -16,8 +16,10 @@ from agent.config import EngineSettings
 from agent.config_models import McpSettings
 from agent.models.catalog import Catalog
 from agent.steps.services import Limits, Services
+from agent.store import schema
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
+from agent.store.schema import NewerSchemaError
 from agent.store.vault import Vault
 from agent.tasks import succession, unsettled
 from agent.tasks.attempts import Attempts, WorkerJournal
@@ -52,7 +54,7 @@ Outcome = Delivered | StoreError | FencedError | None
 Landed = tuple[Flight, Outcome]
 """A turn that is no longer in the air, and what became of it: None if nothing did."""
 
-Listening = Callable[[list[tuple[Any, ...]]], None]
+CommitListener = Callable[[list[tuple[Any, ...]]], None]
 
 
 class Worker:
@@ -77,8 +79,11 @@ class Worker:
             self.delivery.vault = Vault(limits.artifacts_url)
         self.blocks = Blocks()
         """Counted by the watchdog, where there is one."""
-        self.listeners: list[Listening] = []
-        """Told of events after their commit; what they raise is logged and changes nothing."""
+        self.commit_listeners: list[CommitListener] = []
+        """Called in the worker's loop after each of its own commits, with the events it wrote, and
+        with none when another process or thread has committed. What they raise is logged.
+        Every event in commit order comes from an `EventTail`."""
+        self.attempts_started = 0
         self._is_only_worker = database.is_sqlite if is_only_worker is None else is_only_worker
         self._link = link or Link("database")
         self._outbox = Outbox()
@@ -95,6 +100,7 @@ class Worker:
         self._submitters = Submitters()
         self._liveness = Liveness(settings.lease_seconds)
         self._is_stopping = False
+        self._outdated: NewerSchemaError | None = None
         self._must_look = True
         self._ahead: Flight | None = None
         """The turn that is in the air."""
@@ -133,6 +139,7 @@ class Worker:
         """Another process changed something: look at what is due and at the claims in flight."""
         self._must_look = self._has_notice = True
         self._wakeup.set()
+        self._call_listeners([])
 
     def stop(self) -> None:
         """Begin to end: nothing more is claimed, attempts in flight get their grace."""
@@ -154,9 +161,12 @@ class Worker:
                     await self._step()
                 await self._land()
                 await self._shut_down()
+                if self._outdated is not None:
+                    raise self._outdated
             except StoreError:
                 # The database cannot be written any more, and what calls gave nobody else knows.
                 unsettled.leave(self.database, self._outbox.take_all_notes())
+                await self._link.run(self.delivery.sender.disconnect)
                 raise
 
     async def _begin(self) -> None:
@@ -381,6 +391,7 @@ class Worker:
             attempt = self._attempts.settled(settle.claim)
             if attempt is not None and attempt.is_alone:
                 self._seclusion.note_end()
+        self.attempts_started += len(delivered.attempts)
         for claimed in delivered.attempts:
             self._attempts.start(claimed, is_alone=delivered.is_alone)
         for step_id, _ in turned.stops:
@@ -399,12 +410,11 @@ class Worker:
             succession.cancel_soon(self.delivery, task_id, self.notice)
         for pause in turned.pauses:
             succession.pause_soon(self.delivery, pause, self.notice)
-        self._tell_listeners(turned.events)
+        if turned.events:
+            self._call_listeners(turned.events)
 
-    def _tell_listeners(self, events: list[tuple[Any, ...]]) -> None:
-        if not events:
-            return
-        for listener in self.listeners:
+    def _call_listeners(self, events: list[tuple[Any, ...]]) -> None:
+        for listener in self.commit_listeners:
             try:
                 listener(events)
             except Exception:
@@ -431,15 +441,27 @@ class Worker:
         self.notice()
 
     async def _watch_others(self) -> None:
-        """Declare silent workers dead and take over what the dead have left."""
+        """Declare silent workers dead and take over what the dead have left.
+
+        A database that a newer version has upgraded ends this worker: everything it can still
+        commit is committed, and its claims are given back.
+        """
         now = self.clock.monotonic()
-        if self._is_only_worker or now - self._last_watch < self.settings.lease_seconds / 4:
+        if now - self._last_watch < self.settings.lease_seconds / 4:
             return
         self._last_watch = now
         try:
+            await self._link.run(lambda: schema.refuse_newer(self.delivery.sender.connection))
+            if self._is_only_worker:
+                return
             watched = await self._link.run(
                 lambda: succession.watch(self.delivery, self._liveness, self.clock.monotonic())
             )
+        except NewerSchemaError as error:
+            log.error("worker.outdated", error=error.message)
+            self._outdated = error
+            self.stop()
+            return
         except StoreError as error:
             await self._pause_after(error)
             return

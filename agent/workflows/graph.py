@@ -14,6 +14,7 @@ from agent.workflows.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
 WORKFLOW_NAME_PATTERN = r"^[a-z_][a-z0-9_-]*$"
+MAX_NAME_CHARS = 100
 MAX_STEPS = 20_000
 MAX_ITEMS = 10_000
 _MOST_SHOWN = 20
@@ -55,7 +56,7 @@ class Fanout(_Frozen):
 class Step(_Frozen):
     """One node: what it does, what it needs, and how its failures are treated."""
 
-    name: str = Field(pattern=NAME_PATTERN, max_length=100)
+    name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)
     kind: str
     config: dict[str, Any] = Field(default_factory=dict)
     depends_on: list[str] = Field(default_factory=list)
@@ -84,7 +85,7 @@ class Step(_Frozen):
 class Graph(_Frozen):
     """A workflow, compiled."""
 
-    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=100)
+    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=MAX_NAME_CHARS)
     description: str | None = None
     steps: list[Step] = Field(min_length=1, max_length=MAX_STEPS)
     inputs: dict[str, Any] = Field(default_factory=dict)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from agent.workflows.graph import (
     MAX_ITEMS,
+    MAX_NAME_CHARS,
     MAX_STEPS,
     NAME_PATTERN,
     WORKFLOW_NAME_PATTERN,
@@ -19,7 +20,7 @@ from agent.workflows.inputs import InputKeys
 from agent.workflows.triggers import TriggerKeys
 from agent.workflows.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
 
 
 def _editors_see(*types: str) -> WithJsonSchema:
@@ -98,7 +99,7 @@ class StepKeys(_Keys):
 class WorkflowKeys(_Keys):
     """The keys of a workflow file."""
 
-    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=100)
+    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=MAX_NAME_CHARS)
     description: str | None = None
     on: TriggerKeys | None = Field(default=None, description="what starts it by itself")
     inputs: dict[Name, InputKeys] = Field(default_factory=dict)

@@ -20,8 +20,10 @@ The sixteen promises, and where each is checked: on *rows* held against each oth
     (`_whole`); tests/engine/test_workers.py.
 8.  Attempts that act never exceed the maximum: replay and ledger.
 9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
-10. Intent before effect, unknown until somebody's word: ledger; outside for what really happened.
-11. An approval is decided at most once, by someone allowed to, for what was shown: questions.
+10. Intent before effect, unknown until a person or a check resolves it; a recorded result, a final
+    failure too, is never sent again: ledger; outside for what really happened.
+11. An approval is decided at most once, by someone allowed to, for what was shown, and not carried
+    over to another input: questions.
 12. One task per delivery: the keys of the whole database (`_whole`).
 13. No secret by reference is written down: `secrets`; tests/steps and tests/test_log.py for logs.
 14. No process outlives its step: rows, on this machine; tests/crash/test_processes.py for signals.
@@ -75,6 +77,8 @@ def violations(
             graphs[key] = _graph(task)
         instant = task.read_at if now is None else now
         for said in _task(task, graphs[key], instant, outside):
+            yield Violation(said.sentence, task.task.id, said.step)
+        for said in questions.carried_over(connection, task, graphs[key]):
             yield Violation(said.sentence, task.task.id, said.step)
         if progress is not None:
             progress(count)
