@@ -8,6 +8,7 @@ from agent.approvals.answering import InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError
 from agent.channels import commands, wording
 from agent.channels.commands import Caller, Command, CommandError
+from agent.harmless import harmless
 from agent.states import TaskStatus
 from agent.steps.asking import read_answer
 from agent.steps.outcome import Json
@@ -72,17 +73,17 @@ class Conversation:
         try:
             command = commands.parse(text)
             commands.check(caller, command)
-            return self._does.get(command.name, self._run_own)(caller, command, key)
+            return harmless(self._does.get(command.name, self._run_own)(caller, command, key))
         except _EXPECTED as error:
-            return str(error)
+            return harmless(str(error))
 
     def give(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
         """Give an answer that a button or a reply stands for, if this person may."""
         try:
             commands.check(caller, Command("answer", approval_id))
-            return self._given(caller, approval_id, said)
+            return harmless(self._given(caller, approval_id, said))
         except _EXPECTED as error:
-            return str(error)
+            return harmless(str(error))
 
     def _status(self, _caller: Caller, _command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():

@@ -549,4 +549,25 @@ MUTANTS: Final = (
         "if any(has_questions.get(step_id, False) for step_id in steps):",
         "if kind in ASKING_KINDS:",
     ),
+    Mutant(
+        "a step's own secrets alone",
+        "what another step of the workflow is given by reference is written down",
+        "agent/steps/runner.py",
+        "        preparation.watch_secrets(claimed.graph)\n",
+        "",
+    ),
+    Mutant(
+        "requests as they are",
+        "a secret in the request of a call stands in the ledger",
+        "agent/steps/calls.py",
+        "shown = self._secrets.redact_value(request.body)",
+        "shown = request.body",
+    ),
+    Mutant(
+        "base64 at the beginning alone",
+        "a password behind a name, as in basic authentication, is written down",
+        "agent/redaction.py",
+        "for before in range(3):",
+        "for before in range(1):",
+    ),
 )

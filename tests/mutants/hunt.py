@@ -29,6 +29,7 @@ SUBSET = (
     "tests/steps/test_containment.py",
     "tests/steps/test_recorded_failures.py",
     "tests/steps/test_changed_requests.py",
+    "tests/steps/test_secrets.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
