@@ -10,13 +10,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from agent import keys
+from agent import descriptors, keys
 from agent.clock import SECOND, Clock
 from agent.states import CallStatus
 from agent.steps import replay
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
+from agent.steps.containment import MOST_TEXT, described
 from agent.steps.effects import Answer, Call, Process, Request
-from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
+from agent.steps.errors import (
+    Applied,
+    DefiniteFailure,
+    EndAttempt,
+    OutOfDescriptorsError,
+    UnknownOutcomeError,
+)
 from agent.steps.gate import own_checkpoint
 from agent.steps.outcome import (
     CallResult,
@@ -60,6 +67,18 @@ class Calls:
         """The number of the call that was opened last."""
         return self._count
 
+    def has_answer(self, action: str, body: Json) -> bool:
+        """Whether the next call, if it is this one, would be answered from the record."""
+        number = self._count + 1
+        body_hash = keys.request_hash(body)
+        return any(
+            call.number == number
+            and call.status == CallStatus.SUCCEEDED
+            and call.action == f"{action}#{number}"
+            and call.request_hash == body_hash
+            for call in self._claimed.calls
+        )
+
     def end(self, outcome: Outcome) -> NoReturn:
         """Decide the attempt's outcome and leave the step's code."""
         self.ended = outcome
@@ -80,6 +99,7 @@ class Calls:
             body = encode(request.body, f"the request of {action}")
         except NotPlainJsonError as problem:
             self.end(Failed(StepError("bad_request", "input", str(problem))))
+        # Of what is sent, so that it is the same whatever is known as a secret by now.
         body_hash = keys.request_hash(request.body)
         key = keys.idempotency_key(
             self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
@@ -95,8 +115,11 @@ class Calls:
             self.end(out_of_time(self._claimed, self.checkpoint))
         self.in_flight += 1
         try:
-            apart = large(body, self._services.limits.inline_bytes)
-            return await self._intend(request, number, action, body_hash, key, past, prepare, apart)
+            return await self._intend(request, number, action, body_hash, key, past, prepare, body)
+        except OutOfDescriptorsError as problem:
+            # Found before the intent: the same attempt can be made again.
+            self._leave()
+            self.end(problem.outcome())
         except BaseException:
             self._leave()
             raise
@@ -123,11 +146,13 @@ class Calls:
         try:
             response = self._secrets.redact_value(response)
             text = encode(response, where)
-        except (NotPlainJsonError, RecursionError) as problem:
+        except BaseException as problem:  # also a method of the answer may raise
             # It happened, whatever its answer looks like: the ledger says so, the step fails.
             is_deep = isinstance(problem, RecursionError)
-            reason = f"{where}: it is nested too deeply" if is_deep else str(problem)
-            error = StepError(replay.BAD_RESPONSE, "code", reason)
+            reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
+            if isinstance(problem, NotPlainJsonError):
+                reason = str(problem)
+            error = self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
             self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
             self.end(Failed(error, call.idempotency_key))
         apart = large(text, self._services.limits.inline_bytes)
@@ -146,7 +171,7 @@ class Calls:
             error = StepError("not_sent", "limit", f"{call.action} was not sent")
             self._resolve(call, CallStatus.FAILED, error=error, spend=Spend())
         elif not call.is_effect:
-            error = StepError("failed", "code", f"{type(problem).__name__}: {problem}")
+            error = StepError("failed", "code", described(problem))
             self._resolve(call, CallStatus.FAILED, error=self._clean(error))
         else:
             self._leave_unknown(call, problem)
@@ -161,7 +186,9 @@ class Calls:
             return None
         call = known.call
         if call.status == CallStatus.UNKNOWN:
-            now = None if known.is_same else {"action": action, "request": request.body}
+            now = None
+            if not known.is_same:
+                now = {"action": action, "request": self._secrets.redact_value(request.body)}
             return await self._settle_unknown(call, request, now)
         if call.status == CallStatus.FAILED:
             raise replay.failure_of(call)
@@ -210,17 +237,25 @@ class Calls:
         key: str,
         past: list[RecordedCall],
         prepare: Callable[[], Awaitable[Process | None]] | None,
-        apart: str | None,
+        body: str,
     ) -> Call:
         claimed, clock = self._claimed, self._services.clock
-        process = await prepare() if prepare is not None else None
+        shown = self._secrets.redact_value(request.body)
+        if shown is not request.body:
+            body = encode(shown, f"the request of {action}")
+        if prepare is not None:
+            process = await prepare()
+        else:
+            process = None
+            if not descriptors.are_available():
+                raise OutOfDescriptorsError(action)
         unknown = replay.last_unknown(past, action, body_hash)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
         intent = Intent(
             call_id=keys.new_id(),
             number=number,
             action=action,
-            request=request.body,
+            request=shown,
             request_hash=body_hash,
             idempotency_key=key,
             # To the remote, the same request after an unknown one is a repetition. Another request
@@ -237,7 +272,7 @@ class Calls:
             process_started=process.started if process is not None else None,
             settles_step=request.settles_step,
             reservation=request.reservation,
-            large=apart,
+            large=large(body, self._services.limits.inline_bytes),
         )
         call = Call(
             number,
@@ -253,6 +288,7 @@ class Calls:
         try:
             await self._services.journal.intend(claimed, intent)
         except RevokedError:
+            self.is_revoked = True
             raise
         except BudgetRefusedError as refusal:
             if refusal.must_fail:
@@ -271,7 +307,7 @@ class Calls:
             error, delay = self._clean(problem.error), problem.delay_seconds
         else:
             delay = None
-            reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
+            reason = described(problem)
             error = self._clean(
                 StepError(
                     "unknown_outcome",
@@ -340,14 +376,19 @@ class Calls:
             self.on_idle()
 
     def _clean(self, error: StepError) -> StepError:
-        return StepError(error.code, error.kind, self._secrets.redact(error.message))
+        return StepError(
+            error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT]
+        )
 
 
 def exhausted(claimed: Claimed) -> StepError:
     """Say that an attempt beyond the last may not act."""
+    error = claimed.last_error or {}
+    last = f"; {error['message']}" if error.get("class") == "crash" else ""
     if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
-        return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
-    text = f"attempts exhausted: all {claimed.attempt - 1} were used"
+        text = f"attempts exhausted, outcome unknown{last}"
+        return StepError("attempts_exhausted", "unknown", text)
+    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
     return StepError("attempts_exhausted", "crash", text)
 
 

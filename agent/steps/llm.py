@@ -23,6 +23,11 @@ _MOST_SHOWN: Final = 20_000
 """Of an answer that is shown to the model again."""
 
 
+async def ready(config: LlmConfig, context: StepContext) -> None:
+    """Load the SDK of the model's provider: that is no part of the step's time."""
+    await model_calls.load(context, config.model)
+
+
 async def run(config: LlmConfig, context: StepContext) -> Outcome:
     """Ask until the answer is what was asked for, or there is no more trying."""
     model = model_calls.model_named(context, config.model)

@@ -5,6 +5,7 @@ it used. One that is on record is answered from the record, without asking the m
 """
 
 import asyncio
+import contextlib
 import json
 import math
 from dataclasses import dataclass
@@ -82,6 +83,14 @@ def model_named(context: StepContext, name: str | None) -> Model:
         # Also an attempt whose answers are all on record must not write the key down.
         context.secrets.hide(model.key, frozenset({()}))
     return model
+
+
+async def load(context: StepContext, name: str | None) -> None:
+    """Import the SDK of a model's provider, in a thread; a model that is not there is left out."""
+    with contextlib.suppress(DefiniteFailure):
+        model = model_named(context, name)
+        if not catalog.is_loaded(model):
+            await asyncio.to_thread(catalog.load, model)
 
 
 def answer_tokens(context: StepContext, model: Model, wanted: int | None) -> int:

@@ -159,6 +159,7 @@ class Returned:
     """The attempt was given back unstarted or at a clean point, as when the worker shuts down."""
 
     reason: str = "shutdown"
+    delay_seconds: float = 0.0
 
 
 Outcome = Succeeded | Retry | Failed | Waiting | Paused | Returned

@@ -65,6 +65,7 @@ class StepFacts:
     wake_at: int | None
     held: int
     placed: int
+    alone: int
     owner: str | None
     claim_token: int
     claim_turn: int | None
@@ -323,6 +324,16 @@ def days(connection: Connection) -> list[tuple[str, int, int]]:
     return [(name, next(amounts), next(amounts)) for name in used]
 
 
+def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, int]]:
+    """Return (worker, number of steps) of workers that run several isolated steps."""
+    found = connection.query(
+        "SELECT owner, count(*) FROM steps WHERE owner IS NOT NULL AND alone = :isolated"
+        " GROUP BY owner HAVING count(*) > 1 ORDER BY owner",
+        isolated=isolated,
+    )
+    return [(worker_id, count) for worker_id, count in found]
+
+
 def undead(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
     ends = connection.query(
@@ -358,7 +369,7 @@ def _page(connection: Connection, last: str) -> list[Evidence]:
     for row in _of(
         connection,
         'SELECT s.id, s.task_id, s."index", s.parallel_index, s.name, s.kind, s.status, s.attempt,'
-        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.owner,"
+        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.alone, s.owner,"
         " s.claim_token, s.claim_turn, w.turn, s.waiting_on, s.skip_reason, s.idempotency_key,"
         " s.parallel_count, s.items_done, s.items_placed, s.items_ended, s.items_failed,"
         " s.process_id, s.process_started, s.ended_at"

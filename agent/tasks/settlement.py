@@ -103,7 +103,8 @@ def _apply(tx: Connection, unit: Unit, step: StepRow, outcome: Outcome) -> None:
             if unit.task.status != TaskStatus.PAUSED:
                 transitions.resume_step(unit, step)
         case Returned():
-            transitions.give_back(unit, step, outcome.reason)
+            wake_at = unit.now + int(outcome.delay_seconds * SECOND)
+            transitions.give_back(unit, step, outcome.reason, wake_at)
 
 
 def _succeed(unit: Unit, step: StepRow, outcome: Succeeded) -> None:

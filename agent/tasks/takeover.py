@@ -7,7 +7,7 @@ absence of failure.
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -23,12 +23,22 @@ from agent.tasks import advance, recording, transitions
 from agent.tasks.backoff import delay_seconds
 from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+from agent.tasks.seclusion import IS_ISOLATED
 from agent.tasks.unit import Unit
 
 log = structlog.get_logger(__name__)
 
 MAX_STEPS_AT_ONCE: Final = 200
 
+_DIED: Final = (
+    "the process died while this step ran isolated: os._exit(), a crash of native code,"
+    " the kernel's out-of-memory killer, or a kill from outside"
+)
+_SILENT: Final = (
+    "the process died or stopped answering while this step ran isolated: os._exit(), a crash of"
+    " native code, the kernel's out-of-memory killer, a kill from outside, or a call that held the"
+    " interpreter"
+)
 _NOTHING: Final = (None, None, None)
 
 
@@ -69,7 +79,10 @@ def take_over(
         for step in map(StepRow.read, queries.steps_at(tx, STEP_COLUMNS, places))
         if step.owner == owner
     ]
-    _recover(tx, units, lost, is_process_gone=is_process_gone, has_crashed=has_crashed)
+    # Others may run beside an isolated step once its time alone is over: then any was the cause.
+    is_only_one = len(found) == 1
+    cause = _Cause(is_process_gone, has_crashed, is_only_one)
+    _recover(tx, units, lost, cause)
     for unit in units.values():
         advance.advance(tx, unit)
     recording.write(tx, units.values(), now)
@@ -80,9 +93,7 @@ def _recover(
     tx: Connection,
     units: dict[str, Unit],
     lost: list[StepRow],
-    *,
-    is_process_gone: bool,
-    has_crashed: bool,
+    cause: "_Cause",
 ) -> None:
     """Take running steps from a worker that is dead."""
     unsettled = _apply_recorded(tx, units, lost)
@@ -92,7 +103,7 @@ def _recover(
     unknown: dict[str, list[tuple[Any, ...]]] = {}
     for step_id, *call in queries.unresolved_calls(tx, step_ids):
         unknown.setdefault(step_id, []).append(tuple(call))
-    if is_process_gone and unknown:
+    if cause.is_process_gone and unknown:
         queries.expire_calls(tx, list(unknown), next(iter(units.values())).now)
     for step in unsettled:
         unit = units[step.task_id]
@@ -107,8 +118,25 @@ def _recover(
         policy = unit.definition(step).retry
         delay = delay_seconds(policy, step.attempt, random_fraction())
         wake_at = unit.now + int(delay * SECOND)
-        reason = "its worker died" if has_crashed else "its worker ended"
-        transitions.lose(unit, step, wake_at, reason, is_alone=has_crashed)
+        transitions.lose(unit, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """What is known of the end of a worker."""
+
+    is_process_gone: bool
+    has_crashed: bool
+    is_only_one: bool
+    """Whether it ran a single step."""
+
+    def error(self, step: StepRow) -> StepError:
+        """Say why an attempt is lost; a crash while it ran isolated is the step's own."""
+        if not self.has_crashed:
+            return StepError("lost", "crash", "its worker ended")
+        if step.alone != IS_ISOLATED or not self.is_only_one:
+            return StepError("lost", "crash", "its worker died")
+        return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
 
 def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow]) -> list[StepRow]:

@@ -288,7 +288,7 @@ def test_repair_shows_the_model_what_is_wrong(server: Provider) -> None:
     assert run(attempt(made)) == Succeeded({"n": 5})
     asked, shown, problem = server.requests[2]["messages"]
     assert (asked["content"], shown["content"]) == ("how many?", '{"m": 5}')
-    assert "'n' is a required property" in problem["content"]
+    assert '"n" is a required property' in problem["content"]
     assert [intent.action for _, intent in made.journal.intents] == [
         "model#1",
         "model#2",

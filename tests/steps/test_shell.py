@@ -221,6 +221,8 @@ def test_the_whole_group_ends_with_the_attempt(how: str, tmp_path: Path) -> None
         if how == "cancel":
             trial.signals.stop_for("canceled")
         if how == "task":
+            # As the worker does: it asks first, and cancels what has not ended in time.
+            trial.signals.stop_for("shutdown")
             attempt.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await attempt
