@@ -74,6 +74,7 @@ def prune(
     before = database.clock.now() - int(age_days * 86_400 * SECOND)
     with database.connect("writer") as connection:
         counts = upkeep.prune(connection, before)
+    session.audit("db prune", days=age_days, **counts)
     if as_json:
         terminal.print_json(counts)
     else:
