@@ -90,9 +90,12 @@ def _seconds(text: str) -> float:
     from agent.workflows.durations import parse_duration
 
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except ValueError as error:
         raise CommandError(f"--expires {text}: {error}") from None
+    if seconds <= 0:
+        raise CommandError(f"--expires {text}: it must be greater than zero")
+    return seconds
 
 
 def _tokens() -> "Tokens":

@@ -10,14 +10,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent.clock import SECOND, to_iso
+from agent.log_limit import LogLimit
 from agent.scopes import SCOPES
-from agent.server import failures
+from agent.server import failures, table
 from agent.server.application import TABLES
 from agent.server.table import Endpoint
 from agent.store.database import Database
 from tests.server.harness import Running, wait_for
 
-ENDPOINTS = [endpoint for table in TABLES for endpoint in table.endpoints]
+ENDPOINTS = [endpoint for each in TABLES for endpoint in each.endpoints]
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope != "public"]
 
 
@@ -247,10 +248,17 @@ def test_an_expired_token_is_refused(
     tokens.revoke("brief")
 
 
-def test_refusals_are_logged_with_a_bound(running: Running, stranger: httpx.Client) -> None:
+def test_refusals_are_logged_with_a_bound(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Failed logins and refused scopes are in the log, without the token and not without end."""
-    reader = running.token_with("read")
-    with capture_logs() as lines, running.client(reader) as client:
+    monkeypatch.setattr(table, "_refusals", LogLimit(most=10, window_seconds=60.0))
+    with (
+        Running(sqlite_database, tmp_path) as running,
+        running.client(reader := running.token_with("read")) as client,
+        running.client("") as stranger,
+        capture_logs() as lines,
+    ):
         for _ in range(30):
             stranger.get("/api/v1/tasks", headers={"Authorization": "Bearer not-a-token"})
             assert client.post("/api/v1/tasks/none/pause").status_code == 403
