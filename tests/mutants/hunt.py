@@ -40,6 +40,10 @@ SUBSET = (
     "tests/engine/test_reprise.py",
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",
+    "tests/engine/test_event_tail.py",
+    "tests/engine/test_descriptors.py",
+    "tests/server/test_connections.py",
+    "tests/server/test_repeats.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
