@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, audit, catalog, descriptors, log, recovery
+from agent import app, audit, catalog, descriptors, event_loop, log, recovery
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -182,7 +182,7 @@ class InsideCommand:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            event_loop.run(self._serve())
         except BaseException as error:
             self.error = error
         finally:

@@ -99,6 +99,8 @@ def _seconds(text: str) -> float:
 
 
 def _tokens() -> "Tokens":
+    from agent.exposure import trust_of
     from agent.server.tokens import Tokens
 
-    return Tokens(session.settings().home)
+    settings = session.settings()
+    return Tokens(settings.home, trust_of(settings))

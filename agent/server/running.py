@@ -10,6 +10,7 @@ import structlog
 
 from agent import descriptors
 from agent.config import Settings
+from agent.exposure import trust_of
 from agent.server.address import listen, url_of
 from agent.server.tokens import Tokens
 from agent.store.channels import Place
@@ -62,7 +63,7 @@ class Server:
         # the other's, may be seen half made.
         import agent.server.application  # noqa: F401
 
-        self.tokens = Tokens(settings.home)
+        self.tokens = Tokens(settings.home, trust_of(settings))
         self.tokens.ensure_owner()
         self._settings = settings
         self._database = database

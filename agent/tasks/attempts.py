@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.steps import runner
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError, Signals
+from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import CallResult, Intent, Json, Outcome, Succeeded
 from agent.steps.services import Services
 from agent.store import values
@@ -157,6 +158,9 @@ class WorkerJournal:
             self._waiting.pop(note, None)
         if not is_recorded and (refusal := note.refusal) is not None:
             raise BudgetRefusedError(refusal.code, refusal.message, must_fail=refusal.must_fail)
+        if note.problem is not None:
+            text = f"what it is about to do cannot be recorded: {note.problem}"
+            raise DefiniteFailure(text, code="not_recorded", kind="internal")
         if not is_recorded:
             raise RevokedError("the claim on this step is gone")
 
