@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, catalog, descriptors, event_loop, log, recovery
+from agent import app, audit, catalog, descriptors, event_loop, log, recovery
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -81,6 +81,7 @@ async def serve(
     """
     logger = structlog.get_logger(__name__)
     descriptors.raise_limit()
+    audit.configure(settings.home)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
     began = await asyncio.to_thread(tail.open)
