@@ -358,5 +358,6 @@ def test_what_filters_yield_is_written_as_a_list() -> None:
     """Python would write a generator, and the place where it lies."""
     assert render("{{ [1, 2, 3]|select('odd')|string }}", {}) == "[1, 3]"
     assert render("{{ [1, 2]|reverse|string }}", {}) == "[2, 1]"
-    with pytest.raises(TemplateError, match="there is no 'nothing'"):
+    with pytest.raises(TemplateError) as caught:
         render("{{ 'a b'.split(nothing) }}", {"inputs": {}})
+    assert "a function" not in str(caught.value)
