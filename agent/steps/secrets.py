@@ -47,6 +47,18 @@ def references(value: Json, at: Place = ()) -> Iterator[Place]:
             yield from references(member, (*at, index))
 
 
+def files_named(value: Json) -> set[str]:
+    """Return the files that references in a definition name."""
+    if isinstance(value, str):
+        found = _reference.match(value)
+        return {found["file"]} if found and found["file"] else set()
+    if isinstance(value, dict):
+        return set().union(*map(files_named, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(files_named, value))
+    return set()
+
+
 class Secrets:
     """How an attempt reads secrets, and keeps them out of what it writes."""
 

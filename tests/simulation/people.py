@@ -165,6 +165,7 @@ class People:
     def _truth(self, database: Database, request: str) -> str:
         """Say of an effect whether it happened, after a look at the world."""
         asked = json.loads(request)
+        self._machine.result.happened["person: saw another request"] += "now" in asked
         given = (asked["request"] or {}).get("arguments")
         if given is not None:
             was_used = self._machine.world.by_use[(given["line"], given["number"])] > 0

@@ -12,6 +12,7 @@ from typing import Final
 from agent.models.connector import Message, ToolUse, clean
 from agent.states import ApprovalStatus
 from agent.steps import gate
+from agent.steps.containment import described
 from agent.steps.context import StepContext
 from agent.steps.effects import Call, Request
 from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
@@ -122,7 +123,7 @@ class User:
         except Exception as problem:
             if call.is_effect:
                 raise
-            return self._kept(f"{type(problem).__name__}: {problem}", is_error=True)
+            return self._kept(described(problem), is_error=True)
         return self._kept(found, is_error=False)
 
     def _kept(self, found: Json, *, is_error: bool) -> Json:
