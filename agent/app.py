@@ -6,7 +6,7 @@ Nothing below builds itself from the configuration; everything is put together h
 import gc
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -15,6 +15,7 @@ from agent.store.dialect import Fault
 
 if TYPE_CHECKING:
     from agent.steps.services import Limits
+    from agent.store.vault import Vaults
     from agent.tasks.worker import Worker
 
 PRIVATE = 0o700
@@ -28,6 +29,7 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
+    database.vaults = vaults_of(settings)
     if create:
         if database.path is not None:
             _make_directory(database.path.parent)
@@ -42,6 +44,26 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
         schema.check(database)
     database.set_clock()
     return database
+
+
+def vaults_of(settings: Settings) -> "Vaults":
+    """Return the places for large values; secrets of theirs are read when they are used."""
+    from agent.steps.errors import DefiniteFailure
+    from agent.steps.secrets import Secrets, references
+    from agent.store.vault import Vaults
+
+    secrets = Secrets()
+
+    def options() -> dict[str, Any]:
+        given = settings.artifacts.storage_options()
+        try:
+            found: dict[str, Any] = secrets.resolve(given, frozenset(references(given)))
+        except DefiniteFailure as error:
+            raise StoreError(Fault.UNREACHABLE, error.error.message) from None
+        return found
+
+    seconds = settings.artifacts.timeout_seconds
+    return Vaults(settings.artifacts_url, options, seconds, secrets.redact)
 
 
 def _make_directory(path: Path) -> None:

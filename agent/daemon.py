@@ -114,9 +114,7 @@ async def serve(
     if channels is not None:
         worker.listeners.append(channels.tell)
         channels.start()
-    # Who asks for a workflow at once finds those that are in files.
-    after_first = server.start if server is not None else None
-    watching = asyncio.create_task(_watch_workflows(settings, database, after_first))
+    watching = asyncio.create_task(_watch_workflows(settings, database, server))
     asking = asyncio.create_task(
         expiry.watch(database, database.clock, settings.approvals.loop_seconds)
     )
@@ -229,13 +227,17 @@ def _open_channels(settings: Settings, database: Database) -> "Channels | None":
     return Channels(settings, database)
 
 
-async def _watch_workflows(
-    settings: Settings, database: Database, after_first: Callable[[], None] | None
-) -> None:
-    """Keep the stored workflows equal to the files, as they change."""
+async def _watch_workflows(settings: Settings, database: Database, server: "Server | None") -> None:
+    """Keep the stored workflows equal to the files, as they change; then let the server answer.
+
+    Who asks for a workflow at once finds those that are in files. Where they cannot be put on record
+    yet, the server answers all the same, and says of a name that it does not know to come back.
+    """
     logger = structlog.get_logger(__name__)
     shelf = catalog.Shelf(settings)
-    is_first = True
+    is_first, has_started = True, False
+    if server is not None:
+        server.readiness.has_workflows = False
     while True:
         try:
             changes = await asyncio.to_thread(shelf.sync, database)
@@ -252,9 +254,11 @@ async def _watch_workflows(
                 else:
                     logger.info(change.event, **change.details)
             is_first = False
-        if after_first is not None:
-            after_first()
-            after_first = None
+            if server is not None:
+                server.readiness.has_workflows = True
+        if server is not None and not has_started:
+            server.start()
+            has_started = True
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
+_PROBE_SECONDS = 10.0
+"""How long the store of large values may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,18 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
 
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:
+    from agent import app
     from agent.store.database import StoreError
-    from agent.store.vault import Vault
 
-    if settings.artifacts_url:
+    url = settings.artifacts_url
+    if url:
+        seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            Vault(settings.artifacts_url)
+            app.vaults_of(settings).probe(url, seconds)
         except StoreError as error:
-            yield Finding("artifacts", "error", str(error))
+            yield Finding("artifacts", "error", f"{error}; steps that need it wait")
         else:
-            yield Finding("artifacts", "ok", f"are kept at {settings.artifacts_url}")
+            yield Finding("artifacts", "ok", f"are kept at {url}: written, read and removed there")
 
 
 def _database(database: "Database", connection: "Connection", *, deep: bool) -> Iterator[Finding]:

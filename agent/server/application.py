@@ -23,6 +23,7 @@ from agent.server.feed import Feed
 from agent.server.meters import Meters
 from agent.server.pool import Pool
 from agent.server.problems import problem_of
+from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
 from agent.server.routes import (
     approvals,
@@ -66,6 +67,7 @@ def context_of(
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
+    readiness: Readiness,
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
@@ -77,12 +79,14 @@ def context_of(
         operator=Operator(database, database.clock),
         reading=reading,
         commands=commands,
-        desk=Desk(worker, worker_loop, reading, settings.engine, bounds.max_requests),
+        desk=Desk(worker, worker_loop, reading, readiness, settings.engine, bounds.max_requests),
         repeats=Repeats(database, commands),
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
         meters=Meters(worker),
         failures=Failures(database.clock.monotonic),
         tokens=tokens,
+        readiness=readiness,
+        troubles=worker.troubles,
     )
 
 

@@ -10,11 +10,13 @@ from agent.server.failures import Failures
 from agent.server.feed import Feed
 from agent.server.meters import Meters
 from agent.server.pool import Pool
+from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
 from agent.store.database import Database
 from agent.tasks.operator import Operator
+from agent.tasks.troubles import Troubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class Context:
     meters: Meters
     failures: Failures
     tokens: Tokens
+    readiness: Readiness
+    troubles: Troubles
+    """What keeps the worker from its work at the moment."""
 
 
 def here(request: Request) -> Context:

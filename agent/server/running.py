@@ -9,6 +9,7 @@ import structlog
 
 from agent.config import Settings
 from agent.server.address import listen, url_of
+from agent.server.readiness import Readiness
 from agent.server.tokens import Tokens
 from agent.store.database import Database
 from agent.tasks.worker import Worker
@@ -38,6 +39,7 @@ class Server:
 
         self.tokens = Tokens(settings.home)
         self.tokens.ensure_owner()
+        self.readiness = Readiness()
         self._settings = settings
         self._database = database
         self._worker = worker
@@ -91,7 +93,9 @@ class Server:
         from agent.server.application import build, close, context_of
         from agent.server.connection import HEAD_SECONDS, Connection
 
-        context = context_of(self._settings, self._database, self._worker, worker_loop, self.tokens)
+        context = context_of(
+            self._settings, self._database, self._worker, worker_loop, self.tokens, self.readiness
+        )
         self._context = context
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(

@@ -8,7 +8,7 @@ nobody acts before the earlier send must be over.
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from agent import keys
 from agent.clock import SECOND, Clock
@@ -34,6 +34,9 @@ from agent.steps.outputs import large
 from agent.steps.secrets import Secrets
 from agent.steps.services import Services
 from agent.store.values import NotPlainJsonError, encode
+
+_STORE_WAIT_SECONDS: Final = 15
+"""After so long a step tries again to store a large request."""
 
 
 class Calls:
@@ -225,6 +228,10 @@ class Calls:
         apart: str | None,
     ) -> Call:
         claimed, clock = self._claimed, self._services.clock
+        if apart is not None and (reason := await self._services.journal.keep(claimed, apart)):
+            # Before the time in which it may be sent begins, and without using up an attempt.
+            again = clock.now() + _STORE_WAIT_SECONDS * SECOND
+            self.end(Waiting({"timer": again, "store": reason}, again, self.checkpoint))
         process = await prepare() if prepare is not None else None
         unknown = _last_unknown(past)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)

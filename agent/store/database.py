@@ -5,11 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from agent.clock import SECOND, Clock
 from agent.store.dialect import Fault, Sql
 from agent.store.gate import Gate
+
+if TYPE_CHECKING:
+    from agent.store.vault import Vaults
 
 Role = Literal["turn", "writer", "reader", "listener"]
 """Who uses a connection: the engine's turn, any other writer, a reader, who waits for notices."""
@@ -86,6 +89,8 @@ class Connection(ABC):
     in_transaction: bool = False
     can_assume: bool = False
     """Whether a transaction may write rows that it has not read, and be refused if they changed."""
+    vaults: "Vaults"
+    """The places outside the database where large values are."""
 
     @abstractmethod
     def query(self, sql: str, /, **params: Any) -> list[Row]:
@@ -142,6 +147,10 @@ class Connection(ABC):
         To be asked inside a transaction; None where the database cannot tell.
         """
         return None
+
+    def check(self) -> None:
+        """Raise `StoreError` unless this connection still reads the database that it was opened on."""
+        self.query("SELECT 1")
 
     @abstractmethod
     def lock_timeout(self, timeout_ms: int) -> None:
@@ -201,6 +210,7 @@ class Database:
         self.directory: Path | None = None
         """Where files that belong to it are kept: beside it, or where its user says."""
         self.gate: Gate | None = None
+        self._vaults: Vaults | None = None
         self._timeout_seconds = timeout_seconds
         scheme, separator, rest = url.partition("://")
         if separator and scheme in ("postgresql", "postgres"):
@@ -227,16 +237,33 @@ class Database:
 
         return POSTGRESQL
 
+    @property
+    def vaults(self) -> "Vaults":
+        """The places outside the database where large values are."""
+        if self._vaults is None:
+            from agent.store.vault import Vaults
+
+            self._vaults = Vaults()
+        return self._vaults
+
+    @vaults.setter
+    def vaults(self, vaults: "Vaults") -> None:
+        self._vaults = vaults
+
     def connect(self, role: Role = "writer") -> Connection:
         """Open a connection; the database must exist, and its schema is not looked at."""
         # The drivers are imported here, so that a process pays only for the one it uses.
+        connection: Connection
         if self.path is not None:
             from agent.store import sqlite
 
-            return sqlite.SqliteConnection(self.path, role, self.gate)
-        from agent.store import postgres
+            connection = sqlite.SqliteConnection(self.path, role, self.gate)
+        else:
+            from agent.store import postgres
 
-        return postgres.PostgresConnection(self.url, role, self._timeout_seconds)
+            connection = postgres.PostgresConnection(self.url, role, self._timeout_seconds)
+        connection.vaults = self.vaults
+        return connection
 
     def write_mark(self) -> int:
         """Return a number that grows with every commit of a writer on SQLite; elsewhere 0."""

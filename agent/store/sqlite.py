@@ -321,7 +321,7 @@ def _message(fault: Fault, path: Path, error: Exception) -> str:
             return f"{path} or its disk is damaged, or it is no database of ours: {error}"
         case Fault.DATA:
             return f"a row was refused: {error}"
-        case Fault.DEFECT | Fault.STALE:
+        case Fault.DEFECT | Fault.STALE | Fault.REPLACED | Fault.UNREACHABLE:
             return f"a statement failed on {path}: {error}"
 
 

@@ -204,3 +204,12 @@ async def cut_off_at_length(ctx: StepContext, text: str) -> None:
         raise ConnectionError("the answer was lost")
 
     await ctx.call("pay", {"text": text}, act)
+
+
+async def call_with_large_answer(ctx: StepContext, text: str) -> int:
+    """Do something outside whose answer is long, and give something short."""
+
+    async def act() -> str:
+        return text
+
+    return len(await ctx.call("read", {}, act))

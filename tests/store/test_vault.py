@@ -51,9 +51,10 @@ def test_content_that_is_put_while_it_is_pruned(
         def put(at: int) -> str:
             return artifacts.put(connection, artifacts.pack(content, Vault(url)), at)
 
-        def put_before(address: str, before: int) -> None:
+        def put_before(address: str, before: int, _options: object) -> None:
             if kind == "directory":
                 os.utime(address, (1, 1))
+            # The removal runs in a thread of its own, and this connection waits for it.
             put(now)
             remove(address, before)
 
@@ -89,9 +90,9 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
 
     kept = Vault("memory://bucket")
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.pipe_file", refuse)
-    with pytest.raises(StoreError, match=r"cannot be kept at .+: no credentials") as raised:
+    with pytest.raises(StoreError, match=r"cannot keep .+: no credentials") as raised:
         kept.write("abc", b"content")
-    assert raised.value.fault is Fault.FULL
+    assert raised.value.fault is Fault.UNREACHABLE
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
     with pytest.raises(StoreError, match="cannot be read: no credentials"):
         vault.read("memory://bucket/ab/abc")
