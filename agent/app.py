@@ -30,6 +30,7 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
     )
     database.directory = database.directory or settings.home
     database.vaults = vaults_of(settings)
+    _check_name(database)
     if create:
         if database.path is not None:
             _make_directory(database.path.parent)
@@ -44,6 +45,17 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
         schema.check(database)
     database.set_clock()
     return database
+
+
+def _check_name(database: Database) -> None:
+    """Refuse a hard link to a database that is in use under another name."""
+    lock = lock_of(database)
+    if lock is not None and lock.is_held_under_another_name():
+        raise StoreError(
+            Fault.READONLY,
+            f"{database.path} is another name (a hard link) of a database that an agent is using:"
+            " use the name that the agent was started with",
+        )
 
 
 def vaults_of(settings: Settings) -> "Vaults":
@@ -82,7 +94,7 @@ def has_database(settings: Settings) -> bool:
 
 def lock_of(database: Database) -> Lock | None:
     """Return the lock that says who runs a SQLite database's tasks; PostgreSQL needs none."""
-    return None if database.path is None else Lock(database.path.with_suffix(".lock"))
+    return None if database.path is None else Lock(database.path)
 
 
 def holder_of(database: Database) -> Holder | None:

@@ -9,6 +9,7 @@ the configuration grants. A closed terminal ends it gracefully too, unless it wa
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -22,7 +23,8 @@ from agent import app, catalog, log, recovery
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
-from agent.store.database import Database
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
 
 if TYPE_CHECKING:
     from agent.channels.running import Channels
@@ -59,8 +61,14 @@ class AlreadyRunningError(Exception):
 def take_lock(database: Database, role: str) -> Lock | None:
     """Take the database's lock for this process, or raise `AlreadyRunningError`."""
     lock = app.lock_of(database)
-    if lock is not None and not lock.acquire(role):
-        raise AlreadyRunningError(lock.holder())
+    try:
+        if lock is not None and not lock.acquire(role):
+            raise AlreadyRunningError(lock.holder())
+    except OSError as error:
+        # A file that was opened for reading only has no lock to take.
+        reason = "it cannot be written" if error.errno == errno.EBADF else error.strerror
+        text = f"{database.path} cannot be locked: {reason}"
+        raise StoreError(Fault.READONLY, text) from None
     return lock
 
 

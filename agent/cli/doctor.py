@@ -128,7 +128,8 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
     if holder is None:
         yield Finding("agent", "warning", "none is running: `agent up` starts it")
     else:
-        yield Finding("agent", "ok", f"running as process {holder.process_id}")
+        which = f" as process {holder.process_id}" if holder.process_id else ""
+        yield Finding("agent", "ok", f"running{which}")
     counts = health.task_counts(connection)
     told = ", ".join(f"{count} {status}" for status, count in counts.items())
     yield Finding("tasks", "ok", told or "none yet")

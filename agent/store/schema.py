@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from agent import inode
 from agent.store import sqlite
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault, postgresql_fault, sqlite_fault
@@ -73,6 +74,8 @@ def _upgrade_sqlite(database: Database, path: Path) -> None:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
+    # Held open until the migration's own connection is closed: see `agent.inode`.
+    file = inode.open_file(path)
     handle = None if database.gate is None else database.gate.open()
     try:
         if handle is not None:
@@ -90,6 +93,7 @@ def _upgrade_sqlite(database: Database, path: Path) -> None:
     finally:
         if handle is not None:
             handle.close()
+        inode.give_back(file)
 
 
 def _upgrade_postgresql(database: Database) -> None:

@@ -97,6 +97,7 @@ class Worker:
         self._submitters = Submitters()
         self._liveness = Liveness(settings.lease_seconds)
         self._is_stopping = False
+        self._failure: StoreError | None = None
         self._must_look = True
         self._ahead: Flight | None = None
         """The turn that is in the air."""
@@ -148,7 +149,10 @@ class Worker:
             stack.callback(self._link.close)
             await self._begin()
             if self.database.is_sqlite:
-                watching = asyncio.create_task(watch_marks(self.database, self.notice))
+                check = self.delivery.sender.check_file
+                watching = asyncio.create_task(
+                    watch_marks(self.database, self.notice, check, self._end)
+                )
                 stack.callback(watching.cancel)
             else:
                 stack.callback(Listener(self.database, self.notice).close)
@@ -162,6 +166,11 @@ class Worker:
                 self._offsite.close()
                 unsettled.leave(self.database, self._outbox.take_all_notes())
                 raise
+
+    def _end(self, error: StoreError) -> None:
+        """Let the loop end with an error that no turn has met yet."""
+        self._failure = error
+        self._wakeup.set()
 
     async def _begin(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -180,6 +189,8 @@ class Worker:
 
     async def _step(self) -> None:
         """Look if there is reason to, commit a turn if there is reason to, else wait for one."""
+        if self._failure is not None:
+            raise self._failure
         if self._ahead is not None and self._outbox.is_empty:
             # Attempts that end at once make a turn that is sent while this one is in the air.
             await asyncio.sleep(0)
@@ -399,6 +410,8 @@ class Worker:
         self._attempts.stop_all("this worker was declared dead")
         self._journal.refuse_all()
         self._seclusion = Seclusion(self.settings.solo_seconds)
+        if self.database.is_sqlite:
+            await self._link.run(self.delivery.sender.check_known)
         # Somebody else declared it: from now on the dead are looked for, our old self among them.
         self._is_only_worker = False
         self._last_watch = float("-inf")
