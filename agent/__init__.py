@@ -4,6 +4,7 @@ Imports point downwards in this list, and import-linter holds them to it::
 
     cli         typer commands, one module a noun
     daemon      the worker with what keeps it company: lock, signals, workflow files
+    starting    a start that waits out what passes
     catalog     workflows where they are kept: files, and versions on record
     app         the composition root: settings to a database and a worker
     server      the HTTP API: the door, the routes, webhooks, streams of events

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, catalog, log, recovery
+from agent import app, catalog, log, starting
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -85,7 +85,7 @@ async def serve(
     `on_ready` is given the address of the HTTP API, where there is one.
     """
     logger = structlog.get_logger(__name__)
-    await asyncio.to_thread(recovery.recover, database, database.clock)
+    await starting.recover(database)
     worker = app.build_worker(settings, database)
     server = _open_server(settings, database, worker) if has_api else None
     channels = _open_channels(settings, database) if has_channels else None
@@ -183,7 +183,7 @@ class InsideCommand:
             self._has_started.set()
 
     async def _serve(self) -> None:
-        await asyncio.to_thread(recovery.recover, self._database, self._database.clock)
+        await starting.recover(self._database)
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
         await self._worker.run()
