@@ -153,7 +153,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
             daemon._watch_workflows(Settings(base=tmp_path), sqlite_database, given)
         )
         async with asyncio.timeout(60):
-            while not (seen and server.readiness.has_workflows):
+            while not (seen and server.readiness.has_workflows):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         task.cancel()
 

@@ -141,9 +141,9 @@ def failed_task(document: dict[str, Json]) -> str:
 def outage(event: str, told: dict[str, Json]) -> str:
     """Return the news that a store of large values does not answer, or does again."""
     if event == "artifacts.reachable":
-        return f"✓ the artifact store {told.get('store')} answers again"
+        return harmless(f"✓ the artifact store {told.get('store')} answers again")
     reason = cut(str(told.get("error")), 500)
-    return (
+    return harmless(
         f"✗ the artifact store {told.get('store')} does not answer; what needs it waits: {reason}"
     )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent.store.database import Connection, Database
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
+_NO_SPACE_BYTES = 64 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
 _PROBE_SECONDS = 10.0
 """How long the store of large values may take to answer."""
@@ -207,5 +208,9 @@ def _space(database: "Database") -> Iterator[Finding]:
     if database.path is None:
         return
     free = shutil.disk_usage(database.path.parent).free
-    if free < _LITTLE_SPACE_BYTES:
+    if free < _NO_SPACE_BYTES:
+        yield Finding(
+            "disk", "error", f"no room is left in {database.path.parent}: no task is created or run"
+        )
+    elif free < _LITTLE_SPACE_BYTES:
         yield Finding("disk", "warning", f"only {free // 1024 // 1024} MB are free")

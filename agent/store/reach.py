@@ -19,7 +19,7 @@ from agent.store.dialect import Fault
 Result = TypeVar("Result")
 
 FIRST_DELAY_SECONDS: Final = 1.0
-LONGEST_DELAY_SECONDS: Final = 60.0
+LONGEST_DELAY_SECONDS: Final = 15.0
 _HUNG_DELAY_SECONDS: Final = 600.0
 _MOST_THREADS: Final = 32
 """Each hung call keeps its thread; beyond this number a try is rare."""
