@@ -40,6 +40,9 @@ SUBSET = (
     "tests/engine/test_reprise.py",
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",
+    "tests/test_lock.py",
+    "tests/store/test_identity.py",
+    "tests/engine/test_outage.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
