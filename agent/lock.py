@@ -19,7 +19,7 @@ from agent import inode
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock: `role` is `daemon`, or `run` for a command that runs its own task."""
+    """Who holds the lock: `role` is `daemon`, `run` for a command that runs its own task, or `upkeep`."""
 
     process_id: int
     """0 when it is not known."""
@@ -34,6 +34,8 @@ class Lock:
         self.path = path
         self._file: inode.OpenFile | None = None
         self._beside: int | None = None
+        """A lock beside the database: the lock itself where the system has no better one, else what
+        keeps out an agent of a version that knows only that one."""
         self._holder: Holder | None = None
 
     @property
@@ -41,6 +43,11 @@ class Lock:
         """The file that says who holds the lock."""
         real = Path(os.path.realpath(self.path))
         return real.with_name(real.name + ".lock")
+
+    @property
+    def _earlier(self) -> Path:
+        """The file that earlier versions lock, by the path's name alone."""
+        return self.path.with_suffix(".lock")
 
     @property
     def identity(self) -> inode.Identity | None:
@@ -53,7 +60,15 @@ class Lock:
             return True
         file = inode.open_file(self.path)
         self._holder = Holder(os.getpid(), role)
-        if not (file.try_lock(self) if inode.CAN_LOCK else self._lock_beside()):
+        if not inode.CAN_LOCK:
+            is_ours = self._lock_beside(self.notes, fcntl.LOCK_EX)
+        else:
+            is_ours = file.try_lock(self)
+            # Shared: it excludes earlier versions, and no other database of this directory.
+            if is_ours and not self._lock_beside(self._earlier, fcntl.LOCK_SH):
+                file.unlock()
+                is_ours = False
+        if not is_ours:
             inode.give_back(file)
             return False
         self._file = file
@@ -83,7 +98,9 @@ class Lock:
         try:
             if isinstance(file.owner, Lock):
                 return file.owner._holder
-            return _read(self.notes) if file.is_locked_elsewhere() else None
+            if file.is_locked_elsewhere():
+                return _read(self.notes)
+            return _flock_holder(self._earlier)
         finally:
             inode.give_back(file)
 
@@ -110,9 +127,9 @@ class Lock:
             finally:
                 os.close(file)
 
-    def _lock_beside(self) -> bool:
-        file = os.open(self.notes, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _try_flock(file, fcntl.LOCK_EX):
+    def _lock_beside(self, path: Path, kind: int) -> bool:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not _try_flock(file, kind):
             os.close(file)
             return False
         self._beside = file

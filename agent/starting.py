@@ -15,6 +15,7 @@ from agent import app, recovery
 from agent.config import Settings
 from agent.store.database import CommitUnknownError, Database, StoreError
 from agent.store.dialect import Fault
+from agent.store.schema import OlderWorkersError
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +39,7 @@ def open_database(settings: Settings) -> Database:
             is_passing = error.fault is Fault.BUSY or (
                 error.fault is Fault.LOST and _answers(settings)
             )
-            if not is_passing:
+            if not is_passing or isinstance(error, OlderWorkersError):
                 raise
             time.sleep(pauses.after(error))
 
@@ -57,18 +58,21 @@ def patiently(work: Callable[[], Result]) -> Result:
             time.sleep(pauses.after(error))
 
 
-async def recover(database: Database) -> None:
-    """Run the startup pass to its end; one that was interrupted is run again."""
+async def patiently_async(work: Callable[[], Result]) -> Result:
+    """Do the same in a thread; only for work that may be done twice."""
     pauses = _Pauses()
     while True:
         try:
-            await asyncio.to_thread(recovery.recover, database, database.clock)
+            return await asyncio.to_thread(work)
         except StoreError as error:
             if error.fault not in _PASSING:
                 raise
             await asyncio.sleep(pauses.after(error))
-        else:
-            return
+
+
+async def recover(database: Database) -> None:
+    """Run the startup pass to its end; one that was interrupted is run again."""
+    await patiently_async(lambda: recovery.recover(database, database.clock))
 
 
 class _Pauses:

@@ -1,5 +1,6 @@
 """The lock that says which process runs a SQLite database's tasks, whatever name leads to its file."""
 
+import fcntl
 import os
 import signal
 import sqlite3
@@ -166,3 +167,21 @@ def test_the_lock_is_no_lock_of_sqlite(path: Path) -> None:
         connection.execute("INSERT INTO it VALUES (1)")
         connection.commit()
         connection.close()
+
+
+def test_an_agent_of_an_earlier_version_is_kept_out(path: Path) -> None:
+    """It locks a file by the path's name: whoever is there first, the other does not start."""
+    earlier = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(earlier, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(earlier, b'{"process_id": 7, "role": "daemon"}')
+        assert Lock(path).holder() == Holder(7, "daemon")
+        assert not Lock(path).acquire("daemon")
+        fcntl.flock(earlier, fcntl.LOCK_UN)
+        with Lock(path) as lock:
+            assert lock.holder() is None
+            assert lock.acquire("daemon")
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(earlier, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(earlier)

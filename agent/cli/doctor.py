@@ -69,7 +69,10 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
 
     yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
+    # The checker looks for what the configuration names.
+    app.hide_secrets(settings)
     yield Finding("configuration", "ok", f"home is {settings.home}")
+    yield from _files(settings)
     yield from _workflows(settings)
     yield from _artifacts(settings)
     try:
@@ -79,6 +82,13 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
             yield from _channels(settings, database, connection)
     except StoreError as error:
         yield Finding("database", "error", str(error))
+
+
+def _files(settings: "Settings") -> Iterator[Finding]:
+    from agent.cli.file_findings import file_findings
+
+    for what, state, message in file_findings(settings):
+        yield Finding(what, state, message)
 
 
 def _workflows(settings: "Settings") -> Iterator[Finding]:
@@ -123,6 +133,13 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
         ((number,),) = connection.query("SELECT sqlite_version()")
         version = f"SQLite {number}, {database.path}"
     yield Finding("database", "ok", f"{version}, schema {schema.HEAD}")
+    if connection.is_pooled:
+        yield Finding(
+            "database",
+            "ok",
+            "reached through a connection pooler: statements are not prepared, and work of other"
+            " processes is found by polling",
+        )
     yield from _writing(database)
     yield from _space(database)
     holder = app.holder_of(database)

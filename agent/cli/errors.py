@@ -63,6 +63,7 @@ def classify(error: BaseException) -> tuple[Exit, str]:
 _CODES = {
     "ConfigError": Exit.BAD_INPUT,
     "UnsafeBindError": Exit.BAD_INPUT,
+    "ExposedError": Exit.REFUSED,
     "TokenError": Exit.REFUSED,
     "InputError": Exit.BAD_INPUT,
     "WorkflowError": Exit.BAD_INPUT,
@@ -74,5 +75,6 @@ _CODES = {
     "AmbiguousIdError": Exit.REFUSED,
     "UnreadableError": Exit.REFUSED,
     "RefusedError": Exit.REFUSED,
+    "OlderWorkersError": Exit.REFUSED,
     "StoreError": Exit.NO_DATABASE,
 }

@@ -1,10 +1,13 @@
 """What a step may give: plain JSON, within its bound, of the shape that the definition asks for."""
 
-from typing import Any
+from typing import Any, Final
 
 from agent.steps.outcome import Json, StepError
+from agent.steps.sizes import size_up_to
 from agent.store.artifacts import looks_like_reference
 from agent.store.values import NotPlainJsonError, encode
+
+_MOST_KEYS: Final = 100
 
 
 def find_problem(output: Json, schema: dict[str, Any] | None, limit_bytes: int) -> StepError | None:
@@ -25,7 +28,7 @@ def check(
         if len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes:
             return _too_large(output, len(text.encode()), limit_bytes), ""
     if schema is not None:
-        return _unlike(output, schema), text
+        return _unlike(output, schema, len(text)), text
     return None, text
 
 
@@ -46,12 +49,23 @@ def _too_large(output: Json, size: int, limit_bytes: int) -> StepError:
     )
 
 
-def _unlike(output: Json, schema: dict[str, Any]) -> StepError | None:
+def far_too_large(output: Json, limit_bytes: int) -> StepError:
+    """Say that an output is beyond its bound, of which nothing was written."""
+    where = "the output"
+    if type(output) is dict and output:
+        candidates = list(output)[:_MOST_KEYS]
+        largest = max(candidates, key=lambda key: size_up_to(output[key], limit_bytes))
+        where = f"the output, most of it under output.{largest},"
+    text = f"{where} is more than {limit_bytes} bytes, and {limit_bytes} are allowed"
+    return StepError("output_too_large", "limit", text)
+
+
+def _unlike(output: Json, schema: dict[str, Any], characters: int) -> StepError | None:
     # Loaded here: most steps have no schema, and the library behind it is slow to import.
     from agent.workflows.output_schema import UnusableSchemaError, find_output_problems
 
     try:
-        problems = find_output_problems(output, schema)
+        problems = find_output_problems(output, schema, characters)
     except UnusableSchemaError as problem:
         return StepError("bad_schema", "input", f"the step's schema cannot be used: {problem}")
     if not problems:

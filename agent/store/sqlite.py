@@ -139,6 +139,9 @@ class SqliteConnection(Connection):
 
     def _set_up(self, journal_mode: str) -> None:
         if self.role in ("turn", "writer"):
+            if self._path.stat().st_size == 0:
+                # Only possible before anything is written; lets the file shrink later.
+                self.query("PRAGMA auto_vacuum = INCREMENTAL")
             ((mode,),) = self.query(f"PRAGMA journal_mode = {journal_mode}")
             if mode == "wal":
                 self._log = f"{os.path.realpath(self._path)}-wal"

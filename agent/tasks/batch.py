@@ -39,6 +39,8 @@ class Note:
     result: CallResult | None = None
     refusal: budgets.Refusal | None = None
     """Why a budget does not allow the intent."""
+    problem: str | None = None
+    """Why the database does not take it, however often it is sent."""
     delay: dict[str, Json] | None = None
     """What the step waits for outside the database; empty when it waits no longer."""
     tries: int = 0
