@@ -10,11 +10,13 @@ import pytest
 import structlog.testing
 
 from agent import app, catalog, daemon, recovery, starting
+from agent.approvals import expiry
 from agent.config import DatabaseSettings, Settings
 from agent.server.readiness import Readiness
 from agent.store import schema
 from agent.store.database import CommitUnknownError, Database, StoreError
 from agent.store.dialect import Fault
+from agent.tasks import orphans
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +58,8 @@ def test_a_session_that_is_lost_in_the_startup_pass_is_no_end(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pass is run again on a new session, and comes to its end."""
-    lose = failing_once(recovery.orphans.end, lambda: terminate_others(postgres_database.url))
-    monkeypatch.setattr(recovery.orphans, "end", lose)
+    lose = failing_once(orphans.end, lambda: terminate_others(postgres_database.url))
+    monkeypatch.setattr(orphans, "end", lose)
     # The pass asks for orphans before it looks for owners again, on the session that was lost.
     with structlog.testing.capture_logs() as told:
         asyncio.run(starting.recover(postgres_database))
@@ -68,7 +70,7 @@ def test_a_busy_database_delays_the_startup_pass(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement that is cut off is sent again, with a line in the log."""
-    monkeypatch.setattr(recovery.expiry, "look", failing_once(recovery.expiry.look, busy))
+    monkeypatch.setattr(expiry, "look", failing_once(expiry.look, busy))
     with structlog.testing.capture_logs() as told:
         asyncio.run(starting.recover(database))
     assert [entry["event"] for entry in told] == ["start.repeated"]

@@ -85,10 +85,11 @@ def test_a_daemon_whose_database_is_gone_stops(cli: Cli, harm: Callable[[Path], 
         cli.wait_for(lambda: client.get("/readyz").status_code == 200)
         harm(cli.directory / "data" / "agent.db")
         time.sleep(1)
-        for ask in (
+        asked: list[Callable[[], httpx.Response]] = [
             lambda: client.get("/readyz"),
             lambda: client.post("/api/v1/workflows/quick/tasks", json={}),
-        ):
+        ]
+        for ask in asked:
             try:
                 assert ask().status_code == 503
             except httpx.TransportError:

@@ -1,10 +1,11 @@
 """What the server says while something is missing: the workflow files, the database, or a store."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from agent.config import EngineSettings
@@ -32,12 +33,12 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
     readiness = running.server.readiness
     with running.client() as client:
         running.add_workflow(QUICK)
-        asked = (
+        asked: list[Callable[[str], httpx.Response]] = [
             lambda name: client.post(f"/api/v1/workflows/{name}/tasks", json={}),
             lambda name: client.get(f"/api/v1/workflows/{name}"),
             lambda name: client.get(f"/api/v1/workflows/{name}/versions/latest"),
             lambda name: client.post(f"/hooks/{name}", content=b"{}"),
-        )
+        ]
         readiness.has_workflows = False
         try:
             for ask in asked:
