@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, catalog, descriptors, event_loop, log, starting
+from agent import app, audit, catalog, descriptors, event_loop, log, starting
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -89,6 +89,7 @@ async def serve(
     """
     logger = structlog.get_logger(__name__)
     descriptors.raise_limit()
+    audit.configure(settings.home)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
     began = await starting.patiently_async(tail.open)
@@ -261,7 +262,7 @@ async def _watch_workflows(settings: Settings, database: Database, server: "Serv
     shelf = catalog.Shelf(settings)
     is_first, has_started = True, False
     if server is not None:
-        server.readiness.has_workflows = False
+        server.startup.has_workflows = False
     while True:
         try:
             changes = await asyncio.to_thread(shelf.sync, database)
@@ -279,7 +280,7 @@ async def _watch_workflows(settings: Settings, database: Database, server: "Serv
                     logger.info(change.event, **change.details)
             is_first = False
             if server is not None:
-                server.readiness.has_workflows = True
+                server.startup.has_workflows = True
         if server is not None and not has_started:
             server.start()
             has_started = True

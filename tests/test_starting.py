@@ -12,7 +12,7 @@ import structlog.testing
 from agent import app, catalog, daemon, recovery, starting
 from agent.approvals import expiry
 from agent.config import DatabaseSettings, Settings
-from agent.server.readiness import Readiness
+from agent.server.startup import Startup
 from agent.store import schema
 from agent.store.database import CommitUnknownError, Database, StoreError
 from agent.store.dialect import Fault
@@ -130,10 +130,10 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
     seen: list[tuple[str, bool]] = []
 
     class FakeServer:
-        readiness = Readiness()
+        startup = Startup()
 
         def start(self) -> None:
-            seen.append(("started", self.readiness.has_workflows))
+            seen.append(("started", self.startup.has_workflows))
 
     server = FakeServer()
 
@@ -143,7 +143,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
         def sync(self, database: Database) -> list[catalog.Change]:
             if self.failures:
                 self.failures -= 1
-                seen.append(("failed", server.readiness.has_workflows))
+                seen.append(("failed", server.startup.has_workflows))
                 raise StoreError(Fault.FULL, "no room")
             return super().sync(database)
 
@@ -155,7 +155,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
             daemon._watch_workflows(Settings(base=tmp_path), sqlite_database, given)
         )
         async with asyncio.timeout(60):
-            while not (seen and server.readiness.has_workflows):  # noqa: ASYNC110
+            while not (seen and server.startup.has_workflows):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         task.cancel()
 

@@ -41,6 +41,7 @@ from agent.server.routes import (
     tasks,
     workflows,
 )
+from agent.server.startup import Startup
 from agent.server.table import Table, mount
 from agent.server.tokens import Tokens
 from agent.store.channels import Place
@@ -70,7 +71,7 @@ def context_of(
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
-    readiness: Readiness,
+    startup: Startup,
     count_from: Place | None = None,
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
@@ -83,14 +84,15 @@ def context_of(
         operator=Operator(database, database.clock),
         reading=reading,
         commands=commands,
-        desk=Desk(worker, worker_loop, reading, readiness, settings.engine, bounds.max_requests),
+        desk=Desk(worker, worker_loop, reading, startup, settings.engine, bounds.max_requests),
         repeats=Repeats(database, commands),
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
         event_counts=EventCounts(reading, count_from),
         meters=Meters(worker),
+        readiness=Readiness(reading, database.clock.monotonic),
         failures=Failures(database.clock.monotonic),
         tokens=tokens,
-        readiness=readiness,
+        startup=startup,
         troubles=worker.troubles,
     )
 

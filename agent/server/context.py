@@ -13,6 +13,7 @@ from agent.server.meters import Meters
 from agent.server.pool import Pool
 from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
+from agent.server.startup import Startup
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
 from agent.store.database import Database
@@ -35,9 +36,10 @@ class Context:
     feed: Feed
     event_counts: EventCounts
     meters: Meters
+    readiness: Readiness
     failures: Failures
     tokens: Tokens
-    readiness: Readiness
+    startup: Startup
     troubles: Troubles
     """What keeps the worker from its work at the moment."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from agent.config import EngineSettings
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
-from agent.server.readiness import Readiness
+from agent.server.startup import Startup
 from agent.store import queries, versions
 from agent.store.values import encode
 from agent.tasks.creation import Submission
@@ -44,14 +44,14 @@ class Desk:
         worker: Worker,
         worker_loop: asyncio.AbstractEventLoop,
         reading: Pool,
-        readiness: Readiness,
+        startup: Startup,
         engine: EngineSettings,
         most_waiting: int,
     ) -> None:
         self._worker = worker
         self._worker_loop = worker_loop
         self._reading = reading
-        self._readiness = readiness
+        self._readiness = startup
         self._engine = engine
         self._most_waiting = most_waiting
         self._waiting = 0

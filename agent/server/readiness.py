@@ -1,19 +1,36 @@
-"""What the daemon tells the server of its own start."""
+"""Whether the database answers, asked at most once a second however often `/readyz` is."""
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from typing import Final
 
-from agent.server.problems import Problem, retry_later
+from agent.server.pool import Pool
+
+KEPT_SECONDS: Final = 1.0
 
 
-@dataclass(slots=True)
 class Readiness:
-    """Whether everything is there that requests ask for; the daemon sets it, the server reads it."""
+    """Asks the database, and keeps its answer for a second."""
 
-    has_workflows: bool = True
-    """False until the workflow files are on record: a name that is not known may be in a file."""
+    def __init__(self, reading: Pool, monotonic: Callable[[], float]) -> None:
+        self._reading = reading
+        self._monotonic = monotonic
+        self._asked_at = float("-inf")
+        self._problem: Exception | None = None
+        self._asking = asyncio.Lock()
 
-    def not_yet(self, name: str) -> Problem:
-        """Return the answer to who asks for a workflow that may still become known."""
-        return retry_later(
-            503, "unavailable", f"the workflow files have not been read yet; {name!r} may be there"
-        )
+    async def check(self) -> None:
+        """Raise what the database raised when it was last asked."""
+        async with self._asking:
+            if self._monotonic() - self._asked_at >= KEPT_SECONDS:
+                self._problem = await self._ask()
+                self._asked_at = self._monotonic()
+        if self._problem is not None:
+            raise self._problem
+
+    async def _ask(self) -> Exception | None:
+        try:
+            await self._reading.read(lambda connection: connection.check())
+        except Exception as problem:
+            return problem.with_traceback(None)
+        return None

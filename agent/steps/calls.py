@@ -196,7 +196,9 @@ class Calls:
             return None
         call = known.call
         if call.status == CallStatus.UNKNOWN:
-            now = None if known.is_same else {"action": action, "request": request.body}
+            now = None
+            if not known.is_same:
+                now = {"action": action, "request": self._secrets.redact_value(request.body)}
             return await self._settle_unknown(call, request, now)
         if call.status == CallStatus.FAILED:
             raise replay.failure_of(call)

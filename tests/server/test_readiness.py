@@ -30,7 +30,7 @@ steps: {one: {shell: {script: "head -c 200000 /dev/zero | tr '\\\\0' x", effect:
 
 def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
     """Until the files are on record, a name that is not known is no reason for 404."""
-    readiness = running.server.readiness
+    startup = running.server.startup
     with running.client() as client:
         running.add_workflow(QUICK)
         asked: list[Callable[[str], httpx.Response]] = [
@@ -39,7 +39,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
             lambda name: client.get(f"/api/v1/workflows/{name}/versions/latest"),
             lambda name: client.post(f"/hooks/{name}", content=b"{}"),
         ]
-        readiness.has_workflows = False
+        startup.has_workflows = False
         try:
             for ask in asked:
                 refused = ask("not-read-yet")
@@ -49,7 +49,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
             assert client.get("/readyz").json() == {"status": "starting"}
             assert client.get("/readyz").status_code == 503
         finally:
-            readiness.has_workflows = True
+            startup.has_workflows = True
         for ask in asked:
             assert ask("not-read-yet").status_code == 404
         assert client.get("/readyz").json() == {"status": "ok"}

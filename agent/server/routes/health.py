@@ -29,11 +29,13 @@ async def readyz(request: Request) -> Response:
     context = here(request)
     if not context.desk.is_open:
         return answer({"status": "stopping"}, 503)
-    if not context.readiness.has_workflows:
+    if not context.startup.has_workflows:
         return answer({"status": "starting"}, 503)
     if context.desk.database_trouble() is not None:
         return answer({"status": "unavailable", "because": ["database"]}, 503)
-    await context.reading.read(lambda connection: connection.check())
+    # Not from memory, as the question to the database: a file is gone from one moment to the next.
+    context.database.check_file()
+    await context.readiness.check()
     troubles = sorted({what.split()[0] for what in context.troubles.messages()} - {"database"})
     if troubles:
         return answer({"status": "degraded", "because": troubles})

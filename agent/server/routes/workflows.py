@@ -122,8 +122,8 @@ async def _document(context: Context, name: str, number: int | None = None) -> d
             lambda connection: definitions.workflow_document(connection, name, number)
         )
     except NotFoundError:
-        if not context.readiness.has_workflows:
-            raise context.readiness.not_yet(name) from None
+        if not context.startup.has_workflows:
+            raise context.startup.not_yet(name) from None
         raise
 
 
