@@ -51,7 +51,7 @@ class Desk:
         self._worker = worker
         self._worker_loop = worker_loop
         self._reading = reading
-        self._readiness = startup
+        self._startup = startup
         self._engine = engine
         self._most_waiting = most_waiting
         self._waiting = 0
@@ -62,8 +62,8 @@ class Desk:
         """Return a workflow by its name."""
         found = await self._reading.read(lambda connection: versions.latest(connection, name))
         if found is None:
-            if not self._readiness.has_workflows:
-                raise self._readiness.not_yet(name)
+            if not self._startup.has_workflows:
+                raise self._startup.not_yet(name)
             raise NotFoundError(f"there is no workflow {name!r}")
         version, text, source, path = found
         graph = self._graphs.get((name, version))
