@@ -86,7 +86,7 @@ class Chat(ABC):
         await self.post(place, wording.cut(text, self.room(text)), [])
 
     async def deliver(self, notice: Notice) -> None:
-        """Show a question, or the news of a failed task, to everybody who is paired."""
+        """Show a question, a failed task or an outage to everybody who is paired."""
         approval = notice.approval
         is_reminder = notice.event == "approval.reminded"
         if approval is not None and approval["status"] != "pending":
@@ -101,6 +101,8 @@ class Chat(ABC):
             try:
                 if approval is not None:
                     await self._ask(place, approval, is_reminder=is_reminder)
+                elif notice.outage is not None:
+                    await self.say(place, wording.outage(notice.event, notice.outage))
                 elif notice.task is not None:
                     await self.say(place, wording.failed_task(notice.task))
                 told.add(place)

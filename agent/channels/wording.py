@@ -128,6 +128,8 @@ def _what_for(on: dict[str, Json]) -> str:
         return f"for an answer to {short_id(on['approval'])}: {message}"
     if "signal" in on:
         return f"for the signal {on['signal']!r}"
+    if "store" in on:
+        return f"for the artifact store: {cut(str(on.get('error') or on['store']), 300)}"
     rest = {name: value for name, value in on.items() if name != "step" and value}
     return f"for {cut(harmless(_json(rest)), 300)}"
 
@@ -135,6 +137,16 @@ def _what_for(on: dict[str, Json]) -> str:
 def failed_task(document: dict[str, Json]) -> str:
     """Return the news that a task has failed."""
     return f"✗ {document['workflow']} {short_id(document['id'])} failed: {error(document['error'])}"
+
+
+def outage(event: str, told: dict[str, Json]) -> str:
+    """Return the news that a store of large values does not answer, or does again."""
+    if event == "artifacts.reachable":
+        return harmless(f"✓ the artifact store {told.get('store')} answers again")
+    reason = cut(str(told.get("error")), 500)
+    return harmless(
+        f"✗ the artifact store {told.get('store')} does not answer; what needs it waits: {reason}"
+    )
 
 
 def error(found: Any) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from agent.workflows.directory import Entry
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
+_NO_SPACE_BYTES = 64 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
+_PROBE_SECONDS = 10.0
+"""How long the store of large values may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +126,18 @@ def _webhook(entry: "Entry") -> Iterator[Finding]:
 
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:
+    from agent import app
     from agent.store.database import StoreError
-    from agent.store.vault import Vault
 
-    if settings.artifacts_url:
+    url = settings.artifacts_url
+    if url:
+        seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            Vault(settings.artifacts_url)
+            app.vaults_of(settings).probe(url, seconds)
         except StoreError as error:
-            yield Finding("artifacts", "error", str(error))
+            yield Finding("artifacts", "error", f"{error}; steps that need it wait")
         else:
-            yield Finding("artifacts", "ok", f"are kept at {settings.artifacts_url}")
+            yield Finding("artifacts", "ok", f"are kept at {url}: written, read and removed there")
 
 
 def _database(database: "Database", connection: "Connection", *, deep: bool) -> Iterator[Finding]:
@@ -158,7 +163,8 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
     if holder is None:
         yield Finding("agent", "warning", "none is running: `agent up` starts it")
     else:
-        yield Finding("agent", "ok", f"running as process {holder.process_id}")
+        which = f" as process {holder.process_id}" if holder.process_id else ""
+        yield Finding("agent", "ok", f"running{which}")
     counts = health.task_counts(connection)
     told = ", ".join(f"{count} {status}" for status, count in counts.items())
     yield Finding("tasks", "ok", told or "none yet")
@@ -236,5 +242,9 @@ def _space(database: "Database") -> Iterator[Finding]:
     if database.path is None:
         return
     free = shutil.disk_usage(database.path.parent).free
-    if free < _LITTLE_SPACE_BYTES:
+    if free < _NO_SPACE_BYTES:
+        yield Finding(
+            "disk", "error", f"no room is left in {database.path.parent}: no task is created or run"
+        )
+    elif free < _LITTLE_SPACE_BYTES:
         yield Finding("disk", "warning", f"only {free // 1024 // 1024} MB are free")

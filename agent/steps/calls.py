@@ -8,7 +8,7 @@ record. One that may have happened is never repeated by itself: what to do is th
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from agent import descriptors, keys
 from agent.clock import SECOND, Clock
@@ -45,6 +45,8 @@ from agent.store.values import NotPlainJsonError, encode
 
 Readied = tuple[Json, str] | StepError
 """An answer as it is kept and as text, or why it cannot be kept."""
+_STORE_WAIT_SECONDS: Final = 15
+"""After so long a step tries again to store a large request."""
 
 
 class Calls:
@@ -251,6 +253,11 @@ class Calls:
         shown = self._secrets.redact_value(request.body)
         if shown is not request.body:
             body = encode(shown, f"the request of {action}")
+        apart = large(body, self._services.limits.inline_bytes)
+        if apart is not None and (reason := await self._services.journal.keep(claimed, apart)):
+            # Before the time in which it may be sent begins, and without using up an attempt.
+            again = clock.now() + _STORE_WAIT_SECONDS * SECOND
+            self.end(Waiting({"timer": again, "store": reason}, again, self.checkpoint))
         if prepare is not None:
             process = await prepare()
         else:
@@ -280,7 +287,7 @@ class Calls:
             process_started=process.started if process is not None else None,
             settles_step=request.settles_step,
             reservation=request.reservation,
-            large=large(body, self._services.limits.inline_bytes),
+            large=apart,
         )
         call = Call(
             number,

@@ -151,6 +151,9 @@ class Journal(Protocol):
         Raise `BudgetRefusedError` if what it reserves is more than a budget has left.
         """
 
+    async def keep(self, claimed: Claimed, text: str) -> str | None:
+        """Store a large request ahead of its intent; return why that cannot be done at the moment."""
+
     def resolve(self, claimed: Claimed, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""
 

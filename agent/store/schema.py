@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from agent import inode
 from agent.store import sqlite
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault, Sql, postgresql_fault, sqlite_fault
@@ -116,6 +117,8 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
+    # Held open until the migration's own connection is closed: see `agent.inode`.
+    file = inode.open_file(path)
     handle = None if database.gate is None else database.gate.open()
     try:
         if handle is not None:
@@ -133,6 +136,7 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     finally:
         if handle is not None:
             handle.close()
+        inode.give_back(file)
 
 
 def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None:
