@@ -45,6 +45,7 @@ RETRY_LOCKED_SECONDS: Final = 0.03
 RETRY_LONG_LOCKED_SECONDS: Final = 0.5
 """Between tries to record an outcome whose task another process holds for long."""
 LOG_SECONDS: Final = 0.25
+_SHORTEST_WAIT_SECONDS: Final = 0.001
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -228,7 +229,8 @@ class Worker:
             if wait is not None and wait <= 0 and not self._may_try(has_notice=has_notice):
                 wait = self._patience.seconds_left(self.clock.monotonic()) or LOOK_SECONDS
         elif must_look:
-            wait = LOOK_SECONDS - since
+            # A remainder that is lost in the clock's own rounding would be waited for without end.
+            wait = max(LOOK_SECONDS - since, _SHORTEST_WAIT_SECONDS)
         is_due = wait is not None and wait <= 0
         if is_due or not self._outbox.is_empty or self._is_turn_due():
             await self._turn(is_looking=is_due)
