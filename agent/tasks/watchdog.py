@@ -33,7 +33,8 @@ PAUSE_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 60.0
 """How long the blocks of one step are counted and not logged, after one was logged."""
 
-_BUSY_SHARE: Final = 0.5
+_BUSY_SHARE: Final = 0.1
+"""Of the time: a process that is stopped works less, one on a loaded machine more."""
 _OWN: Final = str(Path(__file__).parent.parent)
 _STANDARD: Final = sysconfig.get_path("stdlib")
 
