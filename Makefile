@@ -3,9 +3,10 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+FAULTS := $(or $(KILLS),100)
 KILLS ?= 2000
 
-.PHONY: help run test fuzz check format campaign simulate bench constraints audit crashpoints mutants clean
+.PHONY: help run test fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -39,6 +40,10 @@ format: .venv/for-tests ## put the code into its usual form
 
 campaign: .venv/for-tests ## kill agents KILLS times on SQLite, half as often on PostgreSQL, and count
 	$(BIN)/python -m tests.crash.campaign --sqlite $(KILLS) --postgres $$(($(KILLS) / 2)) $(ARGS)
+
+# KILLS=300 for more faults on each database; ARGS="--seed 7" for the same choices again.
+siege: .venv/for-tests ## kill, stop and restart agents and PostgreSQL, and judge from outside alone
+	$(BIN)/python -m tests.siege --sqlite $(FAULTS) --postgres $(FAULTS) $(ARGS)
 
 crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at every one of its recovery
 	$(BIN)/python -m tests.crash.crashpoints $(ARGS)

@@ -118,11 +118,19 @@ def collect_garbage_seldom() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def hide_secrets(settings: Settings) -> None:
+    """Keep what the configuration names by reference out of all that this process writes."""
+    from agent.steps.secrets import watch
+
+    watch.add(settings.model_dump(mode="json"))
+
+
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
     from agent.models.catalog import catalog_of
     from agent.tasks.worker import Worker
 
+    hide_secrets(settings)
     models = catalog_of(settings.models, settings.llm, settings.budget)
     return Worker(
         database,
@@ -147,7 +155,9 @@ def limits_of(settings: Settings) -> "Limits":
         max_redirects=settings.http.max_redirects,
         allow_private=tuple(settings.http.allow_private),
         kill_grace_seconds=settings.shell.kill_grace_seconds,
+        inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,
+        attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
     )

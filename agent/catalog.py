@@ -15,8 +15,10 @@ import agent.steps.kinds  # noqa: F401
 from agent.config import Settings
 from agent.steps import modules
 from agent.steps.loop.config import workflows_of
+from agent.steps.preparation import watch_secrets
 from agent.store import histories, versions
-from agent.store.database import Connection, Database
+from agent.store.database import Connection, Database, StoreError
+from agent.store.dialect import Fault
 from agent.workflows import files
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph, Step
@@ -146,7 +148,11 @@ def remarks(entry: Entry, known: Mapping[str, Graph]) -> list[str]:
     inactive = inactive_triggers(graph.on, frozenset({"webhook", "chat"}))
     found = [f"not active yet: {', '.join(inactive)}"] if inactive else []
     for step in graph.steps:
-        about = [*_about_module(step, entry.path), *_about_child(step, known)]
+        try:
+            about = [*_about_module(step, entry.path), *_about_child(step, known)]
+        except Exception as error:
+            # Remarks are advice: what cannot be found out must not keep a workflow from running.
+            about = [f"it could not be checked further: {type(error).__name__}: {error}"]
         found += [f"step {step.name}: {text}" for text in about]
     return found
 
@@ -185,16 +191,23 @@ class Shelf:
 
     def __init__(self, settings: Settings) -> None:
         self._directory = Directory(settings.workflow_directory)
-        self._hashes: dict[str, str] | None = None
+        self._hashes: dict[str, str] = {}
+        self._is_behind = True
+        """Whether files have changed that are not on record yet, as while the database is down."""
         self._told: set[Problem] = set()
 
     def sync(self, database: Database) -> list[Change]:
-        """Record what changed since the last look; return what to tell."""
-        has_changed = self._directory.scan()
-        if self._hashes is not None and not has_changed:
+        """Record what changed since the last look; return what to tell.
+
+        Only the database can make it fail, and then the next look tries all of it again.
+        """
+        self._is_behind |= self._directory.scan()
+        if not self._is_behind:
             return []
-        known = self._hashes or {}
+        known = self._hashes
         current = {name: file.graph.hash for name, file in self._directory.workflows.items()}
+        for file in self._directory.workflows.values():
+            watch_secrets(file.graph)
         changes: list[Change] = []
         with database.connect("writer") as connection:
             for name, found in current.items():
@@ -205,17 +218,20 @@ class Shelf:
                     versions.remove(connection, name, database.clock.now())
                 changes.append(Change("workflow.removed", {"workflow": name}))
         # Only now: what could not be recorded is tried again at the next look.
-        self._hashes = current
-        changes += [
-            Change("workflow.broken", {"problem": str(problem)})
-            for problem in self._directory.problems
-            if problem not in self._told
-        ]
+        self._hashes, self._is_behind = current, False
+        for entry in self._directory.entries:
+            changes += [
+                _broken(str(problem), entry.defect)
+                for problem in entry.problems
+                if problem not in self._told
+            ]
         self._told = set(self._directory.problems)
         return changes
 
     def _gone(self, connection: Connection) -> list[str]:
         """Return workflows on record whose file was here and is deleted, or is another's now."""
+        if not self._directory.is_readable:
+            return []
         here = self._directory.path.absolute()
         # A file that is broken at the moment is still its workflow's file.
         names = {str(entry.path.absolute()): entry.name for entry in self._directory.entries}
@@ -230,20 +246,28 @@ class Shelf:
 
     def _record(self, connection: Connection, name: str, now: int) -> list[Change]:
         file = self._directory.workflows[name]
-        with connection.transaction():
-            before = versions.latest(connection, name)
-            version = versions.register(
-                connection,
-                name,
-                file.graph.hash,
-                file.graph.text,
-                file.text,
-                str(file.path.absolute()),
-                now,
-            )
+        path = str(file.path.absolute())
+        try:
+            with connection.transaction():
+                before = versions.latest(connection, name)
+                version = versions.register(
+                    connection, name, file.graph.hash, file.graph.text, file.text, path, now
+                )
+        except (StoreError, ValueError) as error:
+            if isinstance(error, StoreError) and error.fault is not Fault.DATA:
+                raise
+            # The file holds what the database does not take: that must not stop the others.
+            return [_broken(f"{path}: it cannot be recorded: {error}", error)]
         if before is not None and before[0] == version:
             return []
         return [Change("workflow.loaded", {"workflow": name, "version": version})]
+
+
+def _broken(problem: str, defect: BaseException | None) -> Change:
+    details: dict[str, Any] = {"problem": problem}
+    if defect is not None:
+        details["exc_info"] = defect
+    return Change("workflow.broken", details)
 
 
 def has_children(graph: Graph) -> bool:

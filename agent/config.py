@@ -35,8 +35,8 @@ def _check_private(entry: str) -> str:
 
 
 Private = Annotated[str, AfterValidator(_check_private)]
-Bare = Annotated[str, Field(pattern=r"^[^\s\"']+$")]
-"""A name without quotes or spaces around or inside it."""
+Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
+"""A name as it is, without quotes around it."""
 
 
 class AgentSettings(Section):
@@ -47,6 +47,17 @@ class AgentSettings(Section):
         min_length=1,
         description="Directory for the database and other files; relative to this file."
         " AGENT_HOME overrides it.",
+    )
+    trusted_users: list[Bare] = Field(
+        default_factory=list,
+        description="Users, by name or number, that may own the configuration, the home directory and"
+        ' the workflows, besides the agent\'s own user and root; ["*"] turns the check off. For the'
+        " configuration file itself only AGENT_AGENT__TRUSTED_USERS counts.",
+    )
+    trusted_groups: list[Bare] = Field(
+        default_factory=list,
+        description="Groups, by name or number, whose members may write to these files. For the"
+        " configuration file itself only AGENT_AGENT__TRUSTED_GROUPS counts.",
     )
 
 
@@ -134,6 +145,13 @@ class StepSettings(Section):
         le=86_400,
         description="How long one call may take where neither it nor its step says so.",
     )
+    attempt_seconds: float = Field(
+        default=3600.0,
+        ge=1,
+        le=31_536_000,
+        description="How long an attempt of a `python` or `shell` step may take where neither the"
+        " step, nor `defaults`, nor the workflow has a `timeout`; `timeout: none` lifts it.",
+    )
     log_bytes: int = Field(
         default=4_194_304,
         ge=1024,
@@ -157,8 +175,13 @@ class HttpSettings(Section):
 
 
 class ShellSettings(Section):
-    """The `shell` kind of step."""
+    """The `shell` kind of step, and the `shell` tool of agents."""
 
+    inherit: list[Bare] = Field(
+        default_factory=list,
+        description="Variables of the agent's own environment that commands get, besides PATH, HOME,"
+        ' USER, LOGNAME, SHELL, LANG, LC_*, TZ and TMPDIR, as in ["SSH_AUTH_SOCK"].',
+    )
     kill_grace_seconds: float = Field(
         default=5.0,
         ge=0,
@@ -261,6 +284,9 @@ class Settings(Section):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     mcp: dict[str, McpSettings] = Field(default_factory=dict)
     base: Path = Field(default_factory=Path, exclude=True)
+    file: Path | None = Field(default=None, exclude=True)
+    trusted_by_environment: tuple[list[str], list[str]] = Field(default=([], []), exclude=True)
+    """The users and groups that may own and write the configuration file."""
 
     @property
     def home(self) -> Path:

@@ -24,6 +24,10 @@ _NAMED: dict[str, type[BaseModel]] = {"models": ModelSettings, "mcp": McpSetting
 """Sections of which there are as many as people name."""
 
 
+_NOT_SECTIONS = {"base", "file", "trusted_by_environment"}
+"""Fields of the settings that say where they come from."""
+
+
 class ConfigError(Exception):
     """The configuration cannot be used; `problems` says all that is wrong with it."""
 
@@ -53,7 +57,15 @@ def load(path: str | Path | None = None, environment: Mapping[str, str] = os.env
     problems = [f"{'.'.join(path)}: {message}" for path, message in _problems_of(document)]
     if problems:
         raise ConfigError(problems)
-    return Settings.model_validate(document | {"base": file.absolute().parent})
+    trusted = tuple(overrides.get(("agent", f"trusted_{who}"), []) for who in ("users", "groups"))
+    return Settings.model_validate(
+        document
+        | {
+            "base": file.absolute().parent,
+            "file": file.absolute() if file.exists() else None,
+            "trusted_by_environment": trusted,
+        }
+    )
 
 
 def _read(file: Path, *, is_required: bool) -> str:
@@ -74,9 +86,9 @@ def _check_file(file: Path, text: str, document: dict[str, Any]) -> list[str]:
 
 
 def _problems_of(document: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
-    if "base" in document:  # Not a section: the file's own directory.
-        yield ["base"], _unknown("base", _section_names(), "section")
-        document = {name: value for name, value in document.items() if name != "base"}
+    for name in _NOT_SECTIONS & set(document):
+        yield [name], _unknown(name, _section_names(), "section")
+    document = {name: value for name, value in document.items() if name not in _NOT_SECTIONS}
     try:
         Settings.model_validate(document)
     except ValidationError as error:

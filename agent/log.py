@@ -3,7 +3,7 @@
 Parts speak by `structlog.get_logger(__name__)`; here it is decided where their lines go and how.
 
 Secrets never reach a line: values under names that speak of secrets are hidden, so are passwords
-inside addresses, and so is every value that somebody announced with `hide`, wherever it turns up.
+inside addresses, and so is every value that was read by reference, wherever it turns up.
 """
 
 import logging
@@ -12,8 +12,9 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
+from agent.redaction import everywhere
+
 HIDDEN = "[hidden]"
-_SHORTEST_SECRET = 4
 # Not "tokens": those are counts of what a model read and wrote.
 _SECRET_NAME = re.compile(
     r"(^|[_-])((password|passwd|secret|cookie|credential)s?"
@@ -23,24 +24,11 @@ _SECRET_NAME = re.compile(
 _ADDRESS_PASSWORD = re.compile(
     r"(?P<start>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
 )
-_known: set[str] = set()
-
-
-def hide(value: str) -> None:
-    """Keep a secret's value out of every line from now on.
-
-    Very short values are let through: hiding each "1" would make the log unreadable and give the
-    secret away by its gaps.
-    """
-    if len(value) >= _SHORTEST_SECRET:
-        _known.add(value)
 
 
 def redact_text(text: str) -> str:
-    """Return a text without passwords in addresses and without the values given to `hide`."""
-    # The longest first: one secret may be part of another.
-    for secret in sorted(_known, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+    """Return a text without passwords in addresses and without secrets read by reference."""
+    text = everywhere.redact(text, HIDDEN)
     return _ADDRESS_PASSWORD.sub(rf"\g<start>{HIDDEN}", text)
 
 

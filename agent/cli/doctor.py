@@ -79,7 +79,10 @@ def _findings(reading: "Reading | None") -> Iterator[Finding]:
 
     yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
+    # The checker looks for what the configuration names.
+    app.hide_secrets(settings)
     yield Finding("configuration", "ok", f"home is {settings.home}")
+    yield from _files(settings)
     yield from _workflows(settings)
     yield from _artifacts(settings)
     try:
@@ -92,6 +95,13 @@ def _findings(reading: "Reading | None") -> Iterator[Finding]:
             yield from _channels(settings, database, connection)
     except StoreError as error:
         yield Finding("database", "error", str(error))
+
+
+def _files(settings: "Settings") -> Iterator[Finding]:
+    from agent.cli.file_findings import file_findings
+
+    for what, state, message in file_findings(settings):
+        yield Finding(what, state, message)
 
 
 def _workflows(settings: "Settings") -> Iterator[Finding]:

@@ -63,6 +63,7 @@ def classify(error: BaseException) -> tuple[Exit, str]:
 _CODES = {
     "ConfigError": Exit.BAD_INPUT,
     "UnsafeBindError": Exit.BAD_INPUT,
+    "ExposedError": Exit.REFUSED,
     "TokenError": Exit.REFUSED,
     "InputError": Exit.BAD_INPUT,
     "WorkflowError": Exit.BAD_INPUT,

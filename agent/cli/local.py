@@ -80,6 +80,7 @@ class Local:
         from agent import catalog
         from agent.cli import running
 
+        running.close_to_others(self._settings)
         asked = running.submission(self._settings, workflow, values, texts, priority)
         app.open_database(self._settings, create=True)
         if catalog.has_children(asked.graph) and self.carrier() != "daemon":

@@ -69,6 +69,8 @@ def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
 
 
 def _tokens() -> "Tokens":
+    from agent.exposure import trust_of
     from agent.server.tokens import Tokens
 
-    return Tokens(session.settings().home)
+    settings = session.settings()
+    return Tokens(settings.home, trust_of(settings))

@@ -51,14 +51,9 @@ def validate(
 
 def _read(path: Path) -> "Entry":
     import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
-    from agent.workflows.directory import Entry
-    from agent.workflows.files import load
-    from agent.workflows.problems import WorkflowError
+    from agent.workflows.directory import read_entry
 
-    try:
-        return Entry(path, load(path))
-    except WorkflowError as error:
-        return Entry(path, problems=tuple(error.problems))
+    return read_entry(path)
 
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
@@ -93,7 +88,8 @@ def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     from agent import catalog
     from agent.cli import terminal
-    from agent.workflows.problems import show
+    from agent.workflows.files import read_content
+    from agent.workflows.problems import WorkflowError, show
 
     if not entry.problems:
         assert entry.workflow is not None
@@ -105,8 +101,8 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
             terminal.say(f"  {remark}", "yellow")
         return
     try:
-        texts = {str(entry.path): entry.path.read_text(encoding="utf-8")}
-    except (OSError, UnicodeError):
+        texts = {str(entry.path): read_content(entry.path).decode()}
+    except (WorkflowError, UnicodeError):
         texts = {}
     terminal.say(show(entry.problems, texts))
     count = len(entry.problems)

@@ -30,7 +30,11 @@ class AnthropicConnector:
         self._where = f"model {model.name} ({model.base_url or PROVIDER})"
         # The engine owns attempts: a second one inside would be counted and paid by nobody.
         self._client = anthropic.AsyncAnthropic(
-            api_key=key or "none", base_url=model.base_url, max_retries=0
+            api_key=key or "none",
+            base_url=model.base_url,
+            max_retries=0,
+            # A redirect would take the prompt, and perhaps the key, to another server.
+            http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
@@ -86,10 +90,12 @@ class AnthropicConnector:
             document = reading.document_of(body)
             blocks = _blocks(document["content"])
             text = "".join(block["text"] for block in blocks if block["type"] == "text")
+            wished = [block for block in blocks if block["type"] == "tool_use"]
             uses = tuple(
-                ToolUse(block["id"], block["name"], block["input"])
-                for block in blocks
-                if block["type"] == "tool_use"
+                ToolUse(block["id"], block["name"], arguments)
+                for block, arguments in zip(
+                    wished, reading.inputs_of(body, document), strict=True
+                )
             )
             reason = _STOPS.get(str(document["stop_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:

@@ -16,6 +16,7 @@ import json
 import re
 from typing import Any, Final
 
+from agent.models import reading
 from agent.models.catalog import Model
 from agent.models.connector import ModelRequest, Reply, StopReason, ToolUse, clean
 from agent.models.errors import ModelError
@@ -42,9 +43,9 @@ class EchoConnector:
         text = clean(str(entry.get("text", "")))
         uses = tuple(
             ToolUse(
-                str(use.get("id") or f"use-{_said(request)}-{number}"),
-                use["name"],
-                use.get("arguments", {}),
+                clean(str(use.get("id") or f"use-{_said(request)}-{number}")),
+                clean(use["name"]),
+                reading.arguments_of(use.get("arguments", {})),
             )
             for number, use in enumerate(entry.get("tool_uses", ()))
         )

@@ -22,6 +22,8 @@ _MOST_WORD: Final = 200
 _MOST_SHOWN: Final = 80
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MOST_NAME: Final = 64
+_REPLACED: Final = re.compile(r"\\u(?:0000|[dD][89abAB])")
+"""What `plain` may have to replace: NUL and surrogates, as escapes."""
 
 
 class TooLargeError(Exception):
@@ -72,17 +74,36 @@ def document_of(text: str) -> dict[str, Any]:
 
 
 def arguments_of(given: Json) -> Json:
-    """Read the arguments of a tool use; what is no JSON object stays the text that it is."""
+    """Read the arguments of a tool use; what is no JSON object stays the text that it is.
+
+    So does an object that cannot be stored, as one with a NUL in a text: replacing the character
+    would use the tool with something that the model did not ask for.
+    """
     if given is None or given == "":
         # For a tool that takes none.
         return {}
     if not isinstance(given, str):
-        return given if isinstance(given, dict) else json.dumps(given)
+        # Written with escapes, so that the text itself can be stored.
+        return given if _is_storable(given) else json.dumps(given)
     try:
         found = json.loads(given, parse_constant=_refuse)
-        return plain(found) if isinstance(found, dict) else given
     except (ValueError, RecursionError):
-        return given
+        return clean(given)
+    return found if _is_storable(found) else clean(given)
+
+
+def _is_storable(arguments: Json) -> bool:
+    try:
+        return isinstance(arguments, dict) and plain(arguments) == arguments
+    except (ValueError, RecursionError):
+        return False
+
+
+def inputs_of(body: str, document: dict[str, Any]) -> list[Json]:
+    """Return the arguments of all tool uses among an answer's blocks, from its text where needed."""
+    is_whole = _REPLACED.search(body) is None
+    blocks = (document if is_whole else json.loads(body))["content"]
+    return [arguments_of(block["input"]) for block in blocks if block.get("type") == "tool_use"]
 
 
 def distinct(ids: Iterable[Any]) -> Iterator[str]:

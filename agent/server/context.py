@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from agent.config import Settings
 from agent.server.desk import Desk
+from agent.server.event_counts import EventCounts
 from agent.server.failures import Failures
 from agent.server.feed import Feed
 from agent.server.meters import Meters
@@ -30,6 +31,7 @@ class Context:
     desk: Desk
     repeats: Repeats
     feed: Feed
+    event_counts: EventCounts
     meters: Meters
     failures: Failures
     tokens: Tokens

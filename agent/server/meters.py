@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from agent.clock import SECOND, Clock, to_iso
 from agent.states import StepStatus, TaskStatus
@@ -49,25 +49,19 @@ def standing(connection: Connection, clock: Clock) -> Standing:
 
 
 class Meters:
-    """Counts what this process's worker commits, and writes it all down."""
+    """Counts answers, and writes all figures down."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._events: Counter[str] = Counter()
         self._requests: Counter[int] = Counter()
-
-    def tell(self, events: list[tuple[Any, ...]]) -> None:
-        """Hear of committed events, in the worker's loop."""
-        self._events.update(event[2] for event in events)
 
     def count_request(self, status: int) -> None:
         """Count an answer."""
         self._requests[status] += 1
 
-    def exposition(self, now: Standing) -> str:
+    def exposition(self, now: Standing, events: Counter[str]) -> str:
         """Write everything in Prometheus's text format."""
         turns = self._worker.delivery.turns
-        told = self._events.copy()
         tasks = {status.value: now.tasks.get(status.value, 0) for status in TaskStatus}
         steps = {status.value: now.steps.get(status.value, 0) for status in StepStatus}
         lines = [
@@ -126,20 +120,20 @@ class Meters:
                 "agent_attempts_total",
                 "counter",
                 "Attempts that this process started.",
-                told["step.claimed"],
+                self._worker.attempts_started,
             ),
             *_single(
                 "agent_unknowns_total",
                 "counter",
-                "Attempts that ended with an effect of unknown outcome.",
-                told["tool_call.unknown"],
+                "Effects whose outcome became unknown since this process began.",
+                events["tool_call.unknown"],
             ),
             *_family(
                 "agent_events_total",
                 "counter",
-                "Events that this process committed.",
+                "Events that any process has committed since this one began.",
                 "type",
-                dict(sorted(told.items())),
+                dict(sorted(events.items())),
             ),
             *_family(
                 "agent_http_answers_total",

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from agent.file_trust import Trust, can_be_written_by_others
 from agent.keys import content_hash, new_token
 from agent.scopes import SCOPES, Scope, implied
 
@@ -45,8 +46,9 @@ class Grant:
 class Tokens:
     """The tokens of one home directory; changes to the files count within a second."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, trust: Trust | None = None) -> None:
         self._home = home
+        self._trust = trust or Trust()
         self._seen: tuple[object, ...] | None = None
         self._looked_at = 0.0
         self._grants: list[Grant] = []
@@ -155,14 +157,17 @@ class Tokens:
 
     def _owner_grant(self) -> list[Grant]:
         try:
-            owner = self.owner_file.read_text(encoding="utf-8").strip()
+            owner = self._read(self.owner_file).strip()
+        except TokenError as error:
+            log.error("api.token_unreadable", error=str(error))
+            owner = ""
         except (OSError, UnicodeError):
             owner = ""
         return [Grant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
-            text = self._listed_file.read_text(encoding="utf-8")
+            text = self._read(self._listed_file)
         except FileNotFoundError:
             return []
         except (OSError, UnicodeError) as error:
@@ -182,6 +187,15 @@ class Tokens:
             raise TokenError(
                 f"{self._listed_file} is damaged: remove it, and make the tokens anew"
             ) from None
+
+    def _read(self, path: Path) -> str:
+        """Read a file that lets people in, unless people could have written it who may not."""
+        with path.open(encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            is_ours = self._trust.covers_user(status.st_uid)
+            if not is_ours or can_be_written_by_others(status, self._trust):
+                raise TokenError(f"{path} is ignored: other users can change it")
+            return file.read()
 
     def _write(self, entries: list[dict[str, Any]]) -> None:
         self._home.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.keys import canonical_json
-from agent.steps.configs import Seconds, Text
+from agent.steps.configs import JsonSchema, Seconds, Text
 from agent.steps.outcome import Json
 from agent.steps.outputs import find_problem
 
@@ -80,7 +80,7 @@ class InputConfig(_Question):
     """`input`: somebody gives a text, one of some choices, or a value by a JSON Schema."""
 
     choices: list[Any] | None = Field(default=None, min_length=1)
-    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    schema_: JsonSchema | None = Field(default=None, alias="schema")
 
     @model_validator(mode="after")
     def _one_way(self) -> "InputConfig":

@@ -76,6 +76,8 @@ class Claimed:
     """When the time of the step's own budget is over."""
     failures: int = 0
     """Definite failures so far: part of the key that a remote is given."""
+    last_error: dict[str, Json] | None = None
+    """How the attempt before this one ended, if it did not work."""
     upstream: dict[str, Upstream] = field(default_factory=dict)
     calls: list[RecordedCall] = field(default_factory=list)
     approvals: list[RecordedApproval] = field(default_factory=list)

@@ -4,8 +4,10 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from agent.steps import containment
 from agent.steps.calls import Calls
 from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.effects import Answer, Call, Measured, Process, Reconcile, Request
@@ -160,8 +162,13 @@ class StepContext(ContextFacts):
         """Make a checkpoint durable; the attempt ends here if the task is paused."""
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
+        value = self.secrets.redact_value(value)
         encode(value, "checkpoint")
-        await self.services.journal.checkpoint(self.claimed, value)
+        try:
+            await self.services.journal.checkpoint(self.claimed, value)
+        except RevokedError:
+            self.calls.is_revoked = True
+            raise
         self.calls.checkpoint = value
         if self.should_pause:
             self.calls.end(Paused(value))
@@ -186,9 +193,9 @@ class StepContext(ContextFacts):
         With `effect=False` the call may be repeated; it is recorded so that a later attempt
         works with the same answer.
         """
-        check = None if reconcile is None else as_coroutine(bind_call(reconcile))
+        check = None if reconcile is None else as_coroutine(f"reconcile of {action}", reconcile)
         asked = self._request(action, request, effect, on_unknown, timeout, check)
-        perform = as_coroutine(bind_call(function))
+        perform = as_coroutine(f"the function of {action}", function)
         return (await self.perform(asked, perform)).response
 
     async def perform(
@@ -248,11 +255,11 @@ def bind_call(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if takes_call else lambda _: function()
 
 
-def as_coroutine(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Let a plain function be awaited like a coroutine function."""
+def as_coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """Let a function of a call, plain or not, be awaited; what it raises ends its attempt only."""
 
-    async def awaited(*arguments: Any) -> Any:
-        result = function(*arguments)
+    async def awaited(call: Any) -> Any:
+        result = bind_call(function)(call)
         return await result if inspect.isawaitable(result) else result
 
-    return awaited
+    return partial(containment.call_async, name, awaited)

@@ -25,7 +25,7 @@ def check(
         if len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes:
             return _too_large(output, len(text.encode()), limit_bytes), ""
     if schema is not None:
-        return _unlike(output, schema), text
+        return _unlike(output, schema, len(text)), text
     return None, text
 
 
@@ -46,12 +46,12 @@ def _too_large(output: Json, size: int, limit_bytes: int) -> StepError:
     )
 
 
-def _unlike(output: Json, schema: dict[str, Any]) -> StepError | None:
+def _unlike(output: Json, schema: dict[str, Any], characters: int) -> StepError | None:
     # Loaded here: most steps have no schema, and the library behind it is slow to import.
     from agent.workflows.output_schema import UnusableSchemaError, find_output_problems
 
     try:
-        problems = find_output_problems(output, schema)
+        problems = find_output_problems(output, schema, characters)
     except UnusableSchemaError as problem:
         return StepError("bad_schema", "input", f"the step's schema cannot be used: {problem}")
     if not problems:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from agent.store.database import Connection, Row
@@ -12,10 +12,6 @@ EVENTS_AT_ONCE = 20_000
 """A wide task has thousands of rows: few such are held in memory at a time."""
 
 _IDS_AT_ONCE: Final = 1000
-
-# Places among the fields of `StepFacts`.
-_KEY: Final = 25
-_PROCESS: Final = 26
 
 _WRITTEN: Final = {
     "tasks": ("input", "output", "error", "trigger", "pause_reason"),
@@ -70,6 +66,7 @@ class StepFacts:
     wake_at: int | None
     held: int
     placed: int
+    alone: int
     owner: str | None
     claim_token: int
     claim_turn: int | None
@@ -106,6 +103,12 @@ class StepFacts:
         """Return what it waits on, or waited on last."""
         on: dict[str, Any] = json.loads(self.waiting_on) if self.waiting_on else {}
         return on
+
+
+STEP_COLUMNS: Final = {field.name: place for place, field in enumerate(fields(StepFacts))}
+"""Where each field stands in a row of steps."""
+_KEY: Final = STEP_COLUMNS["idempotency_key"]
+_PROCESS: Final = STEP_COLUMNS["process_id"]
 
 
 @dataclass(slots=True)
@@ -147,6 +150,13 @@ class CallFacts:
     microusd_reserved: int | None
     status: str | None
     resolved_at: int | None
+    error: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it failed for good."""
+        is_failed = self.status == "failed" and self.error is not None
+        return is_failed and json.loads(self.error or "{}").get("final") is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +374,16 @@ def days(connection: Connection) -> list[tuple[str, int, int]]:
     return [(name, next(amounts), next(amounts)) for name in used]
 
 
+def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, int]]:
+    """Return (worker, number of steps) of workers that run several isolated steps."""
+    found = connection.query(
+        "SELECT owner, count(*) FROM steps WHERE owner IS NOT NULL AND alone = :isolated"
+        " GROUP BY owner HAVING count(*) > 1 ORDER BY owner",
+        isolated=isolated,
+    )
+    return [(worker_id, count) for worker_id, count in found]
+
+
 def undead(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
     ends = connection.query(
@@ -426,8 +446,8 @@ def _read(connection: Connection, page: dict[str, Evidence], span: tuple[str, st
 
     for row in of(
         'SELECT s.id, s.task_id, s."index", s.parallel_index, s.name, s.kind, s.status, s.attempt,'
-        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.owner,"
-        " s.claim_token, s.claim_turn, s.skip_reason, s.parallel_count, s.items_done,"
+        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.alone,"
+        " s.owner, s.claim_token, s.claim_turn, s.skip_reason, s.parallel_count, s.items_done,"
         " s.items_placed, s.items_ended, s.items_failed, w.turn, s.waiting_on, s.idempotency_key,"
         " s.process_id, s.process_started, s.ended_at"
         " FROM steps AS s LEFT JOIN workers AS w ON w.id = s.owner WHERE s.task_id {within}"
@@ -444,7 +464,7 @@ def _read(connection: Connection, page: dict[str, Evidence], span: tuple[str, st
     for row in of(
         "SELECT c.task_id, c.id, c.step_id, c.number, c.attempt, c.action, c.idempotency_key,"
         " c.request_hash, c.remote_key, c.on_unknown, c.model, c.tokens_in + c.tokens_out,"
-        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at"
+        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at, c.error"
         " FROM tool_calls AS c"
         " LEFT JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " AND o.tool_call_id = c.id"

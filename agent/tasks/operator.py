@@ -155,13 +155,15 @@ class Operator:
             self._check("fork", old)
             if from_step not in old.graph.index_of:
                 raise _no_step(from_step, old)
-            new, repeated = continuation.fork(tx, old, from_step, edited or {})
+            new, repeated, asked_again = continuation.fork(tx, old, from_step, edited or {})
             if dedupe_key is not None:
                 new.task.also(dedupe_key=dedupe_key)
             recording.write(tx, [old, new], old.now)
         message = f"forked as {new.task.id}"
         if repeated:
             message += f"; it will repeat the effects of: {', '.join(repeated)}"
+        if asked_again:
+            message += f"; answered under another input, asked again: {', '.join(asked_again)}"
         return Answer(True, message, new.task.id)
 
     def resolve(

@@ -1,13 +1,14 @@
 """A directory of workflow files, read again only where something changed."""
 
+import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from agent.keys import content_hash
-from agent.workflows.files import SUFFIXES, WorkflowFile, load, read_content
+from agent.workflows.files import SUFFIXES, UnexpectedError, WorkflowFile, load, read_content
 from agent.workflows.kinds import KindSpec
 from agent.workflows.problems import Problem, WorkflowError
 
@@ -23,6 +24,8 @@ class Entry:
     path: Path
     workflow: WorkflowFile | None = None
     problems: tuple[Problem, ...] = ()
+    defect: BaseException | None = field(default=None, compare=False)
+    """What the compiler raised, where that is its own mistake: for the log."""
 
     @property
     def name(self) -> str | None:
@@ -32,17 +35,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    size: int
+    stamp: tuple[int, int, int, int]
+    """Device, inode, size and time of the last change."""
     mtime_ns: int
-    hash: str
+    hash: str | None
+    """None: it could not be read, and is tried again at every scan."""
     read_at_ns: int
     entry: Entry
 
 
 class Directory:
-    """Knows the workflows of one directory; `scan` brings that up to date.
+    """Knows the workflows of one directory; `scan` brings that up to date and never raises.
 
     Only YAML files are workflows by themselves: Python modules and JSON data lie beside them.
+    Whatever is wrong with one of them is a problem of its entry and of no other.
     """
 
     def __init__(self, path: Path, kinds: Mapping[str, KindSpec] | None = None) -> None:
@@ -50,6 +56,8 @@ class Directory:
         self._kinds = kinds
         self._seen: dict[Path, _Seen] = {}
         self._entries: tuple[Entry, ...] = ()
+        self.is_readable = True
+        """Whether the last scan could list the files; if not, it tells what was known before."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -76,53 +84,68 @@ class Directory:
 
     def scan(self) -> bool:
         """Read what changed since the last scan; return whether anything did."""
-        seen = {path: self._look(path) for path in self._paths()}
-        seen_entries = {path: each.entry for path, each in seen.items() if each is not None}
-        self._seen = {path: each for path, each in seen.items() if each is not None}
-        entries = _without_twins([seen_entries[path] for path in sorted(seen_entries)])
+        paths = self._paths()
+        if isinstance(paths, Problem):
+            known = [each.entry for _, each in sorted(self._seen.items())]
+            found = [Entry(self.path, problems=(paths,)), *known]
+        else:
+            seen = [(path, self._look(path)) for path in paths]
+            self._seen = {path: each for path, each in seen if each is not None}
+            found = [each.entry for each in self._seen.values()]
+        self.is_readable = not isinstance(paths, Problem)
+        entries = _without_twins(found)
         has_changed = entries != self._entries
         self._entries = entries
         return has_changed
 
-    def _paths(self) -> list[Path]:
+    def _paths(self) -> list[Path] | Problem:
+        """Return everything that is called like a workflow file, or why it cannot be listed."""
         try:
-            return [
-                path
-                for path in self.path.iterdir()
-                if path.suffix in YAML_SUFFIXES and not path.name.startswith(".") and path.is_file()
-            ]
-        except OSError:
+            names = sorted(os.listdir(self.path))
+        except FileNotFoundError:
             return []
+        except OSError as error:
+            message = f"the directory cannot be read: {error.strerror or error}"
+            return Problem(str(self.path), None, None, "", message)
+        return [
+            self.path / name
+            for name in names
+            if name.endswith(YAML_SUFFIXES) and not name.startswith(".")
+        ]
 
     def _look(self, path: Path) -> _Seen | None:
+        """Read one file if it has changed; None when it is gone."""
+        now_ns = time.time_ns()
         try:
             status = path.stat()
-        except OSError:
-            return None
+        except (OSError, ValueError):
+            if not os.path.lexists(path):
+                return None
+            # A link that leads nowhere, or to what this user may not see.
+            return _Seen((0, 0, 0, 0), 0, None, now_ns, read_entry(path, self._kinds))
+        # Permissions and the target of a link change a file's ctime or inode, but not its mtime.
+        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
         known = self._seen.get(path)
-        now_ns = time.time_ns()
-        if known is not None and (known.size, known.mtime_ns) == (
-            status.st_size,
-            status.st_mtime_ns,
-        ):
+        if known is not None and (known.stamp, known.mtime_ns) == (stamp, status.st_mtime_ns):
             is_racy = known.read_at_ns - status.st_mtime_ns < _RACY_SECONDS * 1e9
-            if not is_racy:
+            if known.hash is not None and not is_racy:
                 return known
         try:
             found = content_hash(read_content(path))
         except WorkflowError as error:
             entry = Entry(path, problems=tuple(error.problems))
-            return _Seen(status.st_size, status.st_mtime_ns, "", now_ns, entry)
-        if known is not None and known.hash == found:
-            entry = known.entry
-        else:
-            entry = _read(path, self._kinds)
-        return _Seen(status.st_size, status.st_mtime_ns, found, now_ns, entry)
+            return _Seen(stamp, status.st_mtime_ns, None, now_ns, entry)
+        is_same = known is not None and known.hash == found
+        entry = known.entry if known is not None and is_same else read_entry(path, self._kinds)
+        return _Seen(stamp, status.st_mtime_ns, found, now_ns, entry)
 
 
-def _read(path: Path, kinds: Mapping[str, KindSpec] | None) -> Entry:
+def read_entry(path: Path, kinds: Mapping[str, KindSpec] | None = None) -> Entry:
+    """Read one file, whatever is wrong with it."""
     try:
         return Entry(path, load(path, kinds))
+    except UnexpectedError as error:
+        return Entry(path, problems=tuple(error.problems), defect=error.__cause__)
     except WorkflowError as error:
         return Entry(path, problems=tuple(error.problems))
 
@@ -143,4 +166,4 @@ def _without_twins(entries: list[Entry]) -> tuple[Entry, ...]:
     return tuple(result)
 
 
-__all__ = ["SUFFIXES", "Directory", "Entry"]
+__all__ = ["SUFFIXES", "Directory", "Entry", "read_entry"]

@@ -14,6 +14,7 @@ from agent.workflows.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
 WORKFLOW_NAME_PATTERN = r"^[a-z_][a-z0-9_-]*$"
+MAX_NAME_CHARS = 100
 MAX_STEPS = 20_000
 MAX_ITEMS = 10_000
 _MOST_SHOWN = 20
@@ -55,7 +56,7 @@ class Fanout(_Frozen):
 class Step(_Frozen):
     """One node: what it does, what it needs, and how its failures are treated."""
 
-    name: str = Field(pattern=NAME_PATTERN, max_length=100)
+    name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)
     kind: str
     config: dict[str, Any] = Field(default_factory=dict)
     depends_on: list[str] = Field(default_factory=list)
@@ -65,6 +66,8 @@ class Step(_Frozen):
     fanout: Fanout | None = None
     retry: RetryPolicy = Field(default_factory=RetryPolicy)
     timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    has_no_timeout: bool = False
+    """Whether an attempt may take any time (`timeout: none`), also longer than `attempt_seconds`."""
     on_unknown: OnUnknown | None = None
     """None: the kind's own default."""
     output_schema: dict[str, Any] | None = None
@@ -82,7 +85,7 @@ class Step(_Frozen):
 class Graph(_Frozen):
     """A workflow, compiled."""
 
-    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=100)
+    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=MAX_NAME_CHARS)
     description: str | None = None
     steps: list[Step] = Field(min_length=1, max_length=MAX_STEPS)
     inputs: dict[str, Any] = Field(default_factory=dict)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from agent.workflows.graph import (
     MAX_ITEMS,
+    MAX_NAME_CHARS,
     MAX_STEPS,
     NAME_PATTERN,
     WORKFLOW_NAME_PATTERN,
@@ -17,9 +18,9 @@ from agent.workflows.graph import (
 )
 from agent.workflows.inputs import InputKeys
 from agent.workflows.triggers import TriggerKeys
-from agent.workflows.values import Duration, PositiveDuration, one_or_more
+from agent.workflows.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
 
 
 def _editors_see(*types: str) -> WithJsonSchema:
@@ -55,7 +56,7 @@ class BudgetKeys(_Keys):
 class DefaultsKeys(_Keys):
     """What holds for every step that does not say otherwise."""
 
-    timeout: PositiveDuration | None = None
+    timeout: AttemptTimeout | None = None
     retry: RetryKeys | None = None
 
 
@@ -83,7 +84,9 @@ class StepKeys(_Keys):
         default=None, ge=1, le=MAX_ITEMS, description="how many items run at the same time"
     )
     retry: RetryKeys | None = None
-    timeout: PositiveDuration | None = Field(default=None, description="for each attempt")
+    timeout: AttemptTimeout | None = Field(
+        default=None, description="for each attempt; none lifts attempt_seconds of [steps]"
+    )
     on_unknown: OnUnknown | None = Field(
         default=None, description="what to do when it cannot be known whether an effect happened"
     )
@@ -96,7 +99,7 @@ class StepKeys(_Keys):
 class WorkflowKeys(_Keys):
     """The keys of a workflow file."""
 
-    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=100)
+    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=MAX_NAME_CHARS)
     description: str | None = None
     on: TriggerKeys | None = Field(default=None, description="what starts it by itself")
     inputs: dict[Name, InputKeys] = Field(default_factory=dict)

@@ -103,13 +103,15 @@ def read_source(file: str, content: str | bytes) -> Source:
 class _Open:
     """A mapping or list that is being read."""
 
-    __slots__ = ("anchor", "first_value", "key", "key_mark", "merges", "path", "value")
+    __slots__ = ("anchor", "first_value", "height", "key", "key_mark", "merges", "path", "value")
 
     def __init__(self, value: Any, path: Path, anchor: str | None, first_value: int) -> None:
         self.value = value
         self.path = path
         self.anchor = anchor
         self.first_value = first_value
+        self.height = 1
+        """Its levels of nesting, itself included; what an alias repeats counts."""
         self.key: Any = _NO_KEY
         self.key_mark: Any = None
         self.merges: list[tuple[Any, Any]] = []
@@ -125,7 +127,8 @@ class _Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        """By name: a value, how many values it holds, and its height."""
         self._count = 0
 
     def build(self) -> None:
@@ -134,7 +137,7 @@ class _Builder:
             if isinstance(event, ScalarEvent):
                 value, size = self._scalar(event), 1
                 if event.anchor:
-                    self._anchors[event.anchor] = (value, size)
+                    self._anchors[event.anchor] = (value, size, 0)
             elif isinstance(event, MappingStartEvent | SequenceStartEvent):
                 self._open(event)
                 continue
@@ -142,7 +145,8 @@ class _Builder:
                 self._close()
                 continue
             elif isinstance(event, AliasEvent):
-                value, size = self._alias(event)
+                value, size, height = self._alias(event)
+                self._raise_height(height, event.start_mark)
             else:
                 documents += isinstance(event, DocumentStartEvent)
                 if documents > 1:
@@ -189,8 +193,7 @@ class _Builder:
 
     def _open(self, event: Any) -> None:
         self._refuse_tag(event)
-        if len(self._stack) >= MAX_DEPTH:
-            self._stop(event.start_mark, f"nested deeper than {MAX_DEPTH} levels")
+        self._raise_height(1, event.start_mark)
         self._count_values(1, event.start_mark)
         value: Any = {} if isinstance(event, MappingStartEvent) else []
         top = self._stack[-1] if self._stack else None
@@ -204,6 +207,13 @@ class _Builder:
         self._place(value, event.start_mark)
         self._stack.append(opened)
 
+    def _raise_height(self, height: int, mark: Any) -> None:
+        """Take a value of this height into what is open; aliases could nest without a bound."""
+        if len(self._stack) + height > MAX_DEPTH:
+            self._stop(mark, f"nested deeper than {MAX_DEPTH} levels")
+        if self._stack:
+            self._stack[-1].height = max(self._stack[-1].height, height + 1)
+
     def _refuse_key(self, mark: Any) -> None:
         if self.source.text[mark.index - 1 : mark.index + 1] == "{{":
             hint = 'put a template in quotes: "{{ ... }}"'
@@ -215,8 +225,11 @@ class _Builder:
         for merged, mark in done.merges:
             self._merge(done.value, merged if isinstance(merged, list) else [merged], mark)
         self._stack.pop()
+        if self._stack:
+            self._stack[-1].height = max(self._stack[-1].height, done.height + 1)
         if done.anchor:
-            self._anchors[done.anchor] = (done.value, self._count - done.first_value + 1)
+            size = self._count - done.first_value + 1
+            self._anchors[done.anchor] = (done.value, size, done.height)
 
     def _merge(self, target: dict[str, Any], merged: list[Any], mark: Any) -> None:
         for mapping in merged:
@@ -226,7 +239,7 @@ class _Builder:
             for key, value in mapping.items():
                 target.setdefault(key, value)
 
-    def _alias(self, event: Any) -> tuple[Any, int]:
+    def _alias(self, event: Any) -> tuple[Any, int, int]:
         # An anchor is known once its value is complete, so nothing can hold itself.
         found = self._anchors.get(event.anchor)
         if found is None:

@@ -1,5 +1,6 @@
 """From one step of a workflow file to one step of a graph."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.workflows.fanning import read_fanout, without_braces
-from agent.workflows.graph import NAME_PATTERN, Fanout, RetryPolicy, Step
+from agent.workflows.graph import MAX_NAME_CHARS, NAME_PATTERN, Fanout, RetryPolicy, Step
 from agent.workflows.kind_choice import choose_kind, rendered_parts
 from agent.workflows.kinds import KindSpec
 from agent.workflows.language import STEP_WORDS, BudgetKeys, DefaultsKeys, RetryKeys, StepKeys
@@ -68,7 +69,7 @@ class StepCompiler:
         named = self._check_templates(name, choice.kind, choice.config, has_items)
         named += self._check_templates(name, "approval", choice.gate or {}, has_items)
         named += self._check_expressions(name, condition, fanout)
-        if choice.kind is None or len(self.problems) > before or not _NAME.fullmatch(name):
+        if choice.kind is None or len(self.problems) > before or not _is_name(name):
             return None
         timeout = keys.timeout if "timeout" in given else self._defaults.timeout
         return Step(
@@ -80,7 +81,8 @@ class StepCompiler:
             run_on=run_on,
             fanout=fanout,
             retry=retry,
-            timeout_seconds=timeout,
+            timeout_seconds=None if timeout == math.inf else timeout,
+            has_no_timeout=timeout == math.inf,
             on_unknown=keys.on_unknown,
             output_schema=keys.output,
             refers_to=[n for n in dict.fromkeys(named) if n not in keys.depends_on],
@@ -203,6 +205,11 @@ class StepCompiler:
             path = ("steps", name, "foreach")
             named += self._references.check_value(fanout.items, path, name)
         return named
+
+
+def _is_name(name: str) -> bool:
+    """Whether a graph takes this as a step's name; the file's keys are checked by their own model."""
+    return len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name) is not None
 
 
 def _value_at(config: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

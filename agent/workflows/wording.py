@@ -143,7 +143,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel], written: Any) -> tupl
     if kind in ("too_short", "string_too_short"):
         return "must not be empty", None
     if kind in ("too_long", "string_too_long"):
-        return f"is too long: {_count(limits['max_length'])} are allowed", None
+        parts = " characters" if kind == "string_too_long" else ""
+        return f"is too long: {_count(limits['max_length'])}{parts} are allowed", None
     return detail["msg"][:1].lower() + detail["msg"][1:], None
 
 

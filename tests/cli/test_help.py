@@ -59,7 +59,7 @@ HEAVY = [
     "pysqlite3",
     "apscheduler",
     "tomlkit",
-    "jsonschema",
+    "jsonschema_rs",
     "asyncio",
 ]
 

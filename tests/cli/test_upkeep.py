@@ -9,7 +9,7 @@ from agent.cli.contents import Reading, instant_of
 from agent.clock import SECOND
 from agent.lock import Lock
 from agent.store import evidence
-from agent.store.database import Database
+from agent.store.database import Connection, Database
 from agent.store.sqlite import driver
 from tests.cli.conftest import Cli
 from tests.store.rows import insert_task
@@ -146,8 +146,8 @@ def test_an_interrupted_doctor_says_where_to_go_on(
             at = (1_800_000_000 + second) * SECOND
             insert_task(connection, f"t{second}", created_at=at, ended_at=at + 1)
 
-    def interrupted(*given: object) -> Iterator[evidence.Evidence]:
-        for count, task in enumerate(collect(*given)):
+    def interrupted(reader: Connection, since: int | None) -> Iterator[evidence.Evidence]:
+        for count, task in enumerate(collect(reader, since)):
             if count == 3:
                 raise KeyboardInterrupt
             yield task

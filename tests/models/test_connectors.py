@@ -257,7 +257,8 @@ def test_a_tools_name_that_no_provider_takes_back(provider: str) -> None:
         ("", {}),
         (None, {}),
         ({"at": "it"}, {"at": "it"}),
-        ('{"at": "\\ud800\\u0000"}', {"at": "?\ufffd"}),
+        ('{"at": "\\ud800\\u0000"}', '{"at": "\\ud800\\u0000"}'),
+        ('{"at": "\\ud83d\\ude00"}', {"at": "\U0001f600"}),
         ("[1]", "[1]"),
         ([1], "[1]"),
         ('{"at": NaN}', '{"at": NaN}'),
@@ -266,13 +267,23 @@ def test_a_tools_name_that_no_provider_takes_back(provider: str) -> None:
     ],
 )
 def test_arguments_of_all_sorts(given: Any, taken: Any) -> None:
-    """None at all are no arguments; an object is kept without what cannot be; the rest is text."""
+    """None at all are no arguments; an object that can be stored is one; the rest is text."""
     use = {"id": "use_1", "function": {"name": "look", "arguments": given}}
     message = {"content": None, "tool_calls": [use]}
     choice = {"message": message, "finish_reason": "tool_calls"}
     with providing(Raw(200, json.dumps({"choices": [choice]}).encode())) as server:
         reply = ask("openai", server.openai_url)
     assert reply.tool_uses[0].arguments == taken
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_arguments_that_cannot_be_stored_stay_text(provider: str) -> None:
+    """Replacing a NUL would use the tool with what the model did not ask for."""
+    tools = [("use_1", "look", {"at": "a\0b"}), ("use_2", "look", {"at": "it"})]
+    with providing(Say("", tools=tools)) as server:
+        url = server.openai_url if provider == "openai" else server.anthropic_url
+        reply = ask(provider, url)
+    assert [use.arguments for use in reply.tool_uses] == ['{"at": "a\\u0000b"}', {"at": "it"}]
 
 
 @pytest.mark.parametrize(
@@ -344,6 +355,18 @@ def test_what_fails_at_once(provider: str, status: int, advice: str) -> None:
     assert problem.code == f"status_{status}"
     assert "it said so" in problem.message
     assert advice in problem.message
+
+
+@both
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(provider: str, status: int) -> None:
+    """Another server would get the prompt, and of one SDK also the key."""
+    with providing(Say("from elsewhere")) as other:
+        moved = Raw(status, b"", {"Location": f"{other.anthropic_url}/v1/messages"})
+        problem = failed(provider, moved)
+        assert other.requests == []
+    assert not problem.may_retry and not problem.may_have_cost
+    assert problem.code == f"status_{status}" and "`base_url`" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from agent.server.application import TABLES
@@ -136,7 +136,7 @@ def test_everything_has_examples(description: dict[str, Any]) -> None:
                     }
                 ]
                 for example in found:
-                    jsonschema.validate(example, whole)
+                    jsonschema_rs.validate(whole, example, offline=True)
 
 
 def test_kinds_of_problems_have_titles(client: httpx.Client) -> None:

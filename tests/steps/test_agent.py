@@ -11,11 +11,11 @@ from agent.keys import request_hash
 from agent.models.catalog import Catalog
 from agent.states import ApprovalStatus, CallStatus
 from agent.steps.errors import DefiniteFailure
+from agent.steps.loop.allow_list import may_visit
 from agent.steps.loop.files import parts_of
 from agent.steps.loop.offer import RefusedError
 from agent.steps.loop.shell import fits
 from agent.steps.loop.using import untrusted
-from agent.steps.loop.web import may_visit
 from agent.steps.outcome import Failed, Outcome, Paused, RecordedApproval, Succeeded, Waiting
 from tests.steps.harness import Trial, callable_name, run
 
@@ -290,3 +290,14 @@ def test_what_is_outside_cannot_widen() -> None:
     )
     assert run(made.attempt()) == Succeeded("done")
     assert "refused" in answers(made)[0]
+
+
+def test_arguments_that_cannot_be_stored_are_refused_to_the_model(tmp_path: Path) -> None:
+    """A NUL in a text is an error that the model sees; the step goes on."""
+    script = [uses(("it_write", {"path": "a\0b", "text": "x"}), ("odd\0name", {})), "done"]
+    made = trial(script, {"it": {"files": {"directory": str(tmp_path), "write": True}}})
+    assert run(made.attempt()) == Succeeded("done")
+    first, second = answers(made)
+    assert "they hold a NUL character" in first["refused"]
+    assert "there is no tool" in second["refused"]
+    assert list(tmp_path.iterdir()) == []

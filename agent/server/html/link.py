@@ -18,6 +18,11 @@ from agent.steps.outcome import Json
 
 _HERE: Final = Path(__file__).parent
 _MOST_ROWS: Final = 8
+_CHANGED: Final = {
+    "request": "what was sent, with an unknown outcome",
+    "now": "what would be sent now",
+}
+"""What the two requests of an unknown effect are called where they differ."""
 
 
 def page(
@@ -83,7 +88,8 @@ def _shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
         schema = approval["schema"]
         is_written = schema is not None and not members_of(schema)
         return [("what an answer must fit", text_of(schema))] if is_written else []
-    return [(name, text_of(it)) for name, it in request.items()]
+    names = _CHANGED if approval["kind"] == "unknown" and "now" in request else {}
+    return [(names.get(name, name), text_of(it)) for name, it in request.items()]
 
 
 def _fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ A server is a program that is started for the attempt and ended with it, or an a
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from agent.config_models import McpSettings
 from agent.models.connector import clean
 from agent.steps.context import StepContext
+from agent.steps.environment import environment_of
 from agent.steps.errors import DefiniteFailure
-from agent.steps.processes import marks
 from agent.steps.secrets import references
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ T = TypeVar("T")
 
 _MOST_PAGES: Final = 50
 _LINE_BYTES: Final = 65_536
+
+
+async def load_sdk() -> None:
+    """Import the SDK, in a thread: it takes a second, in which the event loop would be blocked."""
+    module = sys.modules.get("mcp")
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        await asyncio.to_thread(import_module, "mcp")
 
 
 class LostError(Exception):
@@ -125,16 +133,29 @@ class _Session:
         raise _unreached(self._name, _reason(problem), is_final=_is_final(problem))
 
     async def _keep(self) -> None:
-        # It takes a second to import, in which the whole worker would stand still.
-        await asyncio.to_thread(import_module, "mcp")
+        await load_sdk()
         from mcp import Client
 
         async with (
             _transport(self._name, self._context) as transport,
             Client(transport, cache=None) as client,
         ):
+            _accept_any_result(client)
             self._client.set_result(client)
             await self._closing.wait()
+
+
+def _accept_any_result(client: "Client") -> None:
+    """Keep the SDK from checking results against the server's own schema of them.
+
+    It does so with patterns that backtrack, on the worker's loop: a server could stop the worker.
+    Nothing here relies on the shape of a result; the model reads it as text.
+    """
+
+    async def accept(name: str, result: Any) -> None:
+        return None
+
+    client.session.validate_tool_result = accept  # type: ignore[method-assign]
 
 
 @asynccontextmanager
@@ -158,8 +179,9 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     program = StdioServerParameters(
         command=settings.command,
         args=settings.args,
-        # Marked as a command is: should the agent be killed, the next one finds and ends it.
-        env={**values["env"], **marks(context.step_id, context.attempt)},
+        # What a command gets, marks included: if the agent is killed, the next one ends the server.
+        # The library adds TERM by itself.
+        env=environment_of(context.step_id, context.attempt, values["env"]),
         cwd=settings.cwd or None,
         encoding_error_handler="replace",
     )

@@ -1,5 +1,6 @@
 """The tools of one step, as its definition has them: nothing else is ever used."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -12,6 +13,7 @@ from agent.steps.loop.config import AgentConfig, ToolConfig
 from agent.steps.loop.offer import Offer, RefusedError
 from agent.steps.loop.sessions import Sessions
 from agent.steps.loop.shown import Shown
+from agent.steps.outcome import Json
 from agent.steps.outputs import find_problem
 from agent.steps.secrets import Place
 
@@ -53,8 +55,11 @@ class Toolbox:
             known = ", ".join(self._offers) or "none"
             raise RefusedError(f"there is no tool {use.name!r}; there are: {known}")
         if not isinstance(use.arguments, dict):
-            raise RefusedError("the arguments are no JSON object")
-        for schema in (offer.schema, offer.limits):
+            raise RefusedError(_no_object(use.arguments))
+        # Loaded here, as where outputs are checked.
+        from agent.workflows.output_schema import without_costly_patterns
+
+        for schema in (without_costly_patterns(offer.schema), offer.limits):
             problem = find_problem(use.arguments, schema, _MOST_ARGUMENT_BYTES)
             if problem is not None:
                 raise RefusedError(_worded(problem.message))
@@ -62,6 +67,20 @@ class Toolbox:
         if offer.max_calls is not None and self._used[offer.owner] > offer.max_calls:
             raise RefusedError(f"{offer.owner} may be used {offer.max_calls} times, and was")
         return offer
+
+
+def _no_object(arguments: Json) -> str:
+    """Say why arguments that came as text cannot be used."""
+    try:
+        is_object = isinstance(json.loads(arguments), dict)
+    except (TypeError, ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        return "the arguments are no JSON object"
+    return (
+        "the arguments cannot be stored: they hold a NUL character or half of a surrogate pair,"
+        " or are nested too deeply; send them without"
+    )
 
 
 def _worded(problem: str) -> str:

@@ -9,14 +9,14 @@ is the gate of a step wherever somebody was asked.
 from typing import Final
 
 from agent.states import TASK_ENDED, StepStatus
-from agent.store.evidence import Evidence
+from agent.store.evidence import STEP_COLUMNS, Evidence
 from agent.tasks.checker.replay import READ, gist
 
 Pattern = tuple[object, ...]
 
-_STATUS: Final = 6
-_COMMON: Final = slice(2, 23)
-"""The fields of `StepFacts` from its index to the counts of its items."""
+_STATUS: Final = STEP_COLUMNS["status"]
+_COMMON: Final = slice(STEP_COLUMNS["index"], STEP_COLUMNS["owner_turn"])
+"""What steps of like tasks have in common: from the index to the counts of items."""
 _MOST_EVENTS: Final = 200
 _MOST_PATTERNS: Final = 20_000
 """Wide tasks, and those that never went the same way twice, would only fill the memory."""

@@ -1,0 +1,344 @@
+"""What it costs to check a value against a JSON Schema, known before it is done.
+
+The validator runs at full speed and cannot be interrupted, so its work is bounded beforehand. A
+small schema can ask for very much: definitions that name each other twice double the work with each
+level, and a recursive one does so with each level of the value.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.workflows.patterns import pattern_weight
+
+MAX_OPERATIONS: Final = 5_000_000
+"""One operation is the check of one value against one subschema: 20 to 50 ns."""
+MAX_EXPANDED: Final = 50_000
+"""Subschemas of a schema that is not recursive, with what each $ref stands for in its place."""
+MAX_PAIRS: Final = 100_000
+"""Of a value and a subschema that are counted one by one: 2 to 4 µs."""
+_CHARS_PER_OPERATION: Final = 2
+
+_IN_PLACE: Final = ("not", "if", "then", "else")
+_CHOICES: Final = ("anyOf", "oneOf")
+_LISTS: Final = ("allOf", *_CHOICES)
+_OF_MEMBERS: Final = ("additionalProperties", "unevaluatedProperties")
+_OF_ITEMS: Final = ("items", "contains", "unevaluatedItems")
+_REFERENCES: Final = ("$ref", "$dynamicRef")
+_COSTLY_WORDS: Final = frozenset({"enum", "pattern", "patternProperties", "uniqueItems"})
+
+Schema = dict[str, Any]
+
+
+class TooCostlyError(ValueError):
+    """Checking a value takes more operations than are allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a value holds."""
+
+    values: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What checking one value takes, in operations."""
+
+    operations: int
+    largest_choice: int
+    """Of the costliest `anyOf` or `oneOf`: an error there lists the errors of all its branches."""
+
+
+def size_of(value: Any) -> Size:
+    """Count the values in a value, and the characters of its texts and keys."""
+    values = characters = 0
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        values += 1
+        if isinstance(each, str):
+            characters += len(each)
+        elif isinstance(each, dict):
+            characters += sum(map(len, each))
+            pending.extend(each.values())
+        elif isinstance(each, list):
+            pending.extend(each)
+    return Size(values, characters)
+
+
+class SchemaCost:
+    """Knows the references of one schema, and what its parts cost."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._targets: dict[int, list[Schema]] = {}
+        """By identity of a schema with references: what they stand for."""
+        self._weights: dict[str, int] = {}
+        self._leaves: dict[int, bool] = {}
+        self._find_targets()
+        self.expanded, self.weight = self._expanded(schema, {}, set())
+        self.has_choices = any(
+            word in each for each, _ in _with_resources(schema) for word in _CHOICES
+        )
+
+    @property
+    def is_recursive(self) -> bool:
+        """Whether the schema holds itself, so that the value decides what it costs."""
+        return self.expanded >= sys.maxsize
+
+    def bound(self, size: Size) -> int:
+        """Return what checking a value of this size takes at most."""
+        return self.expanded * size.values + self.weight * size.characters // _CHARS_PER_OPERATION
+
+    def count(
+        self, value: Any, limit: int = MAX_OPERATIONS, max_pairs: int = MAX_PAIRS
+    ) -> Cost:
+        """Return what checking a value takes; raise `TooCostlyError` beyond the limits."""
+        done: dict[tuple[int, int], int] = {}
+        first = _Frame(self._schema, value, self)
+        stack, under_way, largest = [first], {first.key}, 0
+        while stack:
+            frame = stack[-1]
+            child = next(frame.children, None)
+            if child is None:
+                stack.pop()
+                under_way.discard(frame.key)
+                done[frame.key] = frame.total
+                if frame.has_choice:
+                    largest = max(largest, frame.total)
+                if stack:
+                    stack[-1].add(frame.total)
+            elif self.is_leaf(child[0]):
+                frame.add(_own(*child, self))
+            elif (key := (id(child[0]), id(child[1]))) in done:
+                frame.add(done[key])
+            # What comes back to the same pair adds nothing: the validator stops there as well.
+            elif key not in under_way:
+                stack.append(_Frame(*child, self))
+                under_way.add(key)
+            if frame.total > limit or len(done) > max_pairs:
+                raise TooCostlyError(f"it takes more than {limit:,} operations")
+        return Cost(first.total, largest)
+
+    def find_circle(self) -> bool:
+        """Whether a reference leads back to itself without going into the value."""
+        finished: set[int] = set()
+        for start, _ in _with_resources(self._schema):
+            stack, under_way = [(start, self._in_place(start))], {id(start)}
+            while stack:
+                schema, rest = stack[-1]
+                following = next(rest, None)
+                if following is None:
+                    stack.pop()
+                    under_way.discard(id(schema))
+                    finished.add(id(schema))
+                elif id(following) in under_way:
+                    return True
+                elif id(following) not in finished:
+                    stack.append((following, self._in_place(following)))
+                    under_way.add(id(following))
+        return False
+
+    def weigh(self, pattern: Any) -> int:
+        """Return the weight of a pattern; what is no text is refused elsewhere."""
+        if not isinstance(pattern, str):
+            return 0
+        if pattern not in self._weights:
+            self._weights[pattern] = pattern_weight(pattern)
+        return self._weights[pattern]
+
+    def is_leaf(self, schema: Schema) -> bool:
+        """Whether a schema holds no other."""
+        found = self._leaves.get(id(schema))
+        if found is None:
+            others = (*self._in_place(schema), *_of_parts(schema))
+            found = self._leaves[id(schema)] = not others
+        return found
+
+    def _in_place(self, schema: Schema) -> Iterator[Schema]:
+        """Yield the subschemas that are held against the same value."""
+        yield from self._targets.get(id(schema), ())
+        for word in _LISTS:
+            yield from _listed(schema.get(word))
+        for word in _IN_PLACE:
+            yield from _one(schema.get(word))
+        for word in ("dependentSchemas", "dependencies"):
+            yield from _named(schema.get(word))
+
+    def _expanded(
+        self, schema: Schema, known: dict[int, tuple[int, int]], under_way: set[int]
+    ) -> tuple[int, int]:
+        """Return how many subschemas and how much pattern there is once references are followed."""
+        key = id(schema)
+        if key in known:
+            return known[key]
+        if key in under_way or len(under_way) > 300:
+            return sys.maxsize, sys.maxsize
+        under_way.add(key)
+        count = 1 + len(schema["enum"]) if isinstance(schema.get("enum"), list) else 1
+        count += schema.get("uniqueItems") is True
+        weight = self.weigh(schema.get("pattern"))
+        patterns = schema.get("patternProperties")
+        weight += sum(map(self.weigh, patterns)) if isinstance(patterns, dict) else 0
+        for each in (*self._in_place(schema), *_of_parts(schema)):
+            more, heavier = self._expanded(each, known, under_way)
+            count, weight = count + more, weight + heavier
+        if any(word in schema for word in ("unevaluatedProperties", "unevaluatedItems")):
+            count, weight = 2 * count, 2 * weight
+        under_way.discard(key)
+        known[key] = min(count, sys.maxsize), min(weight, sys.maxsize)
+        return known[key]
+
+    def _find_targets(self) -> None:
+        """Note what each reference in the schema stands for, as far as that can be found."""
+        anchors: dict[tuple[int, Any], Schema] = {}
+        dynamic: dict[Any, list[Schema]] = {}
+        referring: list[tuple[Schema, Schema]] = []
+        for each, resource in _with_resources(self._schema):
+            for word in ("$anchor", "$dynamicAnchor"):
+                if isinstance(each.get(word), str):
+                    anchors.setdefault((id(resource), f"#{each[word]}"), each)
+            if isinstance(each.get("$dynamicAnchor"), str):
+                dynamic.setdefault(f"#{each['$dynamicAnchor']}", []).append(each)
+            if any(isinstance(each.get(word), str) for word in _REFERENCES):
+                referring.append((each, resource))
+        for each, resource in referring:
+            found: list[Any] = []
+            for word in _REFERENCES:
+                if isinstance(reference := each.get(word), str):
+                    target = find_target(reference, resource)
+                    found.append(anchors.get((id(resource), reference), target))
+            # Which of them is meant depends on the way there: all are counted.
+            found += dynamic.get(each.get("$dynamicRef"), [])
+            self._targets[id(each)] = [target for target in found if isinstance(target, dict)]
+
+
+class _Frame:
+    """One subschema that is held against one value, while its parts are counted."""
+
+    __slots__ = ("_factor", "children", "has_choice", "key", "total")
+
+    def __init__(self, schema: Schema, value: Any, cost: SchemaCost) -> None:
+        self.key = (id(schema), id(value))
+        self.has_choice = any(word in schema for word in _CHOICES)
+        # What is left unevaluated is found by evaluating everything else once more.
+        is_twice = "unevaluatedProperties" in schema or "unevaluatedItems" in schema
+        self._factor = 2 if is_twice else 1
+        self.total = self._factor * _own(schema, value, cost)
+        self.children = _children(schema, value, cost)
+
+    def add(self, operations: int) -> None:
+        self.total += self._factor * operations
+
+
+def _own(schema: Schema, value: Any, cost: SchemaCost) -> int:
+    """Return what a subschema's own words take, without the subschemas in it."""
+    operations = 1
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        operations += len(choices)
+    if isinstance(value, str) and "pattern" in schema:
+        operations += len(value) * cost.weigh(schema["pattern"]) // _CHARS_PER_OPERATION
+    elif isinstance(value, dict) and isinstance(schema.get("patternProperties"), dict):
+        weight = sum(map(cost.weigh, schema["patternProperties"]))
+        operations += sum(map(len, value)) * weight // _CHARS_PER_OPERATION
+    elif isinstance(value, list):
+        if schema.get("uniqueItems") is True:
+            operations += size_of(value).values
+        operations += len(value) * sum(1 for _ in _plain_items(schema, cost))
+    return operations
+
+
+def _plain_items(schema: Schema, cost: SchemaCost) -> Iterator[str]:
+    """Yield the words for items that take one operation each, so that none is looked at."""
+    for word in _OF_ITEMS:
+        each = schema.get(word)
+        if isinstance(each, dict) and cost.is_leaf(each) and not each.keys() & _COSTLY_WORDS:
+            yield word
+
+
+def _children(schema: Schema, value: Any, cost: SchemaCost) -> Iterator[tuple[Schema, Any]]:
+    """Yield each subschema with each value that it may be held against."""
+    for each in cost._in_place(schema):
+        yield each, value
+    if isinstance(value, dict):
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            for name, each in properties.items():
+                if name in value and isinstance(each, dict):
+                    yield each, value[name]
+        for each in _named(schema.get("patternProperties")):
+            for inner in value.values():
+                yield each, inner
+        for word in _OF_MEMBERS:
+            for each in _one(schema.get(word)):
+                for inner in value.values():
+                    yield each, inner
+        for each in _one(schema.get("propertyNames")):
+            for name in value:
+                yield each, name
+    elif isinstance(value, list):
+        for each, inner in zip(_listed(schema.get("prefixItems")), value, strict=False):
+            yield each, inner
+        plain = set(_plain_items(schema, cost))
+        for word in _OF_ITEMS:
+            for each in _one(schema.get(word)) if word not in plain else ():
+                for inner in value:
+                    yield each, inner
+
+
+def _of_parts(schema: Schema) -> Iterator[Schema]:
+    """Yield the subschemas that are held against parts of a value."""
+    for word in ("properties", "patternProperties"):
+        yield from _named(schema.get(word))
+    for word in (*_OF_MEMBERS, "propertyNames", *_OF_ITEMS):
+        yield from _one(schema.get(word))
+    yield from _listed(schema.get("prefixItems"))
+
+
+def _one(value: Any) -> Iterator[Schema]:
+    if isinstance(value, dict):
+        yield value
+
+
+def _listed(value: Any) -> Iterator[Schema]:
+    if isinstance(value, list):
+        yield from (each for each in value if isinstance(each, dict))
+
+
+def _named(value: Any) -> Iterator[Schema]:
+    if isinstance(value, dict):
+        yield from (each for each in value.values() if isinstance(each, dict))
+
+
+def _with_resources(schema: Schema) -> Iterator[tuple[Schema, Schema]]:
+    """Yield every mapping in a schema with what its references are relative to."""
+    pending: list[tuple[Any, Schema]] = [(schema, schema)]
+    while pending:
+        each, resource = pending.pop()
+        if isinstance(each, dict):
+            resource = each if isinstance(each.get("$id"), str) else resource
+            yield each, resource
+            pending.extend((inner, resource) for inner in each.values())
+        elif isinstance(each, list):
+            pending.extend((inner, resource) for inner in each)
+
+
+def find_target(reference: str, schema: Any) -> Any:
+    """Return what a pointer such as `#/$defs/line` stands for, or None."""
+    if reference != "#" and not reference.startswith("#/"):
+        return None
+    for part in reference[2:].split("/") if len(reference) > 1 else ():
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, dict) and key in schema:
+            schema = schema[key]
+        elif (
+            isinstance(schema, list) and key.isascii() and key.isdigit() and int(key) < len(schema)
+        ):
+            schema = schema[int(key)]
+        else:
+            return None
+    return schema
