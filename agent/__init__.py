@@ -15,7 +15,8 @@ Imports point downwards in this list, and import-linter holds them to it::
     steps       the runner, the context a step sees, one module per kind of step
     workflows   YAML to a checked, compiled graph; templates
     store       tables, the SQL, the dialect differences in one file, migrations
-    states, keys, clock, scopes, harmless, config, config_file, exposure, file_trust, lock, log, event_loop, redaction, descriptors, log_limit
+    audit, states, keys, clock, scopes, harmless, config, config_file, exposure, file_trust, lock, log,
+    event_loop, redaction, descriptors, log_limit
 """
 
 __version__ = "0.1.0"

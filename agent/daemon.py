@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, catalog, descriptors, event_loop, log, recovery
+from agent import app, audit, catalog, descriptors, event_loop, log, recovery
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
 from agent.store.channels import Place
 from agent.store.database import Database
+from agent.tasks import watchdog
 from agent.tasks.event_tail import EventTail
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ async def serve(
     """
     logger = structlog.get_logger(__name__)
     descriptors.raise_limit()
+    audit.configure(settings.home)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
     began = await asyncio.to_thread(tail.open)
@@ -134,7 +136,8 @@ async def serve(
         if on_ready is not None:
             on_ready(server.url if server is not None else None)
         app.collect_garbage_seldom()
-        await worker.run()
+        with watchdog.watching(worker.blocks):
+            await worker.run()
     finally:
         for beside in (watching, asking):
             beside.cancel()
@@ -191,7 +194,8 @@ class InsideCommand:
         await asyncio.to_thread(recovery.recover, self._database, self._database.clock)
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
-        await self._worker.run()
+        with watchdog.watching(self._worker.blocks):
+            await self._worker.run()
 
 
 def _tell(events: list[tuple[Any, ...]]) -> None:

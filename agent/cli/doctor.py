@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agent.cli.contents import Reading
     from agent.config import Settings
     from agent.store.database import Connection, Database
+    from agent.workflows.directory import Entry
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
@@ -119,6 +120,22 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
         yield Finding("workflows", "error", str(entry.problems[0]))
     if not broken:
         yield Finding("workflows", "ok", f"{len(found)} in {directory}")
+    for entry in found:
+        yield from _webhook(entry)
+
+
+def _webhook(entry: "Entry") -> Iterator[Finding]:
+    """Say what keeps the webhook of a workflow from being taken."""
+    from agent.channels.secret import SecretError, read_secret
+    from agent.server.signatures import check_secret
+
+    keys = entry.workflow.graph.on.get("webhook") if entry.workflow is not None else None
+    if keys is None:
+        return
+    try:
+        check_secret(keys.get("verify", "standard"), read_secret(keys["secret"]))
+    except SecretError as error:
+        yield Finding("webhooks", "error", f"webhook of {entry.name}: {error}")
 
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:

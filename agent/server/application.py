@@ -25,6 +25,7 @@ from agent.server.feed import Feed
 from agent.server.meters import Meters
 from agent.server.pool import Pool
 from agent.server.problems import problem_of
+from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
 from agent.server.routes import (
     approvals,
@@ -86,6 +87,7 @@ def context_of(
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
         event_counts=EventCounts(reading, count_from),
         meters=Meters(worker),
+        readiness=Readiness(reading, database.clock.monotonic),
         failures=Failures(database.clock.monotonic),
         tokens=tokens,
     )

@@ -129,7 +129,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Take a whole head."""
-        self.scope[CONNECTION] = self  # type: ignore[literal-required]
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         self._unseen_bytes = 0
         self._is_in_head = False
         self._stop_waiting()

@@ -11,6 +11,7 @@ from agent.server.failures import Failures
 from agent.server.feed import Feed
 from agent.server.meters import Meters
 from agent.server.pool import Pool
+from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
@@ -33,6 +34,7 @@ class Context:
     feed: Feed
     event_counts: EventCounts
     meters: Meters
+    readiness: Readiness
     failures: Failures
     tokens: Tokens
 

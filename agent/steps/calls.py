@@ -43,9 +43,12 @@ from agent.steps.secrets import Secrets
 from agent.steps.services import Services
 from agent.store.values import NotPlainJsonError, encode
 
+Readied = tuple[Json, str] | StepError
+"""An answer as it is kept and as text, or why it cannot be kept."""
+
 
 class Calls:
-    """The calls of one attempt; all methods but `begin` belong to the event loop's thread."""
+    """The calls of one attempt; most methods belong to the event loop's thread."""
 
     def __init__(self, claimed: Claimed, services: Services, secrets: Secrets) -> None:
         self._claimed = claimed
@@ -140,21 +143,26 @@ class Calls:
         clock, seconds = self._services.clock, self._services.limits.send_window_seconds
         return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
-    def succeed(self, call: Call, response: Json, spend: Spend | None = None) -> Json:
-        """Record a call's answer and return it as it is kept."""
+    def readied(self, call: Call, response: Json) -> Readied:
+        """Return a call's answer as it is kept, and as text; any thread may ask for it."""
         where = f"the response of {call.action}"
         try:
             response = self._secrets.redact_value(response)
-            text = encode(response, where)
+            return response, encode(response, where)
         except BaseException as problem:  # also a method of the answer may raise
             # It happened, whatever its answer looks like: the ledger says so, the step fails.
             is_deep = isinstance(problem, RecursionError)
             reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
             if isinstance(problem, NotPlainJsonError):
                 reason = str(problem)
-            error = self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
-            self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
-            self.end(Failed(error, call.idempotency_key))
+            return self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
+
+    def succeed(self, call: Call, readied: Readied, spend: Spend | None = None) -> Json:
+        """Record a call's answer and return it as it is kept."""
+        if isinstance(readied, StepError):
+            self._resolve(call, CallStatus.SUCCEEDED, error=readied, spend=spend)
+            self.end(Failed(readied, call.idempotency_key))
+        response, text = readied
         apart = large(text, self._services.limits.inline_bytes)
         self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend, apart=apart)
         return response
@@ -186,7 +194,9 @@ class Calls:
             return None
         call = known.call
         if call.status == CallStatus.UNKNOWN:
-            now = None if known.is_same else {"action": action, "request": request.body}
+            now = None
+            if not known.is_same:
+                now = {"action": action, "request": self._secrets.redact_value(request.body)}
             return await self._settle_unknown(call, request, now)
         if call.status == CallStatus.FAILED:
             raise replay.failure_of(call)
@@ -374,7 +384,9 @@ class Calls:
             self.on_idle()
 
     def _clean(self, error: StepError) -> StepError:
-        return StepError(error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT])
+        return StepError(
+            error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT]
+        )
 
 
 def exhausted(claimed: Claimed) -> StepError:

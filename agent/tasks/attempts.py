@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from agent.steps import runner
@@ -13,6 +14,9 @@ from agent.store import values
 from agent.tasks.batch import Note, Settle
 from agent.tasks.outbox import Outbox
 from agent.tasks.settlement import Claim
+
+current_attempt: ContextVar[Claimed] = ContextVar("current_attempt")
+"""What the tasks and callbacks of an attempt belong to, also those that its code starts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +65,7 @@ class Attempts:
         attempt.task = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
+        current_attempt.set(attempt.claimed)
         try:
             outcome = await runner.run(attempt.claimed, attempt.signals, self._services)
         except asyncio.CancelledError:

@@ -339,7 +339,8 @@ def _find_step(tx: Connection, unit: Unit, name: str) -> StepRow:
     """Return a step by its name; an item by its name and number, as in `lines[3]`."""
     base, _, number = name.rstrip("]").partition("[")
     index = unit.graph.index_of.get(base)
-    if index is None or (number and not number.isdigit()):
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    if index is None or (number and not is_number):
         raise _no_step(name, unit)
     place = (index, int(number) if number else -1)
     unit.load(tx, [place])

@@ -27,6 +27,7 @@ from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.gauges import Blocks
 from agent.tasks.link import Link
 from agent.tasks.liveness import Liveness
 from agent.tasks.outbox import PATIENT_TRIES, Outbox
@@ -76,6 +77,8 @@ class Worker:
         self.delivery = Delivery(database, self.clock)
         if limits is not None and limits.artifacts_url:
             self.delivery.vault = Vault(limits.artifacts_url)
+        self.blocks = Blocks()
+        """Counted by the watchdog, where there is one."""
         self.commit_listeners: list[CommitListener] = []
         """Called in the worker's loop after each of its own commits, with the events it wrote, and
         with none when another process or thread has committed. What they raise is logged.

@@ -46,9 +46,16 @@ class UnexpectedError(WorkflowError):
         self.__cause__ = error
 
 
-def load(path: Path, kinds: Mapping[str, KindSpec] | None = None) -> WorkflowFile:
-    """Load a workflow from a file; raise `WorkflowError` with every problem in it."""
+def load(
+    path: Path, kinds: Mapping[str, KindSpec] | None = None, *, is_trusted: bool = False
+) -> WorkflowFile:
+    """Load a workflow from a file; raise `WorkflowError` with every problem in it.
+
+    A Python file is run for that, with all that its author put into it: only where it is trusted.
+    """
     content = read_content(path)
+    if path.suffix == ".py" and not is_trusted:
+        raise _refused(path, "a workflow in Python is known only once its file has run")
     try:
         graph = _graph_of(path, content, kinds)
         # Computed here, where a failure is still this file's own: a version is recorded with it.

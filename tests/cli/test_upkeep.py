@@ -69,6 +69,24 @@ def test_validate_says_everything_at_once(cli: Cli) -> None:
     assert lines == [3, 4]
 
 
+def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
+    """Neither a workflow in Python nor the modules of steps; `--trust` allows the former."""
+    ran = cli.directory / "ran"
+    cli.write("mine.py", f"open({str(ran)!r}, 'a').close()\n\ndef check(): ...\n")
+    cli.write("calls.yaml", "name: calls\nsteps:\n  a: {python: {call: 'mine:check'}}\n")
+    cli("validate", "calls.yaml")
+    graph = {"name": "built", "steps": [{"name": "a", "kind": "wait", "config": {"duration": "1s"}}]}
+    cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
+    refused = cli("validate", "built.py", code=2)
+    assert "not checked: to check a workflow in Python its file must be run" in refused.out
+    assert "--trust runs it" in refused.out
+    (document,) = cli("validate", "built.py", "--json", code=2).json["files"]
+    assert document["ok"] is False
+    assert not ran.exists()
+    assert "built, 1 step" in cli("validate", "built.py", "--trust").out
+    assert ran.exists()
+
+
 def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
     """Without files the workflow directory is checked; an empty one is told."""
     assert "there are no workflow files" in cli("validate", code=2).err

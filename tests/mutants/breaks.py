@@ -429,6 +429,43 @@ MUTANTS: Final = (
         '            task.phase = "cleanup"',
     ),
     Mutant(
+        "events come twice",
+        "the last event of a page is passed on again with the next one",
+        "agent/store/event_log.py",
+        '"id > :id AND id <= :last_id", "id"',
+        '"id >= :id AND id <= :last_id", "id"',
+    ),
+    Mutant(
+        "listeners miss commands",
+        "the tail skips what is committed between two of its reads",
+        "agent/tasks/event_tail.py",
+        "            self._place = place\n            if events:",
+        "            self._place = views.latest_event(self._connection)\n            if events:",
+    ),
+    Mutant(
+        "no descriptor is a failure",
+        "a command that could not be spawned for want of descriptors fails its step for good",
+        "agent/steps/command.py",
+        "        if descriptors.is_exhaustion(problem):\n"
+        '            raise OutOfDescriptorsError("a command") from None\n'
+        "        raise _refused",
+        "        raise _refused",
+    ),
+    Mutant(
+        "trailers are headers",
+        "what proves a request may come after it was let in",
+        "agent/server/connection.py",
+        "        if self._is_in_head:\n            super().on_header(name, value)",
+        "        super().on_header(name, value)",
+    ),
+    Mutant(
+        "tokens share keys",
+        "the key of one token is taken for another's",
+        "agent/server/repeats.py",
+        'own = f"request:{request_hash([grant.name, key])}"',
+        "own = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
+    ),
+    Mutant(
         "commands see everything",
         "a command gets the whole environment of the agent, secrets included",
         "agent/steps/environment.py",
@@ -444,10 +481,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tokens of another user",
-        "a file of tokens that another user put there lets that user in",
+        "a file of tokens that other users can write lets them in",
         "agent/server/tokens.py",
         "if not is_ours or can_be_written_by_others(status, self._trust):",
-        "if can_be_written_by_others(status, self._trust):",
+        "if not is_ours:",
     ),
     Mutant(
         "bodies follow redirects",
@@ -548,5 +585,26 @@ MUTANTS: Final = (
         "agent/tasks/answers.py",
         "if any(has_questions.get(step_id, False) for step_id in steps):",
         "if kind in ASKING_KINDS:",
+    ),
+    Mutant(
+        "a step's own secrets alone",
+        "what another step of the workflow is given by reference is written down",
+        "agent/steps/runner.py",
+        "        preparation.watch_secrets(claimed.graph)\n",
+        "",
+    ),
+    Mutant(
+        "requests as they are",
+        "a secret in the request of a call stands in the ledger",
+        "agent/steps/calls.py",
+        "shown = self._secrets.redact_value(request.body)",
+        "shown = request.body",
+    ),
+    Mutant(
+        "base64 at the beginning alone",
+        "a password behind a name, as in basic authentication, is written down",
+        "agent/redaction.py",
+        "for before in range(3):",
+        "for before in range(1):",
     ),
 )

@@ -29,6 +29,7 @@ SUBSET = (
     "tests/steps/test_containment.py",
     "tests/steps/test_recorded_failures.py",
     "tests/steps/test_changed_requests.py",
+    "tests/steps/test_secrets.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
@@ -51,6 +52,10 @@ SUBSET = (
     "tests/engine/test_refused_records.py",
     "tests/upgrade/test_older_workers.py",
     "tests/store/test_pooler.py",
+    "tests/engine/test_event_tail.py",
+    "tests/engine/test_descriptors.py",
+    "tests/server/test_connections.py",
+    "tests/server/test_repeats.py",
     "tests/crash/test_commits.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""

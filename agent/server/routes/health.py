@@ -24,7 +24,7 @@ async def readyz(request: Request) -> Response:
     """Say whether tasks can be taken: the database answers and nothing is stopping."""
     if not here(request).desk.is_open:
         return answer({"status": "stopping"}, 503)
-    await here(request).reading.read(lambda connection: connection.query("SELECT 1"))
+    await here(request).readiness.check()
     return answer({"status": "ok"})
 
 
