@@ -35,8 +35,8 @@ def _check_private(entry: str) -> str:
 
 
 Private = Annotated[str, AfterValidator(_check_private)]
-Bare = Annotated[str, Field(pattern=r"^[^\s\"']+$")]
-"""A name without quotes or spaces around or inside it."""
+Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
+"""A name as it is, without quotes around it."""
 
 
 class AgentSettings(Section):

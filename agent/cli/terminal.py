@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ WIDE = 200
 """Columns of what is no terminal: a pipe should get whole lines."""
 
 SHORT_ID = 8
+_SHOW_SECONDS = 0.2
 
 STYLES = {
     "pending": ("○", "dim"),
@@ -77,14 +79,37 @@ def print_json(document: Any) -> None:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how much of something long is done; elsewhere nothing."""
+def working(what: str, *, is_quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal what takes a while; elsewhere nothing."""
     beside = console(is_error=True)
-    if not beside.is_terminal:
+    if is_quiet or not beside.is_terminal:
+        yield
+        return
+    with beside.status(what):
+        yield
+
+
+@contextmanager
+def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how much of something long is done, and how long it will take; else nothing."""
+    beside = console(is_error=True)
+    if is_quiet or not beside.is_terminal:
         yield lambda _: None
         return
-    with beside.status("") as status:
-        yield lambda done: status.update(f"{done:,} of {total:,} {what}")
+    began = last = time.monotonic()
+    with beside.status(f"0 of {total:,} {what}") as status:
+
+        def show(done: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            # Drawing costs more than checking a task does.
+            if now - last < _SHOW_SECONDS:
+                return
+            last = now
+            left = duration((now - began) / done * max(total - done, 0))
+            status.update(f"{done:,} of {total:,} {what}, about {left} left")
+
+        yield show
 
 
 def program() -> str:
