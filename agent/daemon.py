@@ -80,7 +80,7 @@ async def serve(
     """
     logger = structlog.get_logger(__name__)
     descriptors.raise_limit()
-    audit.configure(settings.home)
+    audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
     began = await asyncio.to_thread(tail.open)
