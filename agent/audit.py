@@ -28,13 +28,17 @@ _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
 _path: Path | None = None
+_is_logged = False
 _troubles = LogLimit(most=1, window_seconds=60.0)
 
 
-def configure(home: Path) -> None:
-    """Write to the audit log of a home directory from now on."""
-    global _path  # noqa: PLW0603 - as with the log, a process has one
-    _path = home / NAME
+def configure(home: Path, *, is_logged: bool = False) -> None:
+    """Write to the audit log of a home directory from now on, and to this process's log if asked.
+
+    A command line has no log: its terminal shows what the command says.
+    """
+    global _path, _is_logged  # noqa: PLW0603 - as with the log, a process has one
+    _path, _is_logged = home / NAME, is_logged
 
 
 def record(who: str, source: str, what: str, outcome: str, **details: Any) -> None:
@@ -48,8 +52,7 @@ def record(who: str, source: str, what: str, outcome: str, **details: Any) -> No
         "outcome": outcome[:_MOST_TEXT],
     }
     shown = {name: value for name, value in line.items() if name != "at"}
-    if structlog.is_configured():
-        # A command line has no log: its terminal shows what the command says.
+    if _is_logged:
         log.info("audit", **shown)
     if _path is None:
         return

@@ -89,7 +89,7 @@ async def serve(
     """
     logger = structlog.get_logger(__name__)
     descriptors.raise_limit()
-    audit.configure(settings.home)
+    audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
     began = await starting.patiently_async(tail.open)

@@ -101,7 +101,7 @@ def prune(
     freed = None
     if size is not None and size_before is not None:
         freed = max(0, size_before.file_bytes - size.file_bytes)
-    session.audit("db prune", days=age_days, **counts)
+    session.audit("db prune", days=age_days, removed=counts)
     if as_json:
         free = None if size is None else size.free_bytes
         more = {"kept": asdict(kept), "bytes_freed": freed, "free_bytes": free}

@@ -82,7 +82,7 @@ class Door:
         self._max_requests = settings.max_requests
         self._max_unproven = max(1, settings.max_requests // _UNPROVEN_SHARE)
         self._refusals = LogLimit(most=10, window_seconds=60.0)
-        self._inside = 0
+        self._inside: set[_Bounded] = set()
         self._unproven: dict[_Bounded, None] = {}
         """The bodies of requests without a token, the oldest first."""
 
@@ -103,18 +103,18 @@ class Door:
         body = _Bounded(receive, self._max_body_bytes, seconds)
         if is_unproven:
             self._unproven[body] = None
-        self._inside += 1
+        self._inside.add(body)
         try:
             await self._app(scope, body, send)
         finally:
-            self._inside -= 1
+            self._inside.discard(body)
             self._unproven.pop(body, None)
 
     def _check(self, scope: Scope) -> None:
         path: str = scope["path"]
         if path in HEALTH:
             return
-        if self._inside >= self._max_requests:
+        if len(self._inside) >= self._max_requests:
             raise retry_later(503, "overloaded", "too many requests are being answered")
         headers = Headers(scope=scope)
         _check_single(scope)
@@ -137,7 +137,9 @@ class Door:
         half_sent = next((body for body in self._unproven if not body.is_whole), None)
         if half_sent is None:
             return False
+        # At once, and not when it has ended: a burst must not fill the places of others.
         del self._unproven[half_sent]
+        self._inside.discard(half_sent)
         half_sent.give_up()
         return True
 

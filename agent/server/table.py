@@ -115,7 +115,7 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
             take, endpoint = Taking(self.dependant), self.endpoint
             takes_json = self.body_field is not None
 
-            is_audited = scope != "public" and "GET" not in self.methods
+            is_audited = scope != "public" and "GET" not in (self.methods or ())
 
             async def answer(request: Request) -> Response:
                 try:

@@ -109,5 +109,6 @@ def test_who_has_proved_nothing_takes_a_part_of_the_places(
             opened.enter_context(running.connected()).sendall(UNFINISHED)
         # A webhook that comes whole takes the place of the oldest that does not.
         for _ in range(3):
-            assert stranger.post("/hooks/hook", content=b"{}").status_code == 401
+            found = stranger.post("/hooks/hook", content=b"{}")
+            assert found.status_code == 401, found.text
         assert owner.post("/api/v1/workflows/quick/tasks").status_code == 201

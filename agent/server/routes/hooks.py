@@ -56,8 +56,9 @@ async def deliver(
     When this answers, the task is on record; the same delivery again is the same task.
     """
     context = here(request)
-    workflow = await _hooked(context, name)
+    # First: a client that holds its body back gets no work out of the database.
     body = await request.body()
+    workflow = await _hooked(context, name)
     try:
         delivery = _verified(context, workflow, request, body)
     except SignatureError as error:
