@@ -378,4 +378,32 @@ MUTANTS: Final = (
         '            task.phase = "cleanup"\n            task.deadline = None',
         '            task.phase = "cleanup"',
     ),
+    Mutant(
+        "one file stops all",
+        "what the compiler raises for one file keeps the others from being read",
+        "agent/workflows/files.py",
+        "        raise UnexpectedError(path, error) from error\n",
+        "        raise\n",
+    ),
+    Mutant(
+        "files are forgotten while the database is down",
+        "a workflow that changed during an outage is never recorded",
+        "agent/catalog.py",
+        "        self._is_behind |= self._directory.scan()\n",
+        "        self._is_behind = self._directory.scan()\n",
+    ),
+    Mutant(
+        "patterns backtrack",
+        "a pattern takes exponential time on the worker's loop",
+        "agent/workflows/output_schema.py",
+        "            pattern_options=RegexOptions(size_limit=_MAX_PATTERN_BYTES),\n",
+        "",
+    ),
+    Mutant(
+        "schemas without a bound",
+        "a value is held against a schema for as long as that takes",
+        "agent/workflows/output_schema.py",
+        "        if cost.bound(size) > MAX_OPERATIONS:\n",
+        "        if size.values < 0:\n",
+    ),
 )

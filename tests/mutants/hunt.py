@@ -41,6 +41,8 @@ SUBSET = (
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",
     "tests/crash/test_commits.py",
+    "tests/bad_input/test_directories.py",
+    "tests/workflows/test_schema_cost.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
 MOST_SECONDS = 900
