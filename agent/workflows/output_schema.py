@@ -237,9 +237,9 @@ def _patterns(value: Any, path: Place) -> Iterator[tuple[Place, str]]:
 def _reason(error: Any, place: Place) -> str:
     """Say what is wrong with a schema; the library says little of the commonest mistakes."""
     value = error.instance
-    if place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",):
-        if isinstance(value, str) and 'is not a "regex"' in error.message:
-            return _pattern_reason(value)
+    is_pattern = place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",)
+    if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
+        return _pattern_reason(value)
     if place[-1:] != ("type",) or not isinstance(value, str):
         return _cut(error.message)
     known = f"{value!r} is not one of {', '.join(_TYPES)}"
