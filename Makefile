@@ -3,9 +3,10 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+FAULTS := $(or $(KILLS),100)
 KILLS ?= 2000
 
-.PHONY: help run test fuzz check format campaign simulate bench crashpoints mutants clean
+.PHONY: help run test fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -40,6 +41,10 @@ format: .venv/for-tests ## put the code into its usual form
 campaign: .venv/for-tests ## kill agents KILLS times on SQLite, half as often on PostgreSQL, and count
 	$(BIN)/python -m tests.crash.campaign --sqlite $(KILLS) --postgres $$(($(KILLS) / 2)) $(ARGS)
 
+# KILLS=300 for more faults on each database; ARGS="--seed 7" for the same choices again.
+siege: .venv/for-tests ## kill, stop and restart agents and PostgreSQL, and judge from outside alone
+	$(BIN)/python -m tests.siege --sqlite $(FAULTS) --postgres $(FAULTS) $(ARGS)
+
 crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at every one of its recovery
 	$(BIN)/python -m tests.crash.crashpoints $(ARGS)
 
@@ -50,6 +55,15 @@ simulate: .venv/for-tests ## run the engine on a simulated machine, fault after 
 
 mutants: .venv/for-tests ## break the engine in some thirty ways, one by one; every one must be noticed
 	$(BIN)/python -m tests.mutants.hunt $(ARGS)
+
+# Each file by its hash, for every platform and every Python that we support. It names no registry.
+constraints: .venv/for-audits ## pin what a release installs, in constraints.txt
+	@$(BIN)/uv pip compile -q pyproject.toml --extra slack --extra artifacts --universal --upgrade \
+		--python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make constraints" -o constraints.txt
+
+audit: .venv/for-audits ## licences and known vulnerabilities of what a release installs
+	@$(BIN)/python -m tests.dependencies.audit
 
 bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" for a part
 	$(BIN)/python -m bench $(ARGS)
@@ -76,6 +90,9 @@ endef
 
 .venv/for-fuzzing: .venv/for-tests
 	$(call install,.[fuzz])
+
+.venv/for-audits: .venv/for-running
+	$(call install,.[audit])
 
 .venv/for-benchmarks: .venv/made pyproject.toml
 	$(call install,.[bench])

@@ -9,12 +9,14 @@ Imports point downwards in this list, and import-linter holds them to it::
     server      the HTTP API: the door, the routes, webhooks, streams of events
     channels    where people are told and asked: Telegram, Slack, webhooks
     recovery    the startup pass, before any loop starts
+    upgrade     the schema's upgrade while workers of earlier versions may live
     approvals   answering, expiry, the approval-wait loop
     tasks       the engine: claim, settle, advance, turn, operator commands, expansion
     steps       the runner, the context a step sees, one module per kind of step
     workflows   YAML to a checked, compiled graph; templates
     store       tables, the SQL, the dialect differences in one file, migrations
-    states, keys, clock, scopes, harmless, config, config_file, lock, log
+    audit, states, keys, clock, scopes, harmless, config, config_file, exposure, file_trust, lock, log,
+    event_loop, redaction, descriptors, log_limit
 """
 
 __version__ = "0.1.0"

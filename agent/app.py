@@ -5,6 +5,7 @@ Nothing below builds itself from the configuration; everything is put together h
 
 import gc
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,9 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
     """Return the database, checked to be of this program's schema; `create` makes or upgrades it."""
     from agent.store import schema
 
-    database = Database(
-        settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
-    )
-    database.directory = database.directory or settings.home
+    database = _database_of(settings)
     if create:
-        if database.path is not None:
-            _make_directory(database.path.parent)
-        schema.upgrade(database)
+        upgrade_database(settings, database)
     else:
         if database.path is not None and not database.path.exists():
             raise StoreError(
@@ -41,6 +37,37 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
             )
         schema.check(database)
     database.set_clock()
+    return database
+
+
+def upgrade_database(
+    settings: Settings,
+    database: Database | None = None,
+    *,
+    must_fence: bool = False,
+    on_wait: Callable[[str], None] | None = None,
+) -> None:
+    """Make the database or bring it to this program's schema."""
+    from agent import upgrade
+
+    database = database or _database_of(settings)
+    if database.path is not None:
+        _make_directory(database.path.parent)
+    lock = lock_of(database)
+    upgrade.upgrade(
+        database,
+        lease_seconds=settings.engine.lease_seconds,
+        holder=None if lock is None else lock.holder(),
+        must_fence=must_fence,
+        on_wait=on_wait,
+    )
+
+
+def _database_of(settings: Settings) -> Database:
+    database = Database(
+        settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
+    )
+    database.directory = database.directory or settings.home
     return database
 
 
@@ -91,11 +118,19 @@ def collect_garbage_seldom() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def hide_secrets(settings: Settings) -> None:
+    """Keep what the configuration names by reference out of all that this process writes."""
+    from agent.steps.secrets import watch
+
+    watch.add(settings.model_dump(mode="json"))
+
+
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
     from agent.models.catalog import catalog_of
     from agent.tasks.worker import Worker
 
+    hide_secrets(settings)
     models = catalog_of(settings.models, settings.llm, settings.budget)
     return Worker(
         database,
@@ -120,7 +155,9 @@ def limits_of(settings: Settings) -> "Limits":
         max_redirects=settings.http.max_redirects,
         allow_private=tuple(settings.http.allow_private),
         kill_grace_seconds=settings.shell.kill_grace_seconds,
+        inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,
+        attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
     )

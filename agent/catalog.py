@@ -15,6 +15,7 @@ import agent.steps.kinds  # noqa: F401
 from agent.config import Settings
 from agent.steps import modules
 from agent.steps.loop.config import workflows_of
+from agent.steps.preparation import watch_secrets
 from agent.store import histories, versions
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault
@@ -208,6 +209,8 @@ class Shelf:
             return []
         known = self._hashes
         current = {name: file.graph.hash for name, file in self._directory.workflows.items()}
+        for file in self._directory.workflows.values():
+            watch_secrets(file.graph)
         changes: list[Change] = []
         with database.connect("writer") as connection:
             for name, found in current.items():

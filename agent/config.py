@@ -4,11 +4,13 @@ The models are the one definition: the commented `config.toml` that is shipped i
 and a test holds the two equal. `config_file` reads them from a file and the environment.
 """
 
+import ipaddress
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from agent.config_channels import ChannelSettings
 from agent.config_models import (
@@ -22,6 +24,21 @@ from agent.config_models import (
 )
 
 
+def _check_private(entry: str) -> str:
+    """Refuse what no address and no host name is equal to: it would allow nothing."""
+    try:
+        ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        if re.fullmatch(r"[\w-]+(\.[\w-]+)*\.?", entry) is None:
+            raise ValueError("should be an address, a network or a host name") from None
+    return entry
+
+
+Private = Annotated[str, AfterValidator(_check_private)]
+Bare = Annotated[str, Field(pattern=r"^[^\s\"']+$")]
+"""A name without quotes or spaces around or inside it."""
+
+
 class AgentSettings(Section):
     """Where the agent lives."""
 
@@ -30,6 +47,17 @@ class AgentSettings(Section):
         min_length=1,
         description="Directory for the database and other files; relative to this file."
         " AGENT_HOME overrides it.",
+    )
+    trusted_users: list[Bare] = Field(
+        default_factory=list,
+        description="Users, by name or number, that may own the configuration, the home directory and"
+        ' the workflows, besides the agent\'s own user and root; ["*"] turns the check off. For the'
+        " configuration file itself only AGENT_AGENT__TRUSTED_USERS counts.",
+    )
+    trusted_groups: list[Bare] = Field(
+        default_factory=list,
+        description="Groups, by name or number, whose members may write to these files. For the"
+        " configuration file itself only AGENT_AGENT__TRUSTED_GROUPS counts.",
     )
 
 
@@ -40,7 +68,7 @@ class DatabaseSettings(Section):
         default="",
         pattern=r"^$|^sqlite:///.+|^postgres(ql)?://.+",
         description='Empty: SQLite in the home directory. Or "sqlite:///path/to/file.db", or'
-        ' "postgresql://user@host/name".',
+        ' "postgresql://user@host/name"; a connection pooler, as PgBouncer, may stand before it.',
     )
 
 
@@ -117,6 +145,13 @@ class StepSettings(Section):
         le=86_400,
         description="How long one call may take where neither it nor its step says so.",
     )
+    attempt_seconds: float = Field(
+        default=3600.0,
+        ge=1,
+        le=31_536_000,
+        description="How long an attempt of a `python` or `shell` step may take where neither the"
+        " step, nor `defaults`, nor the workflow has a `timeout`; `timeout: none` lifts it.",
+    )
     log_bytes: int = Field(
         default=4_194_304,
         ge=1024,
@@ -128,7 +163,7 @@ class StepSettings(Section):
 class HttpSettings(Section):
     """The `http` kind of step."""
 
-    allow_private: list[str] = Field(
+    allow_private: list[Private] = Field(
         default_factory=list,
         description="Private, loopback and link-local addresses are refused but for these"
         ' (addresses, networks or host names, as in ["127.0.0.1", "10.0.0.0/8"]).',
@@ -140,8 +175,13 @@ class HttpSettings(Section):
 
 
 class ShellSettings(Section):
-    """The `shell` kind of step."""
+    """The `shell` kind of step, and the `shell` tool of agents."""
 
+    inherit: list[Bare] = Field(
+        default_factory=list,
+        description="Variables of the agent's own environment that commands get, besides PATH, HOME,"
+        ' USER, LOGNAME, SHELL, LANG, LC_*, TZ and TMPDIR, as in ["SSH_AUTH_SOCK"].',
+    )
     kill_grace_seconds: float = Field(
         default=5.0,
         ge=0,
@@ -165,12 +205,12 @@ class ServerSettings(Section):
         description="Whether host may be an address that others reach. It speaks no TLS: put a"
         " proxy in front of it.",
     )
-    allowed_hosts: list[str] = Field(
+    allowed_hosts: list[Bare] = Field(
         default_factory=list,
         description="Names under which it may be called, besides localhost and host: those of a"
         " proxy in front of it.",
     )
-    allowed_origins: list[str] = Field(
+    allowed_origins: list[Bare] = Field(
         default_factory=list,
         description='Web pages of other origins that may call it, as in ["https://example.com"].',
     )
@@ -244,6 +284,9 @@ class Settings(Section):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     mcp: dict[str, McpSettings] = Field(default_factory=dict)
     base: Path = Field(default_factory=Path, exclude=True)
+    file: Path | None = Field(default=None, exclude=True)
+    trusted_by_environment: tuple[list[str], list[str]] = Field(default=([], []), exclude=True)
+    """The users and groups that may own and write the configuration file."""
 
     @property
     def home(self) -> Path:
@@ -285,7 +328,8 @@ def default_text() -> str:
     """Return the commented default configuration: what `agent init` writes."""
     blocks = [
         "# The agent's configuration, with its defaults. A variable of the environment overrides\n"
-        "# a value here: AGENT_ENGINE__SLOTS=10 sets slots in [engine].\n"
+        "# a value here: AGENT_ENGINE__SLOTS=10 sets slots in [engine]. A list is written a,b or as\n"
+        "# JSON.\n"
     ]
     for name, section in sections().items():
         lines = [f"# {section.__doc__}", f"[{name}]"]

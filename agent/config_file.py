@@ -1,10 +1,11 @@
 """Reading the configuration, and saying what is wrong with it.
 
 Values come from the models' defaults, then `config.toml`, then the environment
-(`AGENT_ENGINE__SLOTS=10` sets `slots` in `[engine]`). What is unknown or out of bounds is refused
+(`AGENT_ENGINE__SLOTS=10` sets `slots` in `[engine]`; a list is `a, b` or JSON). What is unknown or out of bounds is refused
 before anything starts, all of it at once, each with its file, its line and what was probably meant.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,10 @@ DEFAULT_FILE = "config.toml"
 _PREFIX = "AGENT_"
 _NAMED: dict[str, type[BaseModel]] = {"models": ModelSettings, "mcp": McpSettings}
 """Sections of which there are as many as people name."""
+
+
+_NOT_SECTIONS = {"base", "file", "trusted_by_environment"}
+"""Fields of the settings that say where they come from."""
 
 
 class ConfigError(Exception):
@@ -52,7 +57,15 @@ def load(path: str | Path | None = None, environment: Mapping[str, str] = os.env
     problems = [f"{'.'.join(path)}: {message}" for path, message in _problems_of(document)]
     if problems:
         raise ConfigError(problems)
-    return Settings.model_validate(document | {"base": file.absolute().parent})
+    trusted = tuple(overrides.get(("agent", f"trusted_{who}"), []) for who in ("users", "groups"))
+    return Settings.model_validate(
+        document
+        | {
+            "base": file.absolute().parent,
+            "file": file.absolute() if file.exists() else None,
+            "trusted_by_environment": trusted,
+        }
+    )
 
 
 def _read(file: Path, *, is_required: bool) -> str:
@@ -73,9 +86,9 @@ def _check_file(file: Path, text: str, document: dict[str, Any]) -> list[str]:
 
 
 def _problems_of(document: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
-    if "base" in document:  # Not a section: the file's own directory.
-        yield ["base"], _unknown("base", _section_names(), "section")
-        document = {name: value for name, value in document.items() if name != "base"}
+    for name in _NOT_SECTIONS & set(document):
+        yield [name], _unknown(name, _section_names(), "section")
+    document = {name: value for name, value in document.items() if name not in _NOT_SECTIONS}
     try:
         Settings.model_validate(document)
     except ValidationError as error:
@@ -105,7 +118,7 @@ def _message(path: list[str], problem: Any) -> str:
         return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     if path == ["database", "url"] and problem["type"] == "string_pattern_mismatch":
         return 'must be empty, "sqlite:///path" or "postgresql://…"'
-    message = str(problem["msg"])
+    message = str(problem["msg"]).removeprefix("Value error, ")
     return message.removeprefix("Input ") + f", not {problem['input']!r}"
 
 
@@ -161,7 +174,7 @@ def _read_environment(
             value = _from_text(environment[variable], section.model_fields[key].annotation)
             found = _problems_of(_put({}, section_name, key, value))
             # What a section needs as a whole is looked at once all is put together.
-            problems += [f"{variable}: {message}" for path, message in found if path[-1] == key]
+            problems += [f"{variable}: {message}" for path, message in found if key in path]
             values[section_name, key] = value
     return values, problems
 
@@ -178,6 +191,11 @@ def _put(document: dict[str, Any], section: str, key: str, value: Any) -> dict[s
 def _from_text(text: str, annotation: Any) -> Any:
     """Read a variable as the field's type; what does not fit stays text and is refused as such."""
     if get_origin(annotation) is list:
+        if text.lstrip().startswith("["):
+            try:
+                return json.loads(text)
+            except ValueError:
+                return text
         return [part.strip() for part in text.split(",") if part.strip()]
     if annotation is bool:
         return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, catalog, log, recovery
+from agent import app, audit, catalog, descriptors, event_loop, log, recovery
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
+from agent.store.channels import Place
 from agent.store.database import Database
+from agent.tasks import watchdog
+from agent.tasks.event_tail import EventTail
 
 if TYPE_CHECKING:
     from agent.channels.running import Channels
@@ -77,9 +80,14 @@ async def serve(
     `on_ready` is given the address of the HTTP API, where there is one.
     """
     logger = structlog.get_logger(__name__)
+    descriptors.raise_limit()
+    audit.configure(settings.home)
+    tail = EventTail(database)
+    # Before the recovery pass: listeners and metrics see its events too.
+    began = await asyncio.to_thread(tail.open)
     await asyncio.to_thread(recovery.recover, database, database.clock)
     worker = app.build_worker(settings, database)
-    server = _open_server(settings, database, worker) if has_api else None
+    server = _open_server(settings, database, worker, began) if has_api else None
     channels = _open_channels(settings, database) if has_channels else None
     loop = asyncio.get_running_loop()
     is_stopping = False
@@ -110,10 +118,14 @@ async def serve(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, hang_up)
     if settings.log.level in ("debug", "info"):
-        worker.listeners.append(_tell)
+        tail.subscribe(_tell, _TOLD | _ASKED | _WARNED)
     if channels is not None:
-        worker.listeners.append(channels.tell)
+        # At once for what this worker commits; what others commit comes by the tail.
+        worker.commit_listeners.append(channels.tell)
+        tail.subscribe(channels.tell, channels.event_types)
         channels.start()
+    worker.commit_listeners.append(tail.wake)
+    tail.start()
     # Who asks for a workflow at once finds those that are in files.
     after_first = server.start if server is not None else None
     watching = asyncio.create_task(_watch_workflows(settings, database, after_first))
@@ -124,7 +136,8 @@ async def serve(
         if on_ready is not None:
             on_ready(server.url if server is not None else None)
         app.collect_garbage_seldom()
-        await worker.run()
+        with watchdog.watching(worker.blocks):
+            await worker.run()
     finally:
         for beside in (watching, asking):
             beside.cancel()
@@ -133,6 +146,7 @@ async def serve(
         if server is not None:
             server.stop()
             await server.closed()
+        await asyncio.to_thread(tail.stop)
         if channels is not None:
             channels.stop()
             await channels.closed()
@@ -170,7 +184,7 @@ class InsideCommand:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            event_loop.run(self._serve())
         except BaseException as error:
             self.error = error
         finally:
@@ -180,7 +194,8 @@ class InsideCommand:
         await asyncio.to_thread(recovery.recover, self._database, self._database.clock)
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
-        await self._worker.run()
+        with watchdog.watching(self._worker.blocks):
+            await self._worker.run()
 
 
 def _tell(events: list[tuple[Any, ...]]) -> None:
@@ -201,14 +216,16 @@ def _loaded(data: str | None) -> object:
     return None if data is None else json.loads(data)
 
 
-def _open_server(settings: Settings, database: Database, worker: "Worker") -> "Server | None":
+def _open_server(
+    settings: Settings, database: Database, worker: "Worker", began: Place
+) -> "Server | None":
     """Return the HTTP API, which listens and does not answer yet; without its port tasks still run."""
     if not settings.server.enabled:
         return None
     from agent.server.running import Server
 
     try:
-        return Server(settings, database, worker)
+        return Server(settings, database, worker, began)
     except OSError as error:
         structlog.get_logger(__name__).warning(
             "the HTTP API is not offered",

@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock: `role` is `daemon`, or `run` for a command that runs its own task."""
+    """Who holds the lock: `role` is `daemon`, `run` for a command that runs its own task, or `upkeep`."""
 
     process_id: int
     role: str

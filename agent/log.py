@@ -3,7 +3,7 @@
 Parts speak by `structlog.get_logger(__name__)`; here it is decided where their lines go and how.
 
 Secrets never reach a line: values under names that speak of secrets are hidden, so are passwords
-inside addresses, and so is every value that somebody announced with `hide`, wherever it turns up.
+inside addresses, and so is every value that was read by reference, wherever it turns up.
 """
 
 import logging
@@ -12,8 +12,10 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
+from agent.harmless import harmless, harmless_json
+from agent.redaction import everywhere
+
 HIDDEN = "[hidden]"
-_SHORTEST_SECRET = 4
 # Not "tokens": those are counts of what a model read and wrote.
 _SECRET_NAME = re.compile(
     r"(^|[_-])((password|passwd|secret|cookie|credential)s?"
@@ -24,24 +26,11 @@ _SECRET_NAME = re.compile(
 _ADDRESS_PASSWORD = re.compile(
     r"(?P<start>\b[a-z][a-z0-9+.-]{0,40}://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
 )
-_known: set[str] = set()
-
-
-def hide(value: str) -> None:
-    """Keep a secret's value out of every line from now on.
-
-    Very short values are let through: hiding each "1" would make the log unreadable and give the
-    secret away by its gaps.
-    """
-    if len(value) >= _SHORTEST_SECRET:
-        _known.add(value)
 
 
 def redact_text(text: str) -> str:
-    """Return a text without passwords in addresses and without the values given to `hide`."""
-    # The longest first: one secret may be part of another.
-    for secret in sorted(_known, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+    """Return a text without passwords in addresses and without secrets read by reference."""
+    text = everywhere.redact(text, HIDDEN)
     return _ADDRESS_PASSWORD.sub(rf"\g<start>{HIDDEN}", text)
 
 
@@ -93,6 +82,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
                 # As text before redaction: a secret in a traceback is a secret in the log.
                 structlog.processors.format_exc_info,
                 _redact_event,
+                *([_show_safely] if is_console else []),
                 _renderer(is_console=is_console, is_colored=_wants_color(stream)),
             ],
         )
@@ -110,7 +100,12 @@ def _renderer(*, is_console: bool, is_colored: bool) -> Any:
 
     if is_console:
         return structlog.dev.ConsoleRenderer(colors=is_colored, pad_event_to=32)
-    return structlog.processors.JSONRenderer(ensure_ascii=False)
+    return structlog.processors.JSONRenderer(serializer=_written)
+
+
+def _written(event: Any, **_: Any) -> str:
+    # Everything in it is plain by now: redaction has written the rest as text.
+    return harmless_json(event)
 
 
 def _wants_color(stream: TextIO) -> bool:
@@ -123,3 +118,12 @@ def _redact_event(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     return {key: redact(value, key) for key, value in event.items()}
+
+
+def _show_safely(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Let no text of others steer the terminal; inside of other values it is escaped already."""
+    return {
+        key: harmless(value) if isinstance(value, str) else value for key, value in event.items()
+    }

@@ -20,7 +20,7 @@ class Session:
         self.database = CountedDatabase(url)
         self.database.set_clock()
         self.worker = Worker(self.database, settings)
-        self.worker.listeners.append(self._listen)
+        self.worker.commit_listeners.append(self._listen)
         self._expected: dict[tuple[str, str], asyncio.Future[tuple[Any, ...]]] = {}
         self.commits: Count = lambda: self.database.commits
         if not self.database.is_sqlite:

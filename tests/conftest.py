@@ -10,6 +10,8 @@ import hypothesis
 import psycopg
 import pytest
 
+from agent.redaction import everywhere
+from agent.steps import preparation, secrets
 from agent.store import schema
 from agent.store.database import Database
 from tests.postgres import shared_server
@@ -24,6 +26,15 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hidden() -> Iterator[None]:
+    """Forget what a test has hidden: a process hides for all that runs in it, also other tests."""
+    yield
+    everywhere.clear()
+    secrets.watch._seen.clear()
+    preparation._watched.clear()
 
 
 @pytest.fixture(scope="session")

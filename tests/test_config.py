@@ -1,10 +1,13 @@
 """The configuration: defaults, file, environment, and what is refused."""
 
+import json
 from pathlib import Path
+from typing import Any, get_origin
 
 import pytest
 
 from agent import config
+from agent.config import sections
 from agent.config_file import ConfigError, load
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +57,50 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
     assert settings.http.allow_private == ["127.0.0.1", "10.0.0.0/8"]
     assert settings.log.level == "debug"
     assert settings.home == tmp_path / "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("variable", "section", "key"),
+    [
+        (f"AGENT_{section.upper().replace('.', '__')}__{key.upper()}", section, key)
+        for section, model in sections().items()
+        for key, field in model.model_fields.items()
+        if get_origin(field.annotation) is list
+    ],
+)
+def test_a_list_in_the_environment_is_plain_or_json(
+    tmp_path: Path, variable: str, section: str, key: str
+) -> None:
+    """Both ways mean the same; JSON that is broken or holds something else is refused."""
+    names = ["task.failed", "task.succeeded"] if key == "events" else ["one.example", "10.0.0.1"]
+    read = []
+    for text in (", ".join(names), json.dumps(names), f" {json.dumps(names)} "):
+        found: Any = load(_file(tmp_path, ""), {variable: text})
+        for part in (*section.split("."), key):
+            found = getattr(found, part)
+        read.append(found)
+    assert read == [names] * 3
+    for wrong in ('["127.0.0.1"', '{"a": 1}', "[1]", '["127.0.0.1", null]', "\"a\",'b'", '[["a"]]'):
+        problems = _refused(tmp_path, "", **{variable: wrong})
+        assert problems, wrong
+        assert all(problem.startswith(f"{variable}: ") for problem in problems), problems
+
+
+@pytest.mark.parametrize("entry", ["[::1]", "http://host", "host name", "10.0.0.0/33", "", "a..b"])
+def test_an_exception_that_allows_nothing_is_refused(tmp_path: Path, entry: str) -> None:
+    """What is neither an address nor a network nor a host name would be accepted in vain."""
+    (problem,) = _refused(tmp_path, f"[http]\nallow_private = [{json.dumps(entry)}]\n")
+    assert "should be an address, a network or a host name" in problem
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["127.0.0.1", "::1", "10.0.0.0/8", "fd00::/8", "10.1.2.3/8", "nas", "a-b.local", "süd.de"],
+)
+def test_exceptions_that_can_be_made(tmp_path: Path, entry: str) -> None:
+    """Addresses, networks and host names are taken as they are."""
+    settings = load(_file(tmp_path, f"[http]\nallow_private = [{json.dumps(entry)}]\n"), {})
+    assert settings.http.allow_private == [entry]
 
 
 def test_agent_config_names_the_file(tmp_path: Path) -> None:

@@ -9,18 +9,17 @@ import pytest
 import structlog
 
 from agent import log
+from agent.redaction import everywhere
 
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
     """Give the process its own logging back."""
     root = logging.getLogger()
-    handlers, level, known = root.handlers[:], root.level, set(log._known)
+    handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    log._known.clear()
-    log._known.update(known)
     structlog.reset_defaults()
 
 
@@ -73,7 +72,7 @@ def test_secrets_are_hidden_wherever_they_turn_up(form: str) -> None:
     """Names that speak of secrets, known values, and passwords in addresses are hidden."""
     stream = io.StringIO()
     log.configure(form, "info", stream)
-    log.hide("hunter2-value")
+    everywhere.hide("hunter2-value")
     logger = structlog.get_logger("engine")
     logger.info(
         "calling with hunter2-value",
@@ -97,8 +96,22 @@ def test_secrets_are_hidden_wherever_they_turn_up(form: str) -> None:
 
 def test_redaction_keeps_what_is_no_secret() -> None:
     """Plain values pass unchanged, containers keep their shape, short values are not hunted."""
-    log.hide("1")
+    everywhere.hide("1")
     value = {"a": [1, 2.5, None, True, "text 1"], "b": {"c": "d"}}
     assert log.redact(value) == value
     assert log.redact({"password": None}) == {"password": None}
     assert log.redact({"private_key": {"pem": "x"}}) == {"private_key": "[hidden]"}
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_texts_of_others_do_not_steer_the_terminal(form: str) -> None:
+    """Neither control characters nor marks of direction reach it; JSON reads back as it was."""
+    stream = io.StringIO()
+    log.configure(form, "info", stream)
+    given = "a\x1b]0;x\x07\x9b\u202eb"
+    structlog.get_logger("engine").warning("failed", error=given, data={"error": given})
+    text = stream.getvalue()
+    assert text.strip().isprintable()
+    if form == "json":
+        (line,) = _lines(stream)
+        assert line["error"] == given

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,13 @@ def intent_of(claimed: Claimed, now: int, **options: Any) -> Intent:
     )
 
 
-def result_of(intent: Intent, status: CallStatus, response: Any = None) -> CallResult:
+def result_of(
+    intent: Intent, status: CallStatus, response: Any = None, *, is_final: bool = False
+) -> CallResult:
     """Return what became of an intent."""
     error = None
     if status is CallStatus.FAILED:
-        error = StepError("refused", "remote", "no")
+        error = StepError("refused", "remote", "no", is_final)
     return CallResult(intent.call_id, intent.idempotency_key, status, response, error)
 
 
@@ -135,6 +138,82 @@ def test_a_result_on_record_is_taken(dying: Dying) -> None:
     assert dying.steps(task_id)["send"]["output"] == {"id": 7}
     assert dying.row(task_id, "after", "deps_remaining") == (0,)
     assert "tool_call.unknown" not in dying.types(task_id)
+
+
+@pytest.mark.parametrize("max_attempts", [1, 3])
+@pytest.mark.parametrize("schema", [None, {"type": "object"}])
+def test_a_final_failure_on_record_is_applied(
+    dying: Dying, max_attempts: int, schema: dict[str, Any] | None
+) -> None:
+    """The step fails with the recorded error, without another attempt, and its task with it."""
+    retry = AT_ONCE.model_copy(update={"max_attempts": max_attempts})
+    task_id = dying.start(two_steps(output_schema=schema, retry=retry))
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
+    assert dying.die().steps == 1
+    assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
+    error = {"code": "refused", "class": "remote", "message": "no", "attempt": 1}
+    assert dying.steps(task_id)["send"]["error"] == error
+    assert (dying.status(task_id), dying.document(task_id)["error"]["step"]) == ("failed", "send")
+    assert "step.lost" not in dying.types(task_id)
+
+
+def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
+    """Takeover from a silent worker is the same function: the record decides there too."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
+    survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
+    for look in range(10):
+        succession.watch(survivor.delivery, liveness, float(look))
+    assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
+    survivor.close()
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_call_that_failed_for_good_is_not_made_again(dying: Dying, lost: int) -> None:
+    """Of a call among others the next attempt applies the failure, however many were lost.
+
+    An operator who retries the task wants it done: the new task makes the call.
+    """
+    counted = Gate().name
+    task_id = dying.start(Graph(name="one", steps=[step("send", "post", given={"token": counted})]))
+    claimed = dying.claimed("send")
+    intent = replace(intent_of(claimed, dying.clock.now()), settles_step=False)
+    dying.note(claimed, intent=intent)
+    dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
+    assert dying.die().steps == 1
+    for _ in range(lost - 1):
+        dying.begin_again()
+        assert dying.die().steps == 1
+    engine = Engine(dying.database)
+    try:
+        assert engine.wait(task_id, "failed")["error"]["code"] == "refused"
+        assert runs[counted] == []
+        again = engine.operator.retry(task_id).task_id
+        assert engine.wait(again, "succeeded", "failed")["status"] == "succeeded"
+    finally:
+        engine.stop()
+        engine.close()
+    assert len(runs[counted]) == 1
+
+
+def test_a_success_whose_response_could_not_be_kept_is_no_plain_success(dying: Dying) -> None:
+    """The attempt had failed for it: the next one fails alike, and nothing succeeds by null."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    error = StepError("bad_response", "code", "it is no JSON")
+    key = intent.idempotency_key
+    result = CallResult(intent.call_id, key, CallStatus.SUCCEEDED, error=error)
+    dying.note(claimed, result=result)
+    dying.die()
+    assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
 
 
 def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:

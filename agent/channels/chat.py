@@ -15,6 +15,7 @@ from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.commands import Caller
 from agent.channels.conversation import Conversation, typed_value
 from agent.config_channels import TOLD
+from agent.harmless import harmless
 from agent.scopes import implied
 from agent.steps.outcome import Json
 from agent.store import channels as store
@@ -81,6 +82,7 @@ class Chat(ABC):
 
     async def say(self, place: str, text: str) -> None:
         """Show somebody a text."""
+        text = harmless(text)
         await self.post(place, wording.cut(text, self.room(text)), [])
 
     async def deliver(self, notice: Notice) -> None:
@@ -172,7 +174,7 @@ class Chat(ABC):
 
     async def _point_down(self, message: Message, approval: dict[str, Json]) -> None:
         """Leave a question with its buttons in one place: where it was shown last."""
-        text = f"{approval['message']}\n\nasked again below"
+        text = harmless(f"{approval['message']}\n\nasked again below")
         try:
             await self.rewrite(message.place, message.reference, wording.cut(text, self.room(text)))
         except ChatError as error:

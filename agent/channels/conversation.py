@@ -1,13 +1,16 @@
 """Carrying out what people say in a chat: the same for every chat."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
+from agent import audit
 from agent.approvals import answering, questions
 from agent.approvals.answering import InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError
 from agent.channels import commands, wording
 from agent.channels.commands import Caller, Command, CommandError
+from agent.harmless import harmless
 from agent.states import TaskStatus
 from agent.steps.asking import read_answer
 from agent.steps.outcome import Json
@@ -32,6 +35,10 @@ _EXPECTED: Final = (
     NotPlainJsonError,
     RefusedError,
 )
+_AUDITED: Final = frozenset(
+    name for name, word in commands.COMMANDS.items() if word.scope != "read"
+) - {"run"}
+"""What a task is started by is on its own record."""
 _LISTED: Final = 15
 _MOST_SHOWN: Final = 3500
 
@@ -72,17 +79,23 @@ class Conversation:
         try:
             command = commands.parse(text)
             commands.check(caller, command)
-            return self._does.get(command.name, self._run_own)(caller, command, key)
+            act = self._does.get(command.name, self._run_own)
+            if command.name not in _AUDITED:
+                return harmless(act(caller, command, key))
+            with _audited(caller, command):
+                return harmless(act(caller, command, key))
         except _EXPECTED as error:
-            return str(error)
+            return harmless(str(error))
 
     def give(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
         """Give an answer that a button or a reply stands for, if this person may."""
         try:
-            commands.check(caller, Command("answer", approval_id))
-            return self._given(caller, approval_id, said)
+            command = Command("answer", approval_id)
+            commands.check(caller, command)
+            with _audited(caller, command):
+                return harmless(self._given(caller, approval_id, said))
         except _EXPECTED as error:
-            return str(error)
+            return harmless(str(error))
 
     def _status(self, _caller: Caller, _command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
@@ -237,6 +250,11 @@ class Conversation:
 
     def _found(self, connection: Connection, command: Command) -> str:
         return documents.find_task(connection, str(command.subject))
+
+
+def _audited(caller: Caller, command: Command) -> AbstractContextManager[None]:
+    who = f"{caller.channel}:{caller.identity}"
+    return audit.recorded(who, caller.channel, command.name, subject=command.subject)
 
 
 def typed_value(document: dict[str, Json], text: str) -> Json:

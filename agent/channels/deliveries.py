@@ -19,6 +19,7 @@ from agent.channels.channel import ENDINGS, Channel, DeliveryError, Notice, fini
 from agent.channels.reception import Reception
 from agent.clock import SECOND, Clock, to_iso
 from agent.keys import new_id, random_fraction
+from agent.redaction import everywhere
 from agent.store import channels as store
 from agent.store.channels import Place
 from agent.store.database import Connection, Database, StoreError
@@ -180,20 +181,21 @@ class Courier:
     def _failed(self, notice: Notice, error: DeliveryError) -> float | None:
         """Record a failure; return how long to wait, or None when the notice is given up."""
         name = self._channel.name
+        text = everywhere.redact(str(error))
         before = store.cursor(self._reader(), name)
         failures = 1 + (before.failures if before is not None else 0)
         is_given_up = error.most_tries is not None and failures >= error.most_tries
         now = self._clock.now()
         seconds = delay_seconds(failures, error.retry_after_seconds, random_fraction())
         with self._writing() as tx, tx.transaction():
-            store.fail(tx, name, str(error), now + int(seconds * SECOND), now)
+            store.fail(tx, name, text, now + int(seconds * SECOND), now)
             if failures == 1 or is_given_up:
                 told = {
                     "channel": name,
                     "notice": notice.id,
                     "event": notice.event,
                     "task": None if notice.task is None else notice.task["id"],
-                    "error": str(error)[: store.MAX_ERROR],
+                    "error": text[: store.MAX_ERROR],
                     "given_up": is_given_up,
                 }
                 store.tell_failure(tx, told, now)
@@ -201,7 +203,7 @@ class Courier:
             "delivery.failed",
             channel=name,
             event_told=notice.event,
-            error=str(error),
+            error=text,
             failures=failures,
             retry_at=None if is_given_up else to_iso(now + int(seconds * SECOND)),
         )

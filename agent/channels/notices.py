@@ -13,7 +13,9 @@ from agent.tasks.operator import NotFoundError
 
 def notice_of(connection: Connection, event: Event) -> Notice | None:
     """Return what an event tells people; None when what it is about is gone."""
-    notice_id = f"event-{event.xid}-{event.id}"
+    # By the task's id, which no other database has: a receiver of several agents drops repetitions
+    # by this id alone.
+    notice_id = f"event-{event.task_id or event.at}-{event.xid}-{event.id}"
     data = event.data if isinstance(event.data, dict) else {}
     approval = None
     if "approval" in data:

@@ -6,6 +6,7 @@ from typing import Final
 import structlog
 
 from agent.channels.channel import Channel, ReceptionError
+from agent.redaction import everywhere
 from agent.store import channels as store
 from agent.store.database import Database, StoreError
 
@@ -75,6 +76,7 @@ class Reception:
 
 def record_trouble(database: Database, channel: str, trouble: str | None) -> None:
     """Put on record, for `agent doctor`, what keeps a channel from being used."""
+    trouble = None if trouble is None else everywhere.redact(trouble)
     now = database.clock.now()
     with database.connect("writer") as tx, tx.transaction():
         store.start(tx, channel, now)

@@ -27,8 +27,6 @@ GRACE_SECONDS: Final = 5.0
 _FIRST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 
-_TOLD: Final = frozenset(TOLD)
-
 
 class MissingExtraError(Exception):
     """A channel needs what is not installed."""
@@ -68,6 +66,9 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
 class Channels:
     """Runs every channel that is turned on; `start` and `stop` are called from the worker's loop."""
 
+    event_types: Final = frozenset(TOLD)
+    """The events that some channel passes on."""
+
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
@@ -82,9 +83,9 @@ class Channels:
         self._thread.start()
 
     def tell(self, events: list[tuple[Any, ...]]) -> None:
-        """Hear of a commit, in the worker's loop; a hint, which may be lost."""
+        """Wake the couriers if one of the events is for them; a hint, which may come twice."""
         loop = self._loop
-        if loop is None or not any(event[2] in _TOLD for event in events):
+        if loop is None or not any(event[2] in self.event_types for event in events):
             return
         # It may have ended already.
         with suppress(RuntimeError):

@@ -20,6 +20,7 @@ from agent.channels.channel import ReceptionError, finished
 from agent.channels.chat import Chat, ChatError
 from agent.channels.commands import COMMANDS
 from agent.channels.conversation import Conversation
+from agent.channels.pacing import Pacing
 from agent.store.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 _CALL_SECONDS: Final = 15
 _SILENCE_SECONDS: Final = 60.0
 """After so long without a sign of life a connection counts as broken; Slack pings more often."""
+_SHORTEST_CONNECTION_SECONDS: Final = 10.0
+"""A connection that ends sooner and has brought nothing is opened again after a pause."""
 _MOST_TEXT: Final = 11_000
 _MOST_IN_SECTION: Final = 2900
 _MOST_LABEL: Final = 75
@@ -78,6 +81,9 @@ class Slack(Chat):
         )
         self._team: str | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._pacing = Pacing(_SHORTEST_CONNECTION_SECONDS)
+        self._has_heard = False
+        """Whether this connection has brought anything but its own end."""
 
     async def post(self, place: str, text: str, offered: list[tuple[str, str]]) -> str:
         """Post a direct message; its name is its conversation and its time there."""
@@ -110,6 +116,8 @@ class Slack(Chat):
         """Take the next thing that comes through the websocket, connecting it if need be."""
         try:
             if self._socket is None or self._socket.closed:
+                self._pacing.begin()
+                self._has_heard = False
                 self._socket = await self._connect()
             message = await self._socket.receive(_SILENCE_SECONDS)
         except ChatError as error:
@@ -125,6 +133,7 @@ class Slack(Chat):
         else:
             # Closed by the other side, which is how it asks for a new connection.
             await self._hang_up()
+        await self._pause_if_closed()
         return True
 
     async def close(self) -> None:
@@ -142,6 +151,10 @@ class Slack(Chat):
             timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
         )
 
+    async def _pause_if_closed(self) -> None:
+        if self._socket is None:
+            await self._pacing.end(has_news=self._has_heard)
+
     async def _hang_up(self) -> None:
         if self._socket is not None:
             with suppress(aiohttp.ClientError, OSError, TimeoutError):
@@ -155,6 +168,7 @@ class Slack(Chat):
             return
         if not isinstance(envelope.get("envelope_id"), str):
             return
+        self._has_heard = True
         payload = envelope.get("payload") or {}
         said: str | None = None
         try:

@@ -14,6 +14,7 @@ from agent.channels import wording
 from agent.channels.channel import ReceptionError, finished
 from agent.channels.chat import Chat, ChatError
 from agent.channels.conversation import Conversation
+from agent.channels.pacing import Pacing
 from agent.channels.telegram_api import BotApi
 from agent.store.database import Database, StoreError
 
@@ -39,6 +40,8 @@ class Telegram(Chat):
         self._api = api
         self._poll_seconds = poll_seconds
         self._offset: int | None = None
+        # A long poll may end a little early. Short polls are made every second.
+        self._pacing = Pacing(poll_seconds / 2) if poll_seconds > 0 else Pacing(1.0, 1.0)
 
     async def post(self, place: str, text: str, offered: list[tuple[str, str]]) -> str:
         """Send a message; each button has a row of its own."""
@@ -64,8 +67,12 @@ class Telegram(Chat):
     async def receive(self) -> bool:
         """Take the messages and pressed buttons that have come, one after the other."""
         try:
+            self._pacing.begin()
+            before = self._offset
             for update in await self._updates():
                 await finished(self._take(update))
+            # Updates that were dealt with before are no news, should a server send them again.
+            await self._pacing.end(has_news=self._offset != before)
         except ChatError as error:
             raise ReceptionError(
                 str(error), retry_after_seconds=error.retry_after_seconds

@@ -157,7 +157,7 @@ def _value(document: dict[str, Any], text: str) -> Any:
         return read_answer(text, document["choices"], document["schema"])
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -176,7 +176,7 @@ def _edits(pairs: list[str]) -> dict[str, Any]:
             raise CommandError(f"--set {key}: given twice")
         try:
             edits[key] = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             edits[key] = text
     return edits
 

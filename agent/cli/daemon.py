@@ -38,14 +38,13 @@ def worker() -> None:
 
 
 def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
-    import asyncio
-
-    from agent import app, daemon, log
+    from agent import app, daemon, event_loop, log
     from agent.cli import running
     from agent.cli.errors import CommandError, Exit
     from agent.server.address import check_bind
 
     check_bind(settings.server)
+    running.close_to_others(settings)
     submission = None if first is None else running.submission(settings, first, {}, {})
     database = app.open_database(settings, create=True)
     try:
@@ -53,6 +52,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     except daemon.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
     log.configure(settings.log.format, settings.log.level)
+    app.hide_secrets(settings)
 
     def ready(address: str | None) -> None:
         task_id = None
@@ -67,7 +67,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             _suggest(task_id, first_name if submission is None else submission.graph.name)
 
     try:
-        asyncio.run(
+        event_loop.run(
             daemon.serve(
                 settings,
                 database,

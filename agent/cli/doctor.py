@@ -12,6 +12,7 @@ from agent.cli.options import JsonOption
 if TYPE_CHECKING:
     from agent.config import Settings
     from agent.store.database import Connection, Database
+    from agent.workflows.directory import Entry
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
@@ -66,7 +67,10 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
 
     yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
+    # The checker looks for what the configuration names.
+    app.hide_secrets(settings)
     yield Finding("configuration", "ok", f"home is {settings.home}")
+    yield from _files(settings)
     yield from _workflows(settings)
     yield from _artifacts(settings)
     try:
@@ -76,6 +80,13 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
             yield from _channels(settings, database, connection)
     except StoreError as error:
         yield Finding("database", "error", str(error))
+
+
+def _files(settings: "Settings") -> Iterator[Finding]:
+    from agent.cli.file_findings import file_findings
+
+    for what, state, message in file_findings(settings):
+        yield Finding(what, state, message)
 
 
 def _workflows(settings: "Settings") -> Iterator[Finding]:
@@ -93,6 +104,22 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
         yield Finding("workflows", "error", str(entry.problems[0]))
     if not broken:
         yield Finding("workflows", "ok", f"{len(found)} in {directory}")
+    for entry in found:
+        yield from _webhook(entry)
+
+
+def _webhook(entry: "Entry") -> Iterator[Finding]:
+    """Say what keeps the webhook of a workflow from being taken."""
+    from agent.channels.secret import SecretError, read_secret
+    from agent.server.signatures import check_secret
+
+    keys = entry.workflow.graph.on.get("webhook") if entry.workflow is not None else None
+    if keys is None:
+        return
+    try:
+        check_secret(keys.get("verify", "standard"), read_secret(keys["secret"]))
+    except SecretError as error:
+        yield Finding("webhooks", "error", f"webhook of {entry.name}: {error}")
 
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:
@@ -118,6 +145,13 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
         ((number,),) = connection.query("SELECT sqlite_version()")
         version = f"SQLite {number}, {database.path}"
     yield Finding("database", "ok", f"{version}, schema {schema.HEAD}")
+    if connection.is_pooled:
+        yield Finding(
+            "database",
+            "ok",
+            "reached through a connection pooler: statements are not prepared, and work of other"
+            " processes is found by polling",
+        )
     yield from _writing(database)
     yield from _space(database)
     holder = app.holder_of(database)

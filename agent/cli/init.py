@@ -1,5 +1,6 @@
 """`agent init`: a place for an agent to live in."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,8 @@ def init(
     from agent.config_file import DEFAULT_FILE, load
 
     session.stay_here()
+    # What others could write would be refused at the next start.
+    os.umask(os.umask(0) | 0o022)
     made: list[str] = []
     _write(directory / DEFAULT_FILE, config.default_text(), made)
     settings = load(directory / DEFAULT_FILE)

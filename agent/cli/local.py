@@ -1,10 +1,11 @@
 """An agent by its database: commands write to it, and read from it, as the agent itself does."""
 
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent import app
+from agent import app, audit
 from agent.approvals import questions
 from agent.cli import terminal
 from agent.cli.counterpart import Document
@@ -27,6 +28,10 @@ class Local:
 
     def __init__(self, settings: "Settings") -> None:
         self._settings = settings
+
+    def _audited(self, what: str, **details: Any) -> AbstractContextManager[None]:
+        audit.configure(self._settings.home)
+        return audit.recorded(f"terminal:{terminal.user()}", "command line", what, **details)
 
     @cached_property
     def _database(self) -> "Database":
@@ -80,6 +85,7 @@ class Local:
         from agent import catalog
         from agent.cli import running
 
+        running.close_to_others(self._settings)
         asked = running.submission(self._settings, workflow, values, texts, priority)
         app.open_database(self._settings, create=True)
         if catalog.has_children(asked.graph) and self.carrier() != "daemon":
@@ -99,25 +105,32 @@ class Local:
         return running.see_through(self._settings, self._database, self, task_id, is_quiet=is_quiet)
 
     def pause(self, task_id: str, reason: str | None) -> Answer:
-        return self._operator.pause(task_id, reason)
+        with self._audited("pause", task=task_id):
+            return self._operator.pause(task_id, reason)
 
     def resume(self, task_id: str) -> Answer:
-        return self._operator.resume(task_id)
+        with self._audited("resume", task=task_id):
+            return self._operator.resume(task_id)
 
     def cancel(self, task_id: str) -> Answer:
-        return self._operator.cancel(task_id)
+        with self._audited("cancel", task=task_id):
+            return self._operator.cancel(task_id)
 
     def retry(self, task_id: str) -> Answer:
-        return self._operator.retry(task_id)
+        with self._audited("retry", task=task_id):
+            return self._operator.retry(task_id)
 
     def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
-        return self._operator.fork(task_id, from_step, edited)
+        with self._audited("fork", task=task_id, step=from_step):
+            return self._operator.fork(task_id, from_step, edited)
 
     def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
-        return self._operator.resolve(task_id, step, verdict, output, by=terminal.user())
+        with self._audited("resolve", task=task_id, step=step, verdict=verdict):
+            return self._operator.resolve(task_id, step, verdict, output, by=terminal.user())
 
     def signal(self, task_id: str, name: str, payload: Any) -> Answer:
-        return self._operator.signal(task_id, name, payload)
+        with self._audited("signal", task=task_id, name=name):
+            return self._operator.signal(task_id, name, payload)
 
     def budget(self, task_id: str) -> Document:
         return spending.budget_document(self._reader, task_id)
@@ -137,14 +150,16 @@ class Local:
     ) -> Answer:
         from agent.tasks import allowance
 
-        return allowance.raise_budget(
-            self._operator,
-            task_id,
-            step=step,
-            tokens=tokens,
-            microusd=None if usd is None else round(usd * MICROUSD),
-            seconds=seconds,
-        )
+        limits = {"tokens": tokens, "usd": usd, "seconds": seconds}
+        with self._audited("set budget", task=task_id, step=step, **limits):
+            return allowance.raise_budget(
+                self._operator,
+                task_id,
+                step=step,
+                tokens=tokens,
+                microusd=None if usd is None else round(usd * MICROUSD),
+                seconds=seconds,
+            )
 
     def find_approval(self, text: str) -> str:
         return questions.find_approval(self._reader, text)
@@ -166,21 +181,25 @@ class Local:
     ) -> None:
         from agent.approvals import answering
 
-        answering.answer(
-            self._database,
-            approval_id,
-            said,
-            by=terminal.user(),
-            channel=_CHANNEL,
-            comment=comment,
-            value=value,
-            edits=edits,
-        )
+        with self._audited(said, approval=approval_id):
+            answering.answer(
+                self._database,
+                approval_id,
+                said,
+                by=terminal.user(),
+                channel=_CHANNEL,
+                comment=comment,
+                value=value,
+                edits=edits,
+            )
 
     def defer(self, approval_id: str, seconds: float) -> None:
         from agent.approvals import answering
 
-        answering.defer(self._database, approval_id, seconds, by=terminal.user(), channel=_CHANNEL)
+        with self._audited("defer", approval=approval_id, seconds=seconds):
+            answering.defer(
+                self._database, approval_id, seconds, by=terminal.user(), channel=_CHANNEL
+            )
 
     def workflows(self) -> list[Document]:
         from agent import catalog

@@ -36,6 +36,7 @@ def pair(
         )
     except ValueError as problem:
         raise CommandError(str(problem)) from None
+    session.audit("pair", f"{found.channel}:{found.identity}", scopes=list(found.scopes))
     if as_json:
         terminal.print_json(_document(found))
         return
@@ -90,6 +91,7 @@ def remove(
         is_removed = pairings.remove(tx, channel, identity)
     if not is_removed:
         raise CommandError(f"{who} is not paired; `agent pairings` lists who is", Exit.REFUSED)
+    session.audit("remove pairing", who)
     if as_json:
         terminal.print_json({"who": who, "removed": True})
     else:

@@ -119,6 +119,19 @@ def submission(
     )
 
 
+def close_to_others(settings: "Settings") -> None:
+    """Refuse to run tasks where other users can change what is run, and say what was mended."""
+    from agent import exposure
+    from agent.cli import terminal
+
+    try:
+        told = exposure.close_to_others(settings)
+    except ValueError as error:
+        raise CommandError(f"trusted_users or trusted_groups in [agent]: {error}") from None
+    for line in told:
+        terminal.note(line)
+
+
 class _HolderGoneError(Exception):
     """Whoever ran the tasks has ended."""
 
@@ -150,6 +163,7 @@ def see_through(
             if not is_own:
                 beat = _noticing(database)
                 return follow.follow(agent, task_id, is_quiet=is_quiet, beat=beat)
+            close_to_others(settings)
             with daemon.InsideCommand(settings, database) as inside:
                 return follow.follow(agent, task_id, is_quiet=is_quiet, beat=inside.check)
         except _HolderGoneError:

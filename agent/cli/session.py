@@ -64,6 +64,16 @@ def reading() -> "Iterator[Connection]":
         yield connection
 
 
+def audit(what: str, subject: str | None = None, outcome: str = "done", **details: object) -> None:
+    """Record a command of this terminal that has been carried out."""
+    from agent import audit as audit_log
+    from agent.cli import terminal
+
+    audit_log.configure(settings().home)
+    who = f"terminal:{terminal.user()}"
+    audit_log.record(who, "command line", what, outcome, subject=subject, **details)
+
+
 def stay_here() -> None:
     """Refuse what cannot be done to an agent elsewhere."""
     if _address():

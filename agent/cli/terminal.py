@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.cli import session
 from agent.harmless import harmless as escaped
+from agent.harmless import harmless_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,7 @@ def note(text: str) -> None:
 
 def harmless(text: str) -> str:
     """Write what would steer a terminal as escapes; colours go without a trace."""
-    return text if text.isprintable() else escaped(_COLOUR.sub("", text))
+    return escaped(_COLOUR.sub("", text))
 
 
 def print_json(document: Any) -> None:
@@ -117,8 +118,8 @@ def user() -> str:
 
 
 def written(value: Any) -> str:
-    """Write a value as JSON that a person can read."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    """Write a value as JSON that a person can read, and a program as the very same value."""
+    return harmless_json(value, indent=2)
 
 
 def short(task_id: str | None) -> str:

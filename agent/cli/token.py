@@ -24,17 +24,25 @@ def create(
         typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
     ],
     *,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="DURATION", help="After how long it ends, as in 90d."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it, this once."""
     from agent.cli import terminal
-    from agent.clock import Clock, to_iso
+    from agent.clock import SECOND, Clock, to_iso
 
-    token = _tokens().create(name, scope, to_iso(Clock().now()))
+    now = Clock().now()
+    ends = None if expires is None else to_iso(now + int(_seconds(expires) * SECOND))
+    token = _tokens().create(name, scope, to_iso(now), ends)
+    session.audit("token create", name, scopes=scope, expires=ends)
     if as_json:
-        terminal.print_json({"name": name, "scopes": scope, "token": token})
+        terminal.print_json({"name": name, "scopes": scope, "expires": ends, "token": token})
         return
-    terminal.note(f"the token {name!r}; it is not kept and cannot be shown again:")
+    until = "" if ends is None else f", valid until {ends}"
+    terminal.note(f"the token {name!r}{until}; it is not kept and cannot be shown again:")
     terminal.say(token)
 
 
@@ -51,8 +59,16 @@ def list_tokens(*, as_json: JsonOption = False) -> None:
         terminal.say(f"none but the owner's, in {_tokens().owner_file}")
         return
     terminal.print_table(
-        ("token", "scopes", "made"),
-        [(each["name"], ", ".join(each["scopes"]), each["created_at"] or "") for each in found],
+        ("token", "scopes", "made", "expires"),
+        [
+            (
+                each["name"],
+                ", ".join(each["scopes"]),
+                each["created_at"] or "",
+                each["expires"] or "never",
+            )
+            for each in found
+        ],
     )
 
 
@@ -62,13 +78,29 @@ def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
     from agent.cli import terminal
 
     _tokens().revoke(name)
+    session.audit("token revoke", name)
     if as_json:
         terminal.print_json({"name": name, "revoked": True})
     else:
         terminal.say(f"{name!r} is revoked")
 
 
+def _seconds(text: str) -> float:
+    from agent.cli.errors import CommandError
+    from agent.workflows.durations import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"--expires {text}: {error}") from None
+    if seconds <= 0:
+        raise CommandError(f"--expires {text}: it must be greater than zero")
+    return seconds
+
+
 def _tokens() -> "Tokens":
+    from agent.exposure import trust_of
     from agent.server.tokens import Tokens
 
-    return Tokens(session.settings().home)
+    settings = session.settings()
+    return Tokens(settings.home, trust_of(settings))

@@ -215,6 +215,9 @@ def _print_ask(on: dict[str, Any], task: str) -> None:
         _print_question(on, where)
     else:
         say(f"nobody knows whether the effect of {where} happened; say what is true:")
+        if "now" in on:
+            say(f"  sent, outcome unknown:      {terminal.one_line(on['was'], 2000)}")
+            say(f"  what --retry would send:    {terminal.one_line(on['now'], 2000)}")
         say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
 
 

@@ -30,7 +30,11 @@ class AnthropicConnector:
         self._where = f"model {model.name} ({model.base_url or PROVIDER})"
         # The engine owns attempts: a second one inside would be counted and paid by nobody.
         self._client = anthropic.AsyncAnthropic(
-            api_key=key or "none", base_url=model.base_url, max_retries=0
+            api_key=key or "none",
+            base_url=model.base_url,
+            max_retries=0,
+            # A redirect would take the prompt, and perhaps the key, to another server.
+            http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:

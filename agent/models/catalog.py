@@ -1,5 +1,6 @@
 """The models that steps may name: what the configuration says of each, and its connector."""
 
+import sys
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final
@@ -111,7 +112,18 @@ def _limit(amount: float, parts: int) -> int | None:
 
 def load(model: Model) -> None:
     """Import what asks a model's provider; any thread may do so."""
-    import_module(f"agent.models.{model.provider}")
+    import_module(_module_of(model))
+
+
+def is_loaded(model: Model) -> bool:
+    """Whether what asks a model's provider is imported."""
+    module = sys.modules.get(_module_of(model))
+    # Another thread may be about to import it.
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
+
+
+def _module_of(model: Model) -> str:
+    return f"agent.models.{model.provider}"
 
 
 def connect(model: Model, key: str | None) -> Connector:

@@ -28,6 +28,9 @@ _ADVICE: Final = {
     413: "the request is too large; shorten the prompt",
     422: "the request was refused; check the step's keys and the model's settings",
 }
+_REDIRECT_ADVICE: Final = (
+    "redirects are not followed; put the address that answers into `base_url` of the model"
+)
 _AGAIN: Final = frozenset({408, 409, 425, 429})
 
 
@@ -116,7 +119,7 @@ def status_error(
         text = f"{text}; the prompt is longer than the model's context: shorten it"
         code = "context_exceeded"
         return ModelError(code, "limit", text, may_retry=False, request_id=request_id)
-    advice = _ADVICE.get(status)
+    advice = _REDIRECT_ADVICE if 300 <= status < 400 else _ADVICE.get(status)
     text = f"{text}; {advice}" if advice else text
     return ModelError(f"status_{status}", "remote", text, may_retry=False, request_id=request_id)
 

@@ -15,14 +15,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.kinds  # noqa: F401
 from agent import __version__
 from agent.config import Settings
+from agent.server.connection import CONNECTION
 from agent.server.context import Context
 from agent.server.desk import Desk
 from agent.server.door import Door
+from agent.server.event_counts import EventCounts
 from agent.server.failures import Failures
 from agent.server.feed import Feed
 from agent.server.meters import Meters
 from agent.server.pool import Pool
 from agent.server.problems import problem_of
+from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
 from agent.server.routes import (
     approvals,
@@ -40,6 +43,7 @@ from agent.server.routes import (
 )
 from agent.server.table import Table, mount
 from agent.server.tokens import Tokens
+from agent.store.channels import Place
 from agent.store.database import Database
 from agent.tasks.operator import Operator
 from agent.tasks.worker import Worker
@@ -66,6 +70,7 @@ def context_of(
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
+    count_from: Place | None = None,
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
@@ -80,7 +85,9 @@ def context_of(
         desk=Desk(worker, worker_loop, reading, settings.engine, bounds.max_requests),
         repeats=Repeats(database, commands),
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
+        event_counts=EventCounts(reading, count_from),
         meters=Meters(worker),
+        readiness=Readiness(reading, database.clock.monotonic),
         failures=Failures(database.clock.monotonic),
         tokens=tokens,
     )
@@ -123,7 +130,11 @@ async def _refuse(request: Request, error: Any) -> Response:
 
 
 class _Counted:
-    """Counts answers by status, and marks them as nobody's to keep or to guess at."""
+    """Counts answers by status, and adds the headers that every answer has.
+
+    An answer to a request whose body has not come whole is the last one of its connection: what is
+    left of the body would have to be read only to be dropped.
+    """
 
     def __init__(self, app: ASGIApp, meters: Meters) -> None:
         self._app = app
@@ -138,6 +149,9 @@ class _Counted:
                     (b"cache-control", b"no-store"),
                     (b"x-content-type-options", b"nosniff"),
                 ]
+                connection = scope.get(CONNECTION)
+                if connection is not None and connection.has_unread_body:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         await self._app(scope, receive, count)

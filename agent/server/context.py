@@ -6,10 +6,12 @@ from starlette.requests import Request
 
 from agent.config import Settings
 from agent.server.desk import Desk
+from agent.server.event_counts import EventCounts
 from agent.server.failures import Failures
 from agent.server.feed import Feed
 from agent.server.meters import Meters
 from agent.server.pool import Pool
+from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
@@ -30,7 +32,9 @@ class Context:
     desk: Desk
     repeats: Repeats
     feed: Feed
+    event_counts: EventCounts
     meters: Meters
+    readiness: Readiness
     failures: Failures
     tokens: Tokens
 

@@ -1,8 +1,8 @@
 """Events as they are committed, for as long as somebody listens (Server-Sent Events).
 
 Streams read the event log by cursor, each at its own pace, so that none is missed however slow its
-reader is. The worker's own commits wake them at once; what other processes commit is found by
-looking, once in a while.
+reader is. Commits of the worker wake them at once, and so do the notices of other processes; a poll
+finds what sent no notice.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Feed:
         self._is_closed = False
 
     def tell(self, _events: list[tuple[Any, ...]]) -> None:
-        """Hear of a commit, in the worker's loop."""
+        """Wake the streams after a commit; called in the worker's loop."""
         if self._streams and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 

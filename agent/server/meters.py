@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from agent.clock import SECOND, Clock, to_iso
 from agent.states import StepStatus, TaskStatus
-from agent.store import health, queries, workers
+from agent.store import budgets, health, queries, workers
 from agent.store.database import Connection
+from agent.tasks.budgets import MICROUSD
 from agent.tasks.gauges import Histogram
 from agent.tasks.worker import Worker
 
@@ -25,15 +26,16 @@ class Standing:
     workers: int
     queue_age_seconds: float
     approvals: int
-    tokens_today: int
-    microusd_today: int
-    ms_today: int
+    spent: tuple[int, int, int]
+    """Tokens, millionths of a dollar and milliseconds that models have used on all days."""
+    taken_today: tuple[int, int, int]
+    """The same of this day's budget, with what is set aside for calls of unknown use."""
 
 
 def standing(connection: Connection, clock: Clock) -> Standing:
     """Read how the database stands."""
     soonest = queries.next_wake_time(connection)
-    tokens, microusd, ms = health.spent_on(connection, str(to_iso(clock.now()))[:10])
+    today = str(to_iso(clock.now()))[:10]
     age = 0.0 if soonest is None else max(0.0, (clock.now() - soonest) / SECOND)
     return Standing(
         tasks=health.task_counts(connection),
@@ -42,32 +44,25 @@ def standing(connection: Connection, clock: Clock) -> Standing:
         workers=len(workers.living(connection)),
         queue_age_seconds=age,
         approvals=health.pending_approvals(connection),
-        tokens_today=tokens,
-        microusd_today=microusd,
-        ms_today=ms,
+        spent=health.spent(connection),
+        taken_today=budgets.of_day(connection, today),
     )
 
 
 class Meters:
-    """Counts what this process's worker commits, and writes it all down."""
+    """Counts answers, and writes all figures down."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._events: Counter[str] = Counter()
         self._requests: Counter[int] = Counter()
-
-    def tell(self, events: list[tuple[Any, ...]]) -> None:
-        """Hear of committed events, in the worker's loop."""
-        self._events.update(event[2] for event in events)
 
     def count_request(self, status: int) -> None:
         """Count an answer."""
         self._requests[status] += 1
 
-    def exposition(self, now: Standing) -> str:
+    def exposition(self, now: Standing, events: Counter[str]) -> str:
         """Write everything in Prometheus's text format."""
         turns = self._worker.delivery.turns
-        told = self._events.copy()
         tasks = {status.value: now.tasks.get(status.value, 0) for status in TaskStatus}
         steps = {status.value: now.steps.get(status.value, 0) for status in StepStatus}
         lines = [
@@ -97,24 +92,7 @@ class Meters:
                 "Questions that wait for a person.",
                 now.approvals,
             ),
-            *_single(
-                "agent_model_tokens_today",
-                "gauge",
-                "Tokens that models have used today (UTC).",
-                now.tokens_today,
-            ),
-            *_single(
-                "agent_spend_usd_today",
-                "gauge",
-                "What models have cost today (UTC).",
-                now.microusd_today / 1_000_000,
-            ),
-            *_single(
-                "agent_model_seconds_today",
-                "gauge",
-                "Time that calls of models have taken today (UTC).",
-                now.ms_today / 1000,
-            ),
+            *_spending(now),
             *_single("agent_workers", "gauge", "Workers not known to be dead.", now.workers),
             *_single(
                 "agent_attempts_in_flight",
@@ -126,20 +104,20 @@ class Meters:
                 "agent_attempts_total",
                 "counter",
                 "Attempts that this process started.",
-                told["step.claimed"],
+                self._worker.attempts_started,
             ),
             *_single(
                 "agent_unknowns_total",
                 "counter",
-                "Attempts that ended with an effect of unknown outcome.",
-                told["tool_call.unknown"],
+                "Effects whose outcome became unknown since this process began.",
+                events["tool_call.unknown"],
             ),
             *_family(
                 "agent_events_total",
                 "counter",
-                "Events that this process committed.",
+                "Events that any process has committed since this one began.",
                 "type",
-                dict(sorted(told.items())),
+                dict(sorted(events.items())),
             ),
             *_family(
                 "agent_http_answers_total",
@@ -148,12 +126,40 @@ class Meters:
                 "status",
                 {str(status): count for status, count in sorted(self._requests.copy().items())},
             ),
+            *_single(
+                "agent_event_loop_blocks_total",
+                "counter",
+                "How often the event loop was blocked for more than a second.",
+                self._worker.blocks.count,
+            ),
+            *_single(
+                "agent_event_loop_blocked_seconds_total",
+                "counter",
+                "How long those blocks took.",
+                self._worker.blocks.seconds,
+            ),
             *_histogram("agent_turn_seconds", "How long turns took.", turns.seconds),
             *_histogram(
                 "agent_turn_batch", "Outcomes and new tasks that turns carried.", turns.carried
             ),
         ]
         return "\n".join(lines) + "\n"
+
+
+def _spending(now: Standing) -> Iterable[str]:
+    tokens, microusd, ms = now.spent
+    yield from _single("agent_model_tokens_total", "counter", "Tokens that models used.", tokens)
+    yield from _single(
+        "agent_model_usd_total", "counter", "What models cost, in dollars.", microusd / MICROUSD
+    )
+    yield from _single(
+        "agent_model_seconds_total", "counter", "Time that calls of models took.", ms / 1000
+    )
+    about = "taken of this day's budget (UTC), with what is set aside for calls of unknown use."
+    tokens, microusd, ms = now.taken_today
+    yield from _single("agent_model_tokens_today", "gauge", f"Tokens {about}", tokens)
+    yield from _single("agent_spend_usd_today", "gauge", f"Dollars {about}", microusd / MICROUSD)
+    yield from _single("agent_model_seconds_today", "gauge", f"Seconds {about}", ms / 1000)
 
 
 def _single(name: str, kind: str, about: str, value: float) -> Iterable[str]:

@@ -29,6 +29,7 @@ TITLES: Final = {
     "about:blank": "Error",
     "bad-request": "The request cannot be read",
     "unauthorized": "A valid token is needed",
+    "expired": "The token's time is over",
     "bad-signature": "The signature does not fit",
     "forbidden": "The token does not allow this",
     "foreign-host": "The host or the origin is not allowed",

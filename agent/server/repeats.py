@@ -18,6 +18,7 @@ from agent.server.problems import Problem
 from agent.server.tokens import Grant
 from agent.store import request_keys
 from agent.store.database import Database
+from agent.store.request_keys import Claim
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -37,7 +38,7 @@ class Repeats:
     def __init__(self, database: Database, commands: Pool) -> None:
         self._database = database
         self._commands = commands
-        self._waiting: list[tuple[tuple[str, str], asyncio.Future[str]]] = []
+        self._waiting: list[tuple[Claim, asyncio.Future[tuple[str, str]]]] = []
         self._writing: asyncio.Task[None] | None = None
 
     async def dedupe_key(
@@ -48,18 +49,23 @@ class Repeats:
             return None
         if not _KEY.fullmatch(key):
             raise Problem(422, "invalid", "Idempotency-Key: 1 to 255 visible ASCII characters")
-        # Each token has keys of its own: nobody can learn of, or take, another's.
-        own = f"request:{content_hash(f'{grant.name}:{key}')}"
         wanted = request_hash([address, asked])
-        if await self._claim(own, wanted) != wanted:
+        # Each token has keys of its own: no other token learns of them, or takes one.
+        own = f"request:{request_hash([grant.name, key])}"
+        # Keys of earlier versions: `bob` with `ci:1` had the same as `bob:ci` with `1`. They are
+        # forgotten with the tasks of their time; until then a repetition finds its task.
+        earlier = f"request:{content_hash(f'{grant.name}:{key}')}"
+        is_sure = ":" not in grant.name and ":" not in key
+        claimed, first = await self._claim(Claim(own, wanted, earlier, is_sure))
+        if first != wanted:
             raise Problem(
                 422, "key-reused", "this Idempotency-Key came with another request before"
             )
-        return own
+        return claimed
 
-    async def _claim(self, key: str, wanted: str) -> str:
-        known: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting.append(((key, wanted), known))
+    async def _claim(self, claim: Claim) -> tuple[str, str]:
+        known: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((claim, known))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
         return await known
@@ -69,7 +75,7 @@ class Repeats:
             batch, self._waiting = self._waiting, []
             asked = [each for each, _ in batch]
             try:
-                found: list[str | Exception] = [
+                found: list[tuple[str, str] | Exception] = [
                     *await self._commands.run(partial(self._record, asked))
                 ]
             except Exception as error:
@@ -82,5 +88,5 @@ class Repeats:
                 else:
                     known.set_result(result)
 
-    def _record(self, asked: list[tuple[str, str]]) -> list[str]:
+    def _record(self, asked: list[Claim]) -> list[tuple[str, str]]:
         return request_keys.claim(self._database, asked, self._database.clock.now())

@@ -1,16 +1,21 @@
 """The server as the daemon holds it: a thread with an event loop of its own, beside the worker."""
 
 import asyncio
+import contextlib
 import socket
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from agent import descriptors
 from agent.config import Settings
+from agent.exposure import trust_of
 from agent.server.address import listen, url_of
 from agent.server.tokens import Tokens
-from agent.store.database import Database
+from agent.store.channels import Place
+from agent.store.database import Database, StoreError
+from agent.tasks.event_tail import EventTail
 from agent.tasks.worker import Worker
 
 if TYPE_CHECKING:
@@ -23,24 +28,47 @@ log = structlog.get_logger(__name__)
 GRACE_SECONDS: Final = 3.0
 """How long requests in flight may go on when the server ends."""
 _LAST_SECONDS: Final = 2.0
-_CONNECTIONS: Final = 900
-"""Open at the same time, idle ones included: a process has often no more than 1,024 files."""
+_LEAST_CONNECTIONS: Final = 16
+_MOST_CONNECTIONS: Final = 900
+"""Open at the same time, idle ones included, or twice as many as requests where that is more."""
+_OWN_DESCRIPTORS: Final = 128
+"""For the databases, the log, the channels and the listening socket."""
+_DESCRIPTORS_PER_SLOT: Final = 6
+"""For the pipes of a command, or the connections of a call."""
+
+
+def most_connections(settings: Settings) -> int:
+    """Return how many connections may be open, so that descriptors are left for the steps."""
+    limit = descriptors.limit()
+    kept = min(limit // 2, _OWN_DESCRIPTORS + _DESCRIPTORS_PER_SLOT * settings.engine.slots)
+    wanted = max(_MOST_CONNECTIONS, 2 * settings.server.max_requests)
+    return max(_LEAST_CONNECTIONS, min(wanted, limit - kept))
 
 
 class Server:
     """Listens from the moment it is made; answers once `start` was called."""
 
-    def __init__(self, settings: Settings, database: Database, worker: Worker) -> None:
-        """Take the address, or raise OSError; make the owner's token unless there is one."""
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        worker: Worker,
+        count_from: Place | None = None,
+    ) -> None:
+        """Take the address, or raise OSError; make the owner's token unless there is one.
+
+        Metrics count events after `count_from`, or from the server's start.
+        """
         # Here and not in the server's thread: modules that two threads load at once, each needing
         # the other's, may be seen half made.
         import agent.server.application  # noqa: F401
 
-        self.tokens = Tokens(settings.home)
+        self.tokens = Tokens(settings.home, trust_of(settings))
         self.tokens.ensure_owner()
         self._settings = settings
         self._database = database
         self._worker = worker
+        self._count_from = count_from
         self._listening: socket.socket = listen(settings.server)
         self.url = url_of(self._listening)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,37 +117,48 @@ class Server:
         import uvicorn
 
         from agent.server.application import build, close, context_of
-        from agent.server.connection import HEAD_SECONDS, Connection
+        from agent.server.connection import HEAD_SECONDS, bounded
 
-        context = context_of(self._settings, self._database, self._worker, worker_loop, self.tokens)
+        if self._count_from is None:
+            # Without the database counting begins with the first scrape.
+            with contextlib.suppress(StoreError):
+                self._count_from = await asyncio.to_thread(EventTail(self._database).open)
+        context = context_of(
+            self._settings,
+            self._database,
+            self._worker,
+            worker_loop,
+            self.tokens,
+            self._count_from,
+        )
         self._context = context
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
                 build(context),
                 lifespan="off",
                 ws="none",
-                http=Connection,
+                http=bounded(most_connections(self._settings)),
                 log_config=None,
-                log_level="warning",
+                # Its warnings are about requests that cannot be read: strangers could fill the log.
+                log_level="error",
                 access_log=False,
                 # Whoever is behind a proxy is the proxy: headers can say anything.
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=int(HEAD_SECONDS),
                 timeout_graceful_shutdown=int(GRACE_SECONDS),
-                limit_concurrency=max(_CONNECTIONS, 2 * self._settings.server.max_requests),
             )
         )
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_report)
         if self._is_stopping.is_set():
             self._end()
-        self._worker.listeners += [context.feed.tell, context.meters.tell]
+        self._worker.commit_listeners.append(context.feed.tell)
         self._has_started.set()
         try:
             await self._uvicorn.serve(sockets=[self._listening])
         finally:
-            for listener in (context.feed.tell, context.meters.tell):
-                self._worker.listeners.remove(listener)
+            self._worker.commit_listeners.remove(context.feed.tell)
             await asyncio.to_thread(close, context)
 
     def _end(self) -> None:
@@ -128,3 +167,11 @@ class Server:
         self._context.desk.is_open = False
         self._context.feed.close()
         self._uvicorn.should_exit = True
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what went wrong in the loop; without descriptors each accept fails, once a second."""
+    if descriptors.is_exhaustion(context.get("exception")):
+        descriptors.report_exhaustion("a connection to the HTTP API")
+    else:
+        loop.default_exception_handler(context)

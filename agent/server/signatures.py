@@ -11,12 +11,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import parse_qs
 
+from agent.channels.secret import SecretError
 from agent.channels.signing import key_of
 from agent.clock import SECOND
 from agent.keys import content_hash
 
 TOLERANCE_SECONDS: Final = 300
+LEAST_SECRET_BYTES: Final = 16
+"""Shorter secrets can be guessed by trying."""
 _MAX_ID: Final = 300
 
 
@@ -40,9 +44,10 @@ Verify = Callable[[str, Mapping[str, str], bytes, int], Delivery]
 
 
 def _standard(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -> Delivery:
-    """Verify by the Standard Webhooks scheme."""
-    delivery_id = headers.get("webhook-id", "")
-    stamp = headers.get("webhook-timestamp", "")
+    """Verify by the Standard Webhooks scheme; Svix sends the same under names of its own."""
+    prefix = "webhook" if "webhook-id" in headers else "svix"
+    delivery_id = headers.get(f"{prefix}-id", "")
+    stamp = headers.get(f"{prefix}-timestamp", "")
     if not delivery_id:
         raise SignatureError("the header webhook-id is missing")
     _check_time(stamp, now_us)
@@ -50,7 +55,7 @@ def _standard(secret: str, headers: Mapping[str, str], body: bytes, now_us: int)
         key_of(secret), f"{delivery_id}.{stamp}.".encode() + body, hashlib.sha256
     ).digest()
     expected = "v1," + base64.b64encode(signed).decode()
-    _check_any(headers.get("webhook-signature", "").split(" "), expected)
+    _check_any(headers.get(f"{prefix}-signature", "").split(" "), expected)
     return Delivery(delivery_id, _text_in(_parsed(body), "type"), _parsed(body))
 
 
@@ -63,7 +68,7 @@ def _github(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) 
         raise SignatureError("the header x-github-delivery is missing")
     event = headers.get("x-github-event")
     reply = {"task": None} if event == "ping" else None
-    return Delivery(delivery_id, event, _parsed(body), reply)
+    return Delivery(delivery_id, event, _github_payload(headers, body), reply)
 
 
 def _stripe(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -> Delivery:
@@ -122,10 +127,24 @@ def verify(
 
     Raises `SecretError` where the secret on this side is of no use.
     """
+    check_secret(preset, secret)
     delivery = PRESETS[preset](secret, headers, body, now_us)
     if delivery.id is not None and len(delivery.id) > _MAX_ID:
         raise SignatureError(f"the delivery's id is longer than {_MAX_ID} characters")
     return delivery
+
+
+def check_secret(preset: str, secret: str) -> None:
+    """Raise `SecretError` for a secret that others could guess."""
+    if preset == "standard":
+        key_of(secret)
+    elif len(secret.encode()) < LEAST_SECRET_BYTES:
+        raise SecretError(f"the secret must have at least {LEAST_SECRET_BYTES} bytes")
+
+
+def spend_time(body: bytes) -> None:
+    """Do what a verification does, where there is nothing to verify."""
+    hmac.compare_digest(_hex("no secret", body), _hex("another", b""))
 
 
 def _hex(secret: str, signed: bytes) -> str:
@@ -153,6 +172,19 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return body.decode("utf-8", errors="replace")
+
+
+def _github_payload(headers: Mapping[str, str], body: bytes) -> Any:
+    """Return the payload, which GitHub sends as JSON or as the field `payload` of a form."""
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/x-www-form-urlencoded":
+        return _parsed(body)
+    try:
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=10)
+    except ValueError:
+        return _parsed(body)
+    payload = fields.get("payload", [])
+    return _parsed(payload[0].encode()) if len(payload) == 1 else _parsed(body)
 
 
 def _text_in(parsed: Any, name: str) -> str | None:

@@ -1,21 +1,26 @@
 """The table of routes: each says which scope it needs, or the server cannot be built."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
+import structlog
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent import audit
+from agent.log_limit import LogLimit
 from agent.scopes import Scope
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
 from agent.server.shapes import ProblemDocument
 from agent.server.taking import Taking
 from agent.server.tokens import Grant
+
+log = structlog.get_logger(__name__)
 
 PREFIX: Final = "/api/v1"
 GRANT: Final = "agent.grant"
@@ -24,6 +29,8 @@ GRANT: Final = "agent.grant"
 Method = Literal["GET", "POST", "DELETE"]
 Public = Literal["public"]
 Function = Callable[..., Awaitable[Response]]
+
+_refusals = LogLimit(most=10, window_seconds=60.0)
 
 _ALWAYS: Final = {
     400: "The request cannot be read, or its host is not allowed",
@@ -108,27 +115,65 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
             take, endpoint = Taking(self.dependant), self.endpoint
             takes_json = self.body_field is not None
 
+            is_audited = scope != "public" and "GET" not in self.methods
+
             async def answer(request: Request) -> Response:
                 try:
-                    _check(request.scope.get(GRANT), scope)
+                    _check(request, scope)
                     if takes_json:
                         _check_media(request)
                     response: Response = await endpoint(**await take(request))
-                    return response
                 except Exception as error:
-                    return problem_of(error).response()
+                    problem = problem_of(error)
+                    if is_audited:
+                        _audit(request, endpoint.__name__, f"refused: {problem.detail}")
+                    return problem.response()
+                if is_audited:
+                    _audit(request, endpoint.__name__, "done")
+                return response
 
             return answer
 
     return Guarded
 
 
-def _check(grant: Grant | None, scope: Scope | Public) -> None:
+def _audit(request: Request, function: str, outcome: str) -> None:
+    """Record a command; a new task is no command, and says itself who started it."""
+    grant: Grant | None = request.scope.get(GRANT)
+    if function == "create_task" or grant is None:
+        return
+    audit.record(
+        f"api:{grant.name}",
+        client_address(request.scope),
+        function.replace("_", " "),
+        outcome,
+        **{name.removesuffix("_id"): value for name, value in request.path_params.items()},
+    )
+
+
+def client_address(scope: Mapping[str, Any]) -> str:
+    """Return where a request comes from."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _check(request: Request, scope: Scope | Public) -> None:
     if scope == "public":
         return
+    grant: Grant | None = request.scope.get(GRANT)
     if grant is None:
         raise Problem(401, "unauthorized", "no token was given")
     if scope not in grant.scopes:
+        held_back = _refusals.admit()
+        if held_back is not None:
+            log.warning(
+                "api.scope_refused",
+                by=grant.name,
+                address=client_address(request.scope),
+                needs=scope,
+                path=request.url.path,
+                held_back=held_back,
+            )
         raise Problem(
             403, "forbidden", f"this needs the scope {scope!r}", needs=scope, token=grant.name
         )

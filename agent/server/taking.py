@@ -55,7 +55,8 @@ def _parsed(content: bytes) -> Any:
     except json.JSONDecodeError as error:
         message = f"JSON decode error: {error}"
         raise RequestValidationError([{"loc": ("body",), "msg": message}]) from None
-    except (UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):
+        # Not UTF-8, nested too deeply, or a number of thousands of digits.
         raise Problem(400, "bad-request", "the body cannot be read as JSON") from None
 
 

@@ -8,13 +8,16 @@ import hmac
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
+from agent.clock import SECOND, Clock
+from agent.file_trust import Trust, can_be_written_by_others
 from agent.keys import content_hash, new_token
 from agent.scopes import SCOPES, Scope, implied
 
@@ -33,6 +36,14 @@ class TokenError(ValueError):
     """A token cannot be made or removed; the message says why."""
 
 
+class ExpiredError(Exception):
+    """A token is right, and its time is over."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the token {name!r} has expired")
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What a token allows, and under which name it is known."""
@@ -40,13 +51,19 @@ class Grant:
     name: str
     scopes: frozenset[Scope]
     hash: str = field(repr=False)
+    expires_at: int | None = None
+    """In microseconds; None: never."""
 
 
 class Tokens:
     """The tokens of one home directory; changes to the files count within a second."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(
+        self, home: Path, trust: Trust | None = None, now: Callable[[], int] | None = None
+    ) -> None:
         self._home = home
+        self._trust = trust or Trust()
+        self._now = now or Clock().now
         self._seen: tuple[object, ...] | None = None
         self._looked_at = 0.0
         self._grants: list[Grant] = []
@@ -75,21 +92,32 @@ class Tokens:
             file.write(new_token() + "\n")
 
     def grant_of(self, token: str) -> Grant | None:
-        """Return what a token allows, or None; how long it takes says nothing about which fits."""
+        """Return what a token allows, or None; how long it takes says nothing about which fits.
+
+        Raises `ExpiredError` for a token whose time is over.
+        """
         given = content_hash(token.encode("utf-8", errors="replace"))
         # Looking at files for every request would cost more than many answers do.
         if self._has_just_looked():
             found = self._find(given)
             if found is not None:
-                return found
+                return self._unexpired(found)
         self._look()
-        return self._find(given)
+        return self._unexpired(self._find(given))
 
     def still_holds(self, grant: Grant) -> bool:
         """Whether what a token allowed when a request came is still allowed."""
         if not self._has_just_looked():
             self._look()
-        return grant in self._grants
+        return grant in self._grants and not self._is_expired(grant)
+
+    def _unexpired(self, grant: Grant | None) -> Grant | None:
+        if grant is not None and self._is_expired(grant):
+            raise ExpiredError(grant.name)
+        return grant
+
+    def _is_expired(self, grant: Grant) -> bool:
+        return grant.expires_at is not None and grant.expires_at <= self._now()
 
     def _find(self, given: str) -> Grant | None:
         found = None
@@ -101,8 +129,10 @@ class Tokens:
     def _has_just_looked(self) -> bool:
         return time.monotonic() - self._looked_at < LOOK_SECONDS
 
-    def create(self, name: str, scopes: Iterable[str], now: str | None) -> str:
-        """Make a token and return its text, which is not kept."""
+    def create(
+        self, name: str, scopes: Iterable[str], now: str | None, expires: str | None = None
+    ) -> str:
+        """Make a token and return its text, which is not kept; `expires` is an instant (ISO)."""
         listed = self._entries()
         wanted = [scope for scope in SCOPES if scope in set(scopes)]
         if not wanted or set(scopes) - set(SCOPES):
@@ -117,6 +147,7 @@ class Tokens:
             "scopes": wanted,
             "hash": content_hash(token),
             "created_at": now,
+            "expires": expires,
         }
         self._write([*listed, entry])
         return token
@@ -134,7 +165,7 @@ class Tokens:
     def listed(self) -> list[dict[str, Any]]:
         """Return the tokens that were made, without anything that would let one in."""
         return [
-            {name: entry[name] for name in ("name", "scopes", "created_at")}
+            {name: entry[name] for name in ("name", "scopes", "created_at", "expires")}
             for entry in self._entries()
         ]
 
@@ -151,18 +182,24 @@ class Tokens:
             # These let nobody in, then; the owner's token still does.
             log.error("api.tokens_unreadable", error=str(error))
             return []
-        return [Grant(each["name"], implied(each["scopes"]), each["hash"]) for each in listed]
+        return [
+            Grant(each["name"], implied(each["scopes"]), each["hash"], _instant(each["expires"]))
+            for each in listed
+        ]
 
     def _owner_grant(self) -> list[Grant]:
         try:
-            owner = self.owner_file.read_text(encoding="utf-8").strip()
+            owner = self._read(self.owner_file).strip()
+        except TokenError as error:
+            log.error("api.token_unreadable", error=str(error))
+            owner = ""
         except (OSError, UnicodeError):
             owner = ""
         return [Grant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
-            text = self._listed_file.read_text(encoding="utf-8")
+            text = self._read(self._listed_file)
         except FileNotFoundError:
             return []
         except (OSError, UnicodeError) as error:
@@ -175,6 +212,7 @@ class Tokens:
                     "scopes": [scope for scope in SCOPES if scope in entry["scopes"]],
                     "hash": bytes.fromhex(entry["hash"]).hex(),
                     "created_at": entry.get("created_at"),
+                    "expires": _checked_instant(entry.get("expires")),
                 }
                 for entry in found
             ]
@@ -182,6 +220,15 @@ class Tokens:
             raise TokenError(
                 f"{self._listed_file} is damaged: remove it, and make the tokens anew"
             ) from None
+
+    def _read(self, path: Path) -> str:
+        """Read a file that lets people in, unless people could have written it who may not."""
+        with path.open(encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            is_ours = self._trust.covers_user(status.st_uid)
+            if not is_ours or can_be_written_by_others(status, self._trust):
+                raise TokenError(f"{path} is ignored: other users can change it")
+            return file.read()
 
     def _write(self, entries: list[dict[str, Any]]) -> None:
         self._home.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
@@ -193,6 +240,22 @@ class Tokens:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self._listed_file)
+
+
+def _checked_instant(text: Any) -> str | None:
+    """Return an instant as it is written; raise `ValueError` for what is none."""
+    _instant(text)
+    return None if text is None else str(text)
+
+
+def _instant(text: str | None) -> int | None:
+    """Return an instant in microseconds; without a time zone it is in UTC."""
+    if text is None:
+        return None
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return int(found.timestamp() * SECOND)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

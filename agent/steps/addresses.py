@@ -22,6 +22,41 @@ _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
 """All that is public in IPv6; what lies outside is special, or was once."""
 
+# The registries of special-purpose addresses of IANA, and multicast. Python's own list
+# (`is_global`) differs from version to version. Ranges that the registries call globally reachable,
+# such as the anycast addresses of AS112, are refused too: they are infrastructure, and no service
+# that a step would ask lives there.
+_SPECIAL: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8",  # this network
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # shared by the customers of a carrier
+            "127.0.0.0/8",  # loopback
+            "169.254.0.0/16",  # link-local, where clouds keep their metadata
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments
+            "192.0.2.0/24",  # documentation
+            "192.31.196.0/24",  # AS112
+            "192.52.193.0/24",  # AMT
+            "192.88.99.0/24",  # relays of 6to4
+            "192.168.0.0/16",  # private
+            "192.175.48.0/24",  # AS112
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+            "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID, DRIP and others
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4
+            "2620:4f:8000::/48",  # AS112
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+
 
 class AddressRefusedError(Exception):
     """A private, loopback, link-local or otherwise special address that nobody allowed."""
@@ -43,32 +78,30 @@ class AddressPolicy:
         """Whether a connection to this address, asked for by this name, may be made."""
         if host.lower().rstrip(".") in self._hosts:
             return True
-        faces = _faces(address)
-        if any(face in network for network in self._networks for face in faces):
+        destination = _destination(address)
+        if any(destination in network for network in self._networks):
             return True
-        return all(map(_is_public, faces))
+        return _is_public(destination)
 
 
 def _is_public(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
-    return address.is_global and not address.is_multicast
+    return not any(address in network for network in _SPECIAL)
 
 
-def _faces(address: Address) -> list[Address]:
-    """Return an address and the IPv4 addresses that it leads to by notation, translation or tunnel."""
+def _destination(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 one only writes or translates differently.
+
+    Tunnels (6to4, Teredo) are special as a whole, whatever IPv4 addresses they contain.
+    """
     if not isinstance(address, ipaddress.IPv6Address):
-        return [address]
+        return address
     if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
+        return address.ipv4_mapped
     if address in _NAT64:
-        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
-    found: list[Address] = [address]
-    if address.sixtofour is not None:
-        found.append(address.sixtofour)
-    if address.teredo is not None:
-        found.extend(address.teredo)
-    return found
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):

@@ -8,11 +8,11 @@ from typing import Final
 
 from agent.keys import request_hash
 from agent.models.connector import Message, ModelRequest
-from agent.steps import model_calls, model_output
+from agent.steps import model_calls, model_output, python
 from agent.steps.context import StepContext
 from agent.steps.llm import instruction
 from agent.steps.loop.config import AgentConfig
-from agent.steps.loop.sessions import Sessions
+from agent.steps.loop.sessions import Sessions, load_sdk
 from agent.steps.loop.shown import shown
 from agent.steps.loop.toolbox import Toolbox
 from agent.steps.loop.using import INSTRUCTION, User, stop_if_paused
@@ -23,6 +23,13 @@ from agent.steps.secrets import references
 
 _MOST_USES: Final = 50
 """Of tools in one turn."""
+
+
+async def ready(config: AgentConfig, context: StepContext) -> None:
+    """Load the SDKs of the model's provider and of MCP: that is no part of the step's time."""
+    await model_calls.load(context, config.model)
+    if any(tool.mcp is not None for tool in config.tools.values()):
+        await load_sdk()
 
 
 async def run(config: AgentConfig, context: StepContext) -> Outcome:
@@ -39,6 +46,9 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
     max_tokens = model_calls.answer_tokens(context, model, config.max_tokens)
     _hide_secrets(config, context)
     found = await shown(config, context, sessions)
+    for tool in config.tools.values():
+        if tool.allowed and tool.python is not None:
+            await python.load(tool.python, context)
     toolbox = Toolbox(config, context, found, sessions)
     user = User(config, context, toolbox)
     tools = toolbox.described
@@ -58,7 +68,7 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
             tools=tools,
         )
         body = _body(turn, config, [tool.name for tool in tools])
-        said = await model_calls.ask(context, model, request, body, on_unknown="retry")
+        said = await model_calls.ask(context, model, request, body, on_unknown="retry", leads=True)
         error = model_calls.failure_of(said, model, max_tokens) or _too_many(said)
         if not said.is_inherited:
             turns_left -= 1

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from agent.steps import containment
+from agent.steps.calls import Readied
 from agent.steps.claimed import RevokedError
 from agent.steps.context import ContextFacts, StepContext, bind_call
 from agent.steps.effects import Answer, Call, Reconcile
@@ -51,7 +53,7 @@ class BlockingContext(ContextFacts):
         A function in a thread cannot be interrupted: `timeout` only says when an effect that was
         lost must be over.
         """
-        check = None if reconcile is None else self._in_thread(reconcile)
+        check = None if reconcile is None else self._in_thread(action, reconcile)
         asked = self._request(action, request, effect, on_unknown, timeout, check)
         opened = self._wait_for(self.calls.open(asked))
         if isinstance(opened, Answer):
@@ -61,24 +63,30 @@ class BlockingContext(ContextFacts):
         try:
             self.calls.begin(opened)
             has_begun = True
-            response = bind_call(function)(opened)
+            response = containment.call(
+                f"the function of {action}", lambda: bind_call(function)(opened)
+            )
         except BaseException as problem:
             self._wait_for(self._fail(opened, problem, has_begun))
             raise
-        return self._wait_for(self._succeed(opened, response))
+        readied = self.calls.readied(opened, response)
+        return self._wait_for(self._succeed(opened, readied))
 
-    async def _succeed(self, call: Call, response: Json) -> Json:
-        return self.calls.succeed(call, response)
+    async def _succeed(self, call: Call, readied: Readied) -> Json:
+        return self.calls.succeed(call, readied)
 
     async def _fail(self, call: Call, problem: BaseException, has_begun: bool) -> None:
         self.calls.fail(call, problem, has_begun=has_begun)
 
-    def _in_thread(self, reconcile: Callable[..., Any]) -> Reconcile:
+    def _in_thread(self, action: str, reconcile: Callable[..., Any]) -> Reconcile:
         """Let a reconcile function block: the loop asks for it while this thread waits."""
-        ask = bind_call(reconcile)
 
         async def check(call: RecordedCall) -> Applied | bool | None:
-            found: Applied | bool | None = await self.services.threads.start(lambda: ask(call))
+            found: Applied | bool | None = await self.services.threads.start(
+                lambda: containment.call(
+                    f"reconcile of {action}", lambda: bind_call(reconcile)(call)
+                )
+            )
             return found
 
         return check

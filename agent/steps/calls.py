@@ -1,8 +1,8 @@
 """The journaled calls of one attempt: intent before effect, replay of what is known.
 
-Calls are numbered by their order. One that is on record as succeeded is answered from the record.
-One that may have happened is never repeated by itself: what to do is the step's `on_unknown`, and
-nobody acts before the earlier send must be over.
+Calls are numbered by their order. One that succeeded, or failed for good, is answered from the
+record. One that may have happened is never repeated by itself: what to do is the step's
+`on_unknown`, and nothing is done before the earlier send must be over.
 """
 
 from asyncio import CancelledError
@@ -10,12 +10,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from agent import keys
+from agent import descriptors, keys
 from agent.clock import SECOND, Clock
 from agent.states import CallStatus
+from agent.steps import replay
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
+from agent.steps.containment import MOST_TEXT, described
 from agent.steps.effects import Answer, Call, Process, Request
-from agent.steps.errors import Applied, DefiniteFailure, EndAttempt, UnknownOutcomeError
+from agent.steps.errors import (
+    Applied,
+    DefiniteFailure,
+    EndAttempt,
+    OutOfDescriptorsError,
+    UnknownOutcomeError,
+)
 from agent.steps.gate import own_checkpoint
 from agent.steps.outcome import (
     CallResult,
@@ -35,9 +43,12 @@ from agent.steps.secrets import Secrets
 from agent.steps.services import Services
 from agent.store.values import NotPlainJsonError, encode
 
+Readied = tuple[Json, str] | StepError
+"""An answer as it is kept and as text, or why it cannot be kept."""
+
 
 class Calls:
-    """The calls of one attempt; all methods but `begin` belong to the event loop's thread."""
+    """The calls of one attempt; most methods belong to the event loop's thread."""
 
     def __init__(self, claimed: Claimed, services: Services, secrets: Secrets) -> None:
         self._claimed = claimed
@@ -59,6 +70,18 @@ class Calls:
         """The number of the call that was opened last."""
         return self._count
 
+    def has_answer(self, action: str, body: Json) -> bool:
+        """Whether the next call, if it is this one, would be answered from the record."""
+        number = self._count + 1
+        body_hash = keys.request_hash(body)
+        return any(
+            call.number == number
+            and call.status == CallStatus.SUCCEEDED
+            and call.action == f"{action}#{number}"
+            and call.request_hash == body_hash
+            for call in self._claimed.calls
+        )
+
     def end(self, outcome: Outcome) -> NoReturn:
         """Decide the attempt's outcome and leave the step's code."""
         self.ended = outcome
@@ -79,15 +102,14 @@ class Calls:
             body = encode(request.body, f"the request of {action}")
         except NotPlainJsonError as problem:
             self.end(Failed(StepError("bad_request", "input", str(problem))))
+        # Of what is sent, so that it is the same whatever is known as a secret by now.
         body_hash = keys.request_hash(request.body)
         key = keys.idempotency_key(
             self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
         )
         past = [call for call in self._claimed.calls if call.number == number]
         if past:
-            past.sort(key=lambda call: call.attempt)
-            self._check_same(past, action, body_hash)
-            answer = await self._from_record(past, request, key)
+            answer = await self._from_record(number, request, action, body_hash)
             if answer is not None:
                 return answer
         if not self._claimed.may_act:
@@ -96,8 +118,11 @@ class Calls:
             self.end(out_of_time(self._claimed, self.checkpoint))
         self.in_flight += 1
         try:
-            apart = large(body, self._services.limits.inline_bytes)
-            return await self._intend(request, number, action, body_hash, key, past, prepare, apart)
+            return await self._intend(request, number, action, body_hash, key, past, prepare, body)
+        except OutOfDescriptorsError as problem:
+            # Found before the intent: the same attempt can be made again.
+            self._leave()
+            self.end(problem.outcome())
         except BaseException:
             self._leave()
             raise
@@ -118,19 +143,26 @@ class Calls:
         clock, seconds = self._services.clock, self._services.limits.send_window_seconds
         return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
-    def succeed(self, call: Call, response: Json, spend: Spend | None = None) -> Json:
-        """Record a call's answer and return it as it is kept."""
+    def readied(self, call: Call, response: Json) -> Readied:
+        """Return a call's answer as it is kept, and as text; any thread may ask for it."""
         where = f"the response of {call.action}"
         try:
             response = self._secrets.redact_value(response)
-            text = encode(response, where)
-        except (NotPlainJsonError, RecursionError) as problem:
+            return response, encode(response, where)
+        except BaseException as problem:  # also a method of the answer may raise
             # It happened, whatever its answer looks like: the ledger says so, the step fails.
             is_deep = isinstance(problem, RecursionError)
-            reason = f"{where}: it is nested too deeply" if is_deep else str(problem)
-            error = StepError("bad_response", "code", reason)
-            self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
-            self.end(Failed(error, call.idempotency_key))
+            reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
+            if isinstance(problem, NotPlainJsonError):
+                reason = str(problem)
+            return self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
+
+    def succeed(self, call: Call, readied: Readied, spend: Spend | None = None) -> Json:
+        """Record a call's answer and return it as it is kept."""
+        if isinstance(readied, StepError):
+            self._resolve(call, CallStatus.SUCCEEDED, error=readied, spend=spend)
+            self.end(Failed(readied, call.idempotency_key))
+        response, text = readied
         apart = large(text, self._services.limits.inline_bytes)
         self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend, apart=apart)
         return response
@@ -147,55 +179,46 @@ class Calls:
             error = StepError("not_sent", "limit", f"{call.action} was not sent")
             self._resolve(call, CallStatus.FAILED, error=error, spend=Spend())
         elif not call.is_effect:
-            error = StepError("failed", "code", f"{type(problem).__name__}: {problem}")
+            error = StepError("failed", "code", described(problem))
             self._resolve(call, CallStatus.FAILED, error=self._clean(error))
         else:
             self._leave_unknown(call, problem)
 
-    def _check_same(self, past: list[RecordedCall], action: str, body_hash: str) -> None:
-        for call in past:
-            if call.action != action or call.request_hash != body_hash:
-                self.end(
-                    Failed(
-                        StepError(
-                            "calls_changed",
-                            "input",
-                            f"the step's calls are no longer the same: call {call.number} was"
-                            f" {call.action}, and is now {action}"
-                            + ("" if call.action != action else " with another request"),
-                        )
-                    )
-                )
-
     async def _from_record(
-        self, past: list[RecordedCall], request: Request, key: str
+        self, number: int, request: Request, action: str, body_hash: str
     ) -> Answer | None:
         """Answer from what is on record; None when the call is to be made."""
-        for call in past:
-            if call.status == CallStatus.SUCCEEDED:
-                is_inherited = call.attempt == 0
-                return Answer(call.response, call.idempotency_key, True, is_inherited)
-        unknown = _last_unknown(past)
-        if unknown is not None:
-            return await self._settle_unknown(unknown, request)
-        for call in past:
-            if call.idempotency_key == key:
-                # This very attempt has seen it fail before it waited or was paused.
-                error = call.error or {}
-                raise DefiniteFailure(
-                    str(error.get("message", "failed")),
-                    code=str(error.get("code", "failed")),
-                    kind=str(error.get("class", "remote")),
-                    may_retry=error.get("final") is not True,
-                )
-        return None
+        claimed = self._claimed
+        known = replay.find(claimed.calls, number, request, action, body_hash, claimed.attempt)
+        if known is None:
+            return None
+        call = known.call
+        if call.status == CallStatus.UNKNOWN:
+            now = None
+            if not known.is_same:
+                now = {"action": action, "request": self._secrets.redact_value(request.body)}
+            return await self._settle_unknown(call, request, now)
+        if call.status == CallStatus.FAILED:
+            raise replay.failure_of(call)
+        if not known.is_same:
+            self.end(Failed(_changed(call, action, claimed)))
+        if call.error is not None and call.error.get("code") == replay.BAD_RESPONSE:
+            self.end(Failed(replay.error_of(call), call.idempotency_key))
+        return Answer(call.response, call.idempotency_key, True, call.attempt == 0)
 
-    async def _settle_unknown(self, call: RecordedCall, request: Request) -> Answer | None:
+    async def _settle_unknown(
+        self, call: RecordedCall, request: Request, now: dict[str, Json] | None
+    ) -> Answer | None:
+        """Follow `on_unknown`; `now` is what would be sent, when that is another request."""
         if self._services.clock.now() < call.expires_at and request.is_effect:
             self.end(Waiting({"timer": call.expires_at}, call.expires_at, self.checkpoint))
         if request.on_unknown == "fail":
             text = f"whether {call.action} happened is unknown, and the step is to fail then"
             self.end(Failed(StepError("unknown_outcome", "unknown", text)))
+        if now is not None:
+            # Neither policy covers a request that was never sent, nor does a remote know its key.
+            on = {"unknown": call.call_id, "now": now}
+            self.end(Waiting(on, None, self.checkpoint))
         if request.on_unknown == "reconcile" and request.reconcile is not None:
             found = await request.reconcile(call)
             if isinstance(found, Applied) or found is True:
@@ -222,20 +245,29 @@ class Calls:
         key: str,
         past: list[RecordedCall],
         prepare: Callable[[], Awaitable[Process | None]] | None,
-        apart: str | None,
+        body: str,
     ) -> Call:
         claimed, clock = self._claimed, self._services.clock
-        process = await prepare() if prepare is not None else None
-        unknown = _last_unknown(past)
+        shown = self._secrets.redact_value(request.body)
+        if shown is not request.body:
+            body = encode(shown, f"the request of {action}")
+        if prepare is not None:
+            process = await prepare()
+        else:
+            process = None
+            if not descriptors.are_available():
+                raise OutOfDescriptorsError(action)
+        unknown = replay.last_unknown(past, action, body_hash)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
         intent = Intent(
             call_id=keys.new_id(),
             number=number,
             action=action,
-            request=request.body,
+            request=shown,
             request_hash=body_hash,
             idempotency_key=key,
-            # To the remote, the call after an unknown one is the same request again.
+            # To the remote, the same request after an unknown one is a repetition. Another request
+            # has another key: the remote would answer it from its memory of the first.
             remote_key=unknown.remote_key
             if unknown is not None
             else keys.remote_key(
@@ -248,7 +280,7 @@ class Calls:
             process_started=process.started if process is not None else None,
             settles_step=request.settles_step,
             reservation=request.reservation,
-            large=apart,
+            large=large(body, self._services.limits.inline_bytes),
         )
         call = Call(
             number,
@@ -264,6 +296,7 @@ class Calls:
         try:
             await self._services.journal.intend(claimed, intent)
         except RevokedError:
+            self.is_revoked = True
             raise
         except BudgetRefusedError as refusal:
             if refusal.must_fail:
@@ -282,7 +315,7 @@ class Calls:
             error, delay = self._clean(problem.error), problem.delay_seconds
         else:
             delay = None
-            reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
+            reason = described(problem)
             error = self._clean(
                 StepError(
                     "unknown_outcome",
@@ -351,14 +384,19 @@ class Calls:
             self.on_idle()
 
     def _clean(self, error: StepError) -> StepError:
-        return StepError(error.code, error.kind, self._secrets.redact(error.message))
+        return StepError(
+            error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT]
+        )
 
 
 def exhausted(claimed: Claimed) -> StepError:
     """Say that an attempt beyond the last may not act."""
+    error = claimed.last_error or {}
+    last = f"; {error['message']}" if error.get("class") == "crash" else ""
     if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
-        return StepError("attempts_exhausted", "unknown", "attempts exhausted, outcome unknown")
-    text = f"attempts exhausted: all {claimed.attempt - 1} were used"
+        text = f"attempts exhausted, outcome unknown{last}"
+        return StepError("attempts_exhausted", "unknown", text)
+    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
     return StepError("attempts_exhausted", "crash", text)
 
 
@@ -375,8 +413,16 @@ def out_of_time(claimed: Claimed, checkpoint: Json) -> Paused:
     return Paused(checkpoint, f"the time of step {name!r} is over; {how}")
 
 
-def _last_unknown(past: list[RecordedCall]) -> RecordedCall | None:
-    return next((call for call in reversed(past) if call.status == CallStatus.UNKNOWN), None)
+def _changed(call: RecordedCall, action: str, claimed: Claimed) -> StepError:
+    """Say that the answer on record is for another request, and how to go on."""
+    what = action if call.action != action else f"{action} with another request"
+    text = (
+        f"the step's calls are no longer the same: call {call.number} was {call.action}, which"
+        f" succeeded, and is now {what}; the recorded answer is not used for it, and nothing is"
+        f" done again. `agent fork {claimed.task.id[-8:]} --from {claimed.step.name}` runs the step"
+        " from its beginning, with all its effects"
+    )
+    return StepError("calls_changed", "input", text)
 
 
 def _place(claimed: Claimed) -> str:

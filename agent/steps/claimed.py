@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.steps.outcome import CallResult, Intent, Json, RecordedApproval, RecordedCall
+from agent.steps.sizes import SMALL_BYTES, is_small
 from agent.store.values import decode
 from agent.workflows.graph import Graph, Step
 
@@ -46,6 +47,13 @@ class Upstream:
         self._text = text
 
     @property
+    def is_small(self) -> bool:
+        """Whether its output may be read and treated on the event loop."""
+        if self._text is not None:
+            return len(self._text) <= SMALL_BYTES
+        return is_small(self._output)
+
+    @property
     def output(self) -> Json:
         """What the step gave."""
         if self._text is not None:
@@ -76,6 +84,8 @@ class Claimed:
     """When the time of the step's own budget is over."""
     failures: int = 0
     """Definite failures so far: part of the key that a remote is given."""
+    last_error: dict[str, Json] | None = None
+    """How the attempt before this one ended, if it did not work."""
     upstream: dict[str, Upstream] = field(default_factory=dict)
     calls: list[RecordedCall] = field(default_factory=list)
     approvals: list[RecordedApproval] = field(default_factory=list)

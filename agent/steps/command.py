@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from agent import descriptors
 from agent.steps import processes
 from agent.steps.effects import Process
-from agent.steps.errors import DefiniteFailure
+from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError
 from agent.steps.threads import Threads
 
 # The gate is the command's own standard input: the shell reads it byte by byte, so that what
@@ -108,8 +109,7 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Thread
     """Start a command behind its gate."""
     if cwd is not None and not Path(cwd).is_dir():
         raise _refused(f"cwd: there is no directory {cwd!r}")
-    pipes = [os.pipe() for _ in range(3)]
-    (stdin, gate), (stdout, out), (stderr, err) = pipes
+    (stdin, gate), (stdout, out), (stderr, err) = _pipes(3)
     theirs, ours = [stdin, out, err], [gate, stdout, stderr]
     try:
         child = subprocess.Popen(
@@ -124,13 +124,35 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Thread
     except (OSError, ValueError) as problem:
         for pipe in ours:
             os.close(pipe)
+        if descriptors.is_exhaustion(problem):
+            raise OutOfDescriptorsError("a command") from None
         raise _refused(f"the command cannot be started: {problem}") from None
     finally:
         for pipe in theirs:
             os.close(pipe)
+    descriptors.restore_limit(child.pid)
     # It waits at the gate, or at worst to be reaped: its id is its own until then.
     started = processes.start_time(child.pid) or ""
+    if not started and not descriptors.are_available():
+        # When it started could not be read. It has not passed its gate: end it there.
+        for pipe in ours:
+            os.close(pipe)
+        threads.start(child.wait)
+        raise OutOfDescriptorsError("a command")
     return Command(child, Process(child.pid, started), gate, [stdout, stderr], threads)
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    pipes: list[tuple[int, int]] = []
+    try:
+        pipes.extend(os.pipe() for _ in range(count))
+    except OSError as problem:
+        for end in (end for pipe in pipes for end in pipe):
+            os.close(end)
+        if descriptors.is_exhaustion(problem):
+            raise OutOfDescriptorsError("a command") from None
+        raise
+    return pipes
 
 
 def _protocol_for(stream: asyncio.StreamReader) -> Callable[[], asyncio.StreamReaderProtocol]:

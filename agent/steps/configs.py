@@ -93,7 +93,10 @@ Text = Annotated[
     BeforeValidator(_as_text, json_schema_input_type=str | float | bool | None),
 ]
 Count = Annotated[int, BeforeValidator(_no_truth, json_schema_input_type=int)]
+ExitCode = Annotated[Count, Field(ge=1, le=255)]
 Number = Annotated[float, BeforeValidator(_no_truth, json_schema_input_type=float)]
+Names = list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]]
+"""Names of environment variables."""
 JsonSchema = Annotated[dict[str, Any], AfterValidator(_usable)]
 Url = Annotated[str, Field(min_length=1, max_length=8192)]
 
@@ -122,16 +125,29 @@ class ShellConfig(_Config):
     argv: list[Text] | None = Field(default=None, min_length=1)
     script: str | None = Field(default=None, min_length=1)
     env: dict[str, Text] = Field(default_factory=dict)
+    inherit: Names = Field(
+        default_factory=list, description="variables of the agent's own environment that it gets"
+    )
     cwd: str | None = None
     stdin: Text | None = None
     effect: Literal["none"] | None = Field(
         default=None, description="none: the command only reads, and may be repeated"
+    )
+    retry_exit_codes: list[ExitCode] = Field(
+        default_factory=list,
+        description="exit codes that say that nothing was done, so that the command may be tried again",
+        examples=[[75]],
     )
 
     @model_validator(mode="after")
     def _one_way(self) -> "ShellConfig":
         if (self.argv is None) == (self.script is None):
             raise ValueError("give exactly one of argv and script")
+        if self.retry_exit_codes and self.effect == "none":
+            raise ValueError(
+                "retry_exit_codes is for commands with an effect: with effect: none every exit"
+                " code but 0 is tried again"
+            )
         for text in [*(self.argv or []), self.script or "", *self.env, *self.env.values()]:
             _plain_text(text)
         if self.argv is not None and not self.argv[0]:

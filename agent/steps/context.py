@@ -4,14 +4,17 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from agent.steps import containment
 from agent.steps.calls import Calls
 from agent.steps.claimed import Claimed, RevokedError, Signals
 from agent.steps.effects import Answer, Call, Measured, Process, Reconcile, Request
 from agent.steps.outcome import Json, Paused, Spend
 from agent.steps.secrets import Place, Secrets
 from agent.steps.services import Services
+from agent.steps.sizes import is_small
 from agent.store.values import encode
 
 Perform = Callable[[Call], Awaitable[Json | Measured]]
@@ -122,12 +125,22 @@ class ContextFacts:
         left = self.services.limits.log_bytes - self._logged_bytes
         if left <= 0 or not text:
             return
-        text = self.secrets.redact(text).replace("\0", "\ufffd")
+        text = self._redacted(text, left).replace("\0", "\ufffd")
         text = text.encode("utf-8", "replace").decode("utf-8")
         self._logged_bytes += len(text)
         if len(text) > left:
             text = text[:left] + "\n[the log ends here: it reached its limit]"
         self.services.journal.log(self.claimed, stream, text)
+
+    def _redacted(self, text: str, most: int) -> str:
+        """Redact as much of a text as is logged: what is longer costs no more."""
+        longest = self.secrets.longest
+        cut = text[: most + longest + 1]
+        if len(cut) == len(text):
+            return self.secrets.redact(text)
+        # A secret may be cut in two at the end: so much is left out.
+        redacted = self.secrets.redact(cut)
+        return redacted[: len(redacted) - longest] if longest else redacted
 
     def _request(
         self,
@@ -160,11 +173,24 @@ class StepContext(ContextFacts):
         """Make a checkpoint durable; the attempt ends here if the task is paused."""
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
-        encode(value, "checkpoint")
-        await self.services.journal.checkpoint(self.claimed, value)
+        if is_small(value):
+            value = self._checkpointed(value)
+        else:
+            value = await asyncio.to_thread(self._checkpointed, value)
+        try:
+            await self.services.journal.checkpoint(self.claimed, value)
+        except RevokedError:
+            self.calls.is_revoked = True
+            raise
         self.calls.checkpoint = value
         if self.should_pause:
             self.calls.end(Paused(value))
+
+    def _checkpointed(self, value: Json) -> Json:
+        """Return a checkpoint as it is kept; refuse one that cannot be."""
+        value = self.secrets.redact_value(value)
+        encode(value, "checkpoint")
+        return value
 
     async def call(
         self,
@@ -186,9 +212,9 @@ class StepContext(ContextFacts):
         With `effect=False` the call may be repeated; it is recorded so that a later attempt
         works with the same answer.
         """
-        check = None if reconcile is None else as_coroutine(bind_call(reconcile))
+        check = None if reconcile is None else as_coroutine(f"reconcile of {action}", reconcile)
         asked = self._request(action, request, effect, on_unknown, timeout, check)
-        perform = as_coroutine(bind_call(function))
+        perform = as_coroutine(f"the function of {action}", function)
         return (await self.perform(asked, perform)).response
 
     async def perform(
@@ -214,7 +240,17 @@ class StepContext(ContextFacts):
         spend: Spend | None = None
         if isinstance(response, Measured):
             response, spend = response.response, response.spend
-        return Answer(self.calls.succeed(opened, response, spend), opened.idempotency_key)
+        if is_small(response):
+            readied = self.calls.readied(opened, response)
+        else:
+            work = asyncio.ensure_future(asyncio.to_thread(self.calls.readied, opened, response))
+            try:
+                readied = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # The answer is there: it is recorded, and the next attempt takes it from there.
+                self.calls.succeed(opened, await work, spend)
+                raise
+        return Answer(self.calls.succeed(opened, readied, spend), opened.idempotency_key)
 
     def request(
         self,
@@ -248,11 +284,11 @@ def bind_call(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if takes_call else lambda _: function()
 
 
-def as_coroutine(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Let a plain function be awaited like a coroutine function."""
+def as_coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """Let a function of a call, plain or not, be awaited; what it raises ends its attempt only."""
 
-    async def awaited(*arguments: Any) -> Any:
-        result = function(*arguments)
+    async def awaited(call: Any) -> Any:
+        result = bind_call(function)(call)
         return await result if inspect.isawaitable(result) else result
 
-    return awaited
+    return partial(containment.call_async, name, awaited)

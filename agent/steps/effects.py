@@ -23,6 +23,8 @@ class Request:
     is_effect: bool = True
     settles_step: bool = False
     """Whether its answer is the step's outcome."""
+    leads: bool = False
+    """Whether the calls after it follow from its answer, as in a conversation."""
     reconcile: Reconcile | None = None
     reservation: Reservation | None = None
 

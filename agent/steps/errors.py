@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from agent.steps.outcome import Json, Outcome, Spend, StepError
+from agent import descriptors
+from agent.steps.outcome import Json, Outcome, Returned, Spend, StepError
 
 
 class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read as a statement
@@ -28,6 +29,23 @@ class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read 
         self.delay_seconds = delay_seconds
         self.spend = spend
         """What a call of a model used all the same; None when nobody knows."""
+
+
+class OutOfDescriptorsError(DefiniteFailure):
+    """Nothing began, because this process has no file descriptor left for it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: too many open files in this process",
+            code="no_descriptors",
+            kind="limit",
+            delay_seconds=descriptors.RETRY_SECONDS,
+        )
+        descriptors.report_exhaustion(what)
+
+    def outcome(self) -> Returned:
+        """Return the attempt, to be made later; the caller is sure that no call of it began."""
+        return Returned("no_descriptors", descriptors.RETRY_SECONDS)
 
 
 class UnknownOutcomeError(Exception):

@@ -6,10 +6,11 @@ from typing import Any
 import httpcore
 import httpx
 
-from agent.steps import bodies
+from agent import descriptors
+from agent.steps import bodies, redirects
 from agent.steps.addresses import AddressRefusedError
 from agent.steps.answers import document
-from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
+from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.http_client import new_client
 from agent.steps.outcome import Json, StepError
 from agent.steps.services import Services
@@ -95,11 +96,23 @@ class Exchange:
             if following.method == request.method:
                 # 307 and 308: the server did nothing but name another place.
                 self._has_begun = False
-            if not _is_same_origin(request.url, following.url):
-                for name in secret_headers:
-                    following.headers.pop(name, None)
+            if not redirects.is_same_place(request.url, following.url):
+                if redirects.repeats_body(request, following):
+                    raise self._refused_redirect(request, response.status_code, following)
+                redirects.strip(following.headers, secret_headers)
             request = following
         raise httpx.TooManyRedirects(f"more than {limits.max_redirects} redirects")
+
+    def _refused_redirect(
+        self, request: httpx.Request, status: int, following: httpx.Request
+    ) -> DefiniteFailure:
+        """Say that nothing was done, and how to have it done at the other place."""
+        text = (
+            f"{request.method} {request.url.copy_with(query=None)} was redirected with status"
+            f" {status} to {redirects.origin(following.url)}, another origin: its body is not sent"
+            " there. If that is the right place, give the final address in the step"
+        )
+        return DefiniteFailure(text, code="redirect_refused", kind="denied", may_retry=False)
 
     async def _watch(self, event: str, _: dict[str, Any]) -> None:
         if event.endswith("send_request_headers.started"):
@@ -119,6 +132,8 @@ class Exchange:
             may_retry = False
         if isinstance(problem, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
             return _refused("bad_request", text)
+        if descriptors.is_exhaustion(problem):
+            return OutOfDescriptorsError("an HTTP request")
         return DefiniteFailure(text, code="transport", kind="transport", may_retry=may_retry)
 
 
@@ -129,10 +144,6 @@ async def _read(response: httpx.Response, limit_bytes: int) -> dict[str, Any]:
         return {**document(response.status_code, response.headers, b""), "truncated": True}
     is_packed = not bodies.is_known(encoding)
     return document(response.status_code, response.headers, body, is_packed=is_packed)
-
-
-def _is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:
-    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
 def _refused(code: str, message: str) -> DefiniteFailure:

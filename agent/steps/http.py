@@ -11,7 +11,12 @@ from agent.steps.answers import delay_seconds, verdict
 from agent.steps.configs import HttpConfig, status_ranges
 from agent.steps.context import StepContext
 from agent.steps.effects import Call
-from agent.steps.errors import Applied, DefiniteFailure, UnknownOutcomeError
+from agent.steps.errors import (
+    Applied,
+    DefiniteFailure,
+    OutOfDescriptorsError,
+    UnknownOutcomeError,
+)
 from agent.steps.exchange import Exchange
 from agent.steps.outcome import Failed, Json, Outcome, StepError, Succeeded
 from agent.steps.preparation import scope_of
@@ -26,6 +31,8 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
         try:
             async with asyncio.timeout(seconds):
                 return _outcome(await _perform(config, context, None), None)
+        except OutOfDescriptorsError as problem:
+            return problem.outcome()
         except TimeoutError:
             raise DefiniteFailure(
                 f"no answer within {seconds:g} s", code="timeout", kind="timeout"
@@ -90,6 +97,9 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
             context.log(f"reconcile: {ask.get} was answered with status {output['status']}")
             return None
         found = evaluate(ask.applied, {**scope_of(context.claimed), "response": output})
+    except OutOfDescriptorsError as problem:
+        # The question can be asked later: a person need not answer it.
+        context.calls.end(problem.outcome())
     except (DefiniteFailure, TimeoutError, TemplateError) as problem:
         context.log(f"reconcile: it cannot be told whether it happened: {problem}")
         return None

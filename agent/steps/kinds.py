@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent.steps.outcome import Outcome
 
 Handler = Callable[[Any, "StepContext"], Awaitable["Outcome"]]
+Ready = Callable[[Any, "StepContext"], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -52,14 +53,31 @@ class Kind:
     """Keys under which `env:NAME` and `file:PATH` name secrets."""
     acts: bool = True
     """False when its attempts only wait or ask: losing one costs nothing but the time."""
+    runs_code: bool = False
+    """Whether an attempt runs a program of the user's, which may never end: it is bounded by
+    `attempt_seconds`. The calls of other kinds have bounds of their own."""
     _handler: Handler | None = field(default=None, repr=False)
+    _ready: "Ready | None" = field(default=None, repr=False)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its code is imported."""
+        return self._handler is not None
 
     @property
     def handler(self) -> Handler:
         """The function that runs it."""
         if self._handler is None:
-            self._handler = import_module(self.module).run
+            module = import_module(self.module)
+            self._ready = getattr(module, "ready", None)
+            self._handler = module.run
+        assert self._handler is not None
         return self._handler
+
+    @property
+    def ready(self) -> Ready | None:
+        """The function that loads what an attempt needs besides; none for most kinds."""
+        return self._ready
 
 
 KINDS: dict[str, Kind] = {}
@@ -89,6 +107,7 @@ add(
         "agent.steps.python",
         "calls a Python function",
         short_key="call",
+        runs_code=True,
     )
 )
 add(
@@ -98,9 +117,11 @@ add(
         "agent.steps.shell",
         "runs a program or a shell script",
         on_unknown="ask",
-        verbatim=frozenset({("script",)}),
+        # No text from outside may choose which variables a command gets.
+        verbatim=frozenset({("script",), ("inherit",)}),
         example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
         secret_keys=frozenset({"env"}),
+        runs_code=True,
     )
 )
 add(

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from agent.keys import request_hash
 from agent.models.catalog import Model
 from agent.models.connector import Message, ModelRequest
 from agent.steps import model_calls, model_output
@@ -20,6 +21,11 @@ from agent.steps.outcome import Failed, Json, Outcome, Retry, StepError, Succeed
 
 _MOST_SHOWN: Final = 20_000
 """Of an answer that is shown to the model again."""
+
+
+async def ready(config: LlmConfig, context: StepContext) -> None:
+    """Load the SDK of the model's provider: that is no part of the step's time."""
+    await model_calls.load(context, config.model)
 
 
 async def run(config: LlmConfig, context: StepContext) -> Outcome:
@@ -52,7 +58,8 @@ async def run(config: LlmConfig, context: StepContext) -> Outcome:
         elif config.on_invalid == "repair":
             repairs += 1
             messages = (*request.messages, *_repair(said, error))
-            body = {"repair": repairs, "because": error.message}
+            # With the prompt's hash: the answer to another prompt is no repair of this one.
+            body = {"repair": repairs, "because": error.message, "of": request_hash(first)}
         elif not said.is_replayed:
             # A later attempt takes this answer from the record, and asks anew.
             return Retry(error)

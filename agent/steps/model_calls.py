@@ -5,6 +5,7 @@ it used. One that is on record is answered from the record, without asking the m
 """
 
 import asyncio
+import contextlib
 import json
 import math
 from dataclasses import dataclass
@@ -84,6 +85,14 @@ def model_named(context: StepContext, name: str | None) -> Model:
     return model
 
 
+async def load(context: StepContext, name: str | None) -> None:
+    """Import the SDK of a model's provider, in a thread; a model that is not there is left out."""
+    with contextlib.suppress(DefiniteFailure):
+        model = model_named(context, name)
+        if not catalog.is_loaded(model):
+            await asyncio.to_thread(catalog.load, model)
+
+
 def answer_tokens(context: StepContext, model: Model, wanted: int | None) -> int:
     """Return how long an answer may be: what the step says, or the default that the model allows."""
     most = model.max_output_tokens
@@ -104,11 +113,13 @@ async def ask(
     *,
     action: str = "model",
     on_unknown: str | None = None,
+    leads: bool = False,
 ) -> Said:
     """Ask a model once, as a journaled call; `body` is what the record shows of the request.
 
-    The body must be the same in every attempt and should not grow with the conversation. Failures
-    are `DefiniteFailure`s: raised out of the step they end the attempt as they ought to.
+    The body should not grow with the conversation. An attempt with another body asks again, unless
+    the call `leads` and later calls are on record. Failures are `DefiniteFailure`s: raised out of
+    the step they end the attempt as they ought to.
     """
     if model.context_tokens is not None and pricing.surely_exceeds(request, model.context_tokens):
         text = f"the prompt is longer than the {model.context_tokens} tokens of model {model.name}"
@@ -121,6 +132,7 @@ async def ask(
         on_unknown or step.on_unknown or "retry",
         seconds,
         is_effect=False,
+        leads=leads,
         reservation=_reservation(context, model, request, seconds),
     )
 

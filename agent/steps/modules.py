@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from agent.keys import content_hash
+from agent.steps.containment import described
 from agent.steps.errors import DefiniteFailure
 
 
@@ -23,6 +25,8 @@ from agent.steps.errors import DefiniteFailure
 class Function:
     """A step's function and what its signature asks for."""
 
+    name: str
+    """As the definition names it: `module:function`."""
     function: Callable[..., Any]
     is_async: bool
     takes_context: bool
@@ -45,11 +49,32 @@ class Function:
 
 _Stamp = tuple[int, int, int]
 _loaded: dict[Path, tuple[_Stamp, ModuleType]] = {}
+_loading: dict[Path, threading.Lock] = {}
 _functions: dict[tuple[str, str | None], tuple[ModuleType, Function]] = {}
 
 
+def find_loaded(call: str, source_path: str | None) -> Function | None:
+    """Return the function that `module:function` names, if that runs no code of its module."""
+    module: ModuleType | None = None
+    for path in _candidates(call.partition(":")[0], source_path) if source_path is not None else ():
+        stamp = _stamp(path)
+        if stamp is not None:
+            known = _loaded.get(path)
+            if known is None or known[0] != stamp:
+                return None
+            module = known[1]
+            break
+    if module is None:
+        module = sys.modules.get(call.partition(":")[0])
+    kept = _functions.get((call, source_path))
+    return kept[1] if kept is not None and kept[0] is module else None
+
+
 def find(call: str, source_path: str | None) -> Function:
-    """Return the function that `module:function` names, or say why there is none."""
+    """Return the function that `module:function` names, or say why there is none.
+
+    This may run the module's code. Any thread may call it.
+    """
     module_name, _, attribute = call.partition(":")
     module = _beside(module_name, source_path) if source_path is not None else None
     if module is None:
@@ -64,18 +89,27 @@ def find(call: str, source_path: str | None) -> Function:
 
 def _beside(name: str, source_path: str) -> ModuleType | None:
     for path in _candidates(name, source_path):
-        try:
-            stat = path.stat()
-        except OSError:
+        stamp = _stamp(path)
+        if stamp is None:
             continue
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        known = _loaded.get(path)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        module = _load(name, path, Path(source_path).parent)
-        _loaded[path] = (stamp, module)
-        return module
+        # One lock per file: a module that hangs while it loads must not delay the others.
+        with _loading.setdefault(path, threading.Lock()):
+            known = _loaded.get(path)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            module = _load(name, path, Path(source_path).parent)
+            _loaded[path] = (stamp, module)
+            return module
     return None
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Return what changes with a file's content; None without a file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def is_there(call: str, source_path: str) -> bool:
@@ -116,17 +150,12 @@ def _load(name: str, path: Path, directory: Path) -> ModuleType:
             sys.modules[unique] = before
         else:
             del sys.modules[unique]
-        if not isinstance(problem, Exception | SystemExit):
-            raise
-        text = f"{path.name} cannot be loaded: {type(problem).__name__}: {problem}"
+        text = f"{path.name} cannot be loaded: {described(problem)}"
         raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from problem
     return module
 
 
 def _installed(name: str, source_path: str | None) -> ModuleType:
-    known = sys.modules.get(name)
-    if known is not None:
-        return known
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as problem:
@@ -140,7 +169,7 @@ def _installed(name: str, source_path: str | None) -> ModuleType:
         else:
             where = f"not {where}"
         raise _refused(f"the module {name!r} is {where}") from None
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
         raise _unloadable(name, problem) from problem
 
 
@@ -156,12 +185,12 @@ def _describe(call: str, module: ModuleType, attribute: str) -> Function:
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
-        return Function(found, is_async, False, None)
-    return Function(found, is_async, "ctx" in signature.parameters, signature)
+        return Function(call, found, is_async, False, None)
+    return Function(call, found, is_async, "ctx" in signature.parameters, signature)
 
 
 def _unloadable(name: str, problem: BaseException) -> DefiniteFailure:
-    text = f"the module {name!r} cannot be loaded: {type(problem).__name__}: {problem}"
+    text = f"the module {name!r} cannot be loaded: {described(problem)}"
     return DefiniteFailure(text, code="import_failed", kind="code", may_retry=False)
 
 

@@ -34,6 +34,16 @@ class StepError:
         }
         return {**document, "final": True} if self.is_final else document
 
+    @classmethod
+    def read(cls, document: dict[str, Json]) -> "StepError":
+        """Return an error as it was stored."""
+        return cls(
+            str(document.get("code", "failed")),
+            str(document.get("class", "remote")),
+            str(document.get("message", "failed")),
+            document.get("final") is True,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -128,7 +138,8 @@ class Waiting:
 
     `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
     ``{"child": task_id}``, ``{"approval": question}`` (an `Asked` as a document; the row is made
-    when this is settled). With `wake_at` it is woken then at the latest.
+    when this is settled). Beside an unknown, `now` is what the step would send instead of it. With
+    `wake_at` it is woken then at the latest.
     """
 
     on: dict[str, Json]
@@ -150,6 +161,7 @@ class Returned:
     """The attempt was given back unstarted or at a clean point, as when the worker shuts down."""
 
     reason: str = "shutdown"
+    delay_seconds: float = 0.0
 
 
 Outcome = Succeeded | Retry | Failed | Waiting | Paused | Returned

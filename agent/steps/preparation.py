@@ -19,9 +19,10 @@ from agent.steps.configs import RENDERED
 from agent.steps.errors import DefiniteFailure
 from agent.steps.kinds import KINDS, Kind
 from agent.steps.outcome import Json, Succeeded, Waiting
-from agent.steps.secrets import Place, references
+from agent.steps.secrets import Place, at, references, watch
+from agent.steps.sizes import is_small
 from agent.store.values import NotPlainJsonError
-from agent.workflows.graph import MAX_ITEMS, Fanout, Step
+from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
 from agent.workflows.problems import write_key
 from agent.workflows.templates import TemplateError, evaluate, has_templates, is_template, render
 from agent.workflows.wording import faults, shown
@@ -63,6 +64,43 @@ def _make_plan(step: Step) -> Plan:
     config = checked(kind, step.config) if is_fixed else None
     places = frozenset(place for place in references(step.config) if place[0] in kind.secret_keys)
     return Plan(step, kind, config, places)
+
+
+_watched: dict[int, Graph] = {}
+
+
+def watch_secrets(graph: Graph) -> None:
+    """Hide what a workflow names by reference, once for each definition."""
+    if id(graph) not in _watched:
+        if len(_watched) >= MAX_KEPT:
+            _watched.clear()
+        _watched[id(graph)] = graph
+        watch.add(secret_references(graph))
+
+
+def secret_references(graph: Graph) -> list[Json]:
+    """Return the references of a definition: those of its steps, and of its webhook."""
+    found: list[Json] = [graph.on]
+    for step in graph.steps:
+        try:
+            places = plan_of(step).secret_places
+        except DefiniteFailure:
+            # A kind that is not known here: what it does with its keys is not known either.
+            continue
+        found += [at(step.config, place) for place in places]
+    return found
+
+
+def is_heavy(claimed: Claimed) -> bool:
+    """Whether templates of this attempt see large values: they are then rendered in a thread."""
+    step = claimed.step
+    if step.condition is None and step.fanout is None and not step.has_templates:
+        return False
+    return (
+        any(not upstream.is_small for upstream in claimed.upstream.values())
+        or not is_small(claimed.task.input)
+        or not is_small(claimed.item)
+    )
 
 
 def is_wanted(claimed: Claimed) -> bool:

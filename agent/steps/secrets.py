@@ -2,23 +2,28 @@
 
 Only references that stand in the definition itself count. One that came out of a template is data,
 and data must not be able to name a secret.
+
+Whatever was read by reference is hidden in everything that this process writes down. The references
+of the configuration and of workflows are *watched*: what they name is hidden before any step reads
+it, since a step can come by a secret that was not given to it.
 """
 
-import json
 import os
 import re
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
-from urllib.parse import quote, quote_plus
+from typing import Any, Final
 
+from agent.redaction import everywhere
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import Json
 
-REDACTED: Final = "[redacted]"
-MIN_LENGTH: Final = 4
-"""Shorter values cannot be told from ordinary text."""
+_REFRESH_SECONDS: Final = 1.0
+_MAX_WATCHED_BYTES: Final = 1_048_576
+"""A larger file, and one that is no plain file, is read only by the step that it is given to."""
 
 Place = tuple[str | int, ...]
 
@@ -42,17 +47,25 @@ def references(value: Json, at: Place = ()) -> Iterator[Place]:
             yield from references(member, (*at, index))
 
 
-class Secrets:
-    """The secrets that one attempt has resolved, so that nothing it writes shows them."""
+def files_named(value: Json) -> set[str]:
+    """Return the files that references in a definition name."""
+    if isinstance(value, str):
+        found = _reference.match(value)
+        return {found["file"]} if found and found["file"] else set()
+    if isinstance(value, dict):
+        return set().union(*map(files_named, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(files_named, value))
+    return set()
 
-    def __init__(self) -> None:
-        self._hidden: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+
+class Secrets:
+    """How an attempt reads secrets, and keeps them out of what it writes."""
 
     @property
     def longest(self) -> int:
-        """The length of the longest secret: text is cut nowhere inside one."""
-        return max(map(len, self._hidden), default=0)
+        """The length of the longest form of a secret: text is cut nowhere inside one."""
+        return everywhere.longest
 
     def resolve(self, value: Json, places: frozenset[Place]) -> Json:
         """Return a value with the references at these places replaced by what they name."""
@@ -84,42 +97,86 @@ class Secrets:
                 raise _missing(f"the environment variable {found['env']} is not set")
         else:
             try:
-                secret = Path(found["file"]).expanduser().read_text(encoding="utf-8").strip("\r\n")
+                secret = _path(found["file"]).read_text(encoding="utf-8").strip("\r\n")
             except (OSError, UnicodeError) as problem:
                 raise _missing(f"the file {found['file']} cannot be read: {problem}") from None
-        self._hide(secret)
+        everywhere.hide(secret, reference)
         return f"{found['word']} {secret}" if found["word"] else secret
-
-    def _hide(self, secret: str) -> None:
-        # As JSON and as part of an address it looks different.
-        forms = {
-            form
-            for line in (secret, *secret.splitlines())
-            for form in (line, json.dumps(line)[1:-1], quote(line, safe=""), quote_plus(line))
-        }
-        self._hidden |= {form for form in forms if len(form) >= MIN_LENGTH}
-        if self._hidden:
-            longest_first = sorted(self._hidden, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets."""
-        return text if self._pattern is None else self._pattern.sub(REDACTED, text)
+        return everywhere.redact(text)
 
     def redact_value(self, value: Json) -> Json:
         """Return a value without the secrets, in its texts and its keys."""
-        if self._pattern is None:
-            return value
-        if isinstance(value, str):
-            return self.redact(value)
-        if isinstance(value, dict):
-            return {
-                self.redact(k) if isinstance(k, str) else k: self.redact_value(v)
-                for k, v in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self.redact_value(member) for member in value]
-        return value
+        return everywhere.redact_value(value)
+
+
+class Watch:
+    """Keeps hidden what references name, also when it is replaced."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Any] = {}
+        """Each reference with what it named at the last look: a value, or the state of a file."""
+        self._looked_at = float("-inf")
+
+    @property
+    def references(self) -> list[str]:
+        """What is watched."""
+        return list(self._seen)
+
+    def add(self, value: Json) -> None:
+        """Watch all references in a part of a configuration or of a definition."""
+        for place in references(value):
+            reference = at(value, place)
+            if reference not in self._seen:
+                self._seen[reference] = None
+                self._look(reference)
+
+    def refresh(self) -> None:
+        """Look for what was replaced, at most once a second."""
+        now = time.monotonic()
+        if now - self._looked_at >= _REFRESH_SECONDS:
+            self._looked_at = now
+            for reference in self.references:
+                self._look(reference)
+
+    def _look(self, reference: str) -> None:
+        state = _state(reference)
+        if state is not None and state != self._seen[reference]:
+            self._seen[reference] = state
+            Secrets().hide(reference, frozenset({()}))
+
+
+watch: Final = Watch()
+"""The references of this process's configuration and of the workflows that it knows."""
+
+
+def at(value: Json, place: Place) -> Json:
+    """Return what stands at a place."""
+    for key in place:
+        value = value[key]
+    return value
+
+
+def _state(reference: str) -> Any:
+    """Return what changes when a secret does, or None where there is nothing to read."""
+    found = _reference.match(reference)
+    assert found is not None
+    if found["env"] is not None:
+        return os.environ.get(found["env"])
+    try:
+        status = _path(found["file"]).stat()
+    except (OSError, ValueError):
+        return None
+    # To open a pipe would wait, and take what somebody else is to read.
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_WATCHED_BYTES:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
 
 
 def _missing(problem: str) -> DefiniteFailure:

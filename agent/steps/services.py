@@ -30,12 +30,16 @@ class Limits:
     """Addresses, networks and host names that `http` may reach although they are private."""
     kill_grace_seconds: float = 5.0
     """Between asking a process group to end and ending it."""
+    inherit: tuple[str, ...] = ()
+    """Variables of the agent's own environment that every command gets besides the basic ones."""
     send_window_seconds: float = 10.0
     """An effect whose intent was recorded begins within this time or not at all."""
     items_per_group: int = 10_000
     """How many items one `foreach` or `parallel` step may have."""
     call_seconds: float = 60.0
     """How long one call may take where neither it nor its step says so."""
+    attempt_seconds: float = 3600.0
+    """How long an attempt of `python` or `shell` may take that has no timeout of its own."""
 
 
 class Resource(Protocol):

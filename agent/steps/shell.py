@@ -1,8 +1,10 @@
 """The `shell` kind: a program or a script, as one journaled effect unless it only reads.
 
-Values reach a script by its environment alone; they are never put into its text. An exit code is a
-definite answer: one other than 0 is a failure, retried by the step's policy. A command that was
-ended from outside before it answered is unknown.
+Values reach a script by its environment alone; they are never put into its text. Of the agent's own
+environment a command sees only what `environment` passes on. An exit code is an answer, and one other
+than 0 is a failure. It does not prove that nothing happened: the step of an effect fails with it,
+unless `retry_exit_codes` lists it. A command that was ended from outside before it answered is
+unknown.
 """
 
 import asyncio
@@ -15,9 +17,9 @@ from agent.steps.command import Command, spawn
 from agent.steps.configs import ShellConfig
 from agent.steps.context import StepContext
 from agent.steps.effects import Process
-from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
+from agent.steps.environment import environment_of
+from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.outcome import Json, Outcome, StepError, Succeeded
-from agent.steps.processes import marks
 
 DRAIN_SECONDS: Final = 1.0
 """How long a command's output may stay open after it has ended, before its children are ended."""
@@ -33,11 +35,13 @@ async def run(config: ShellConfig, context: StepContext) -> Outcome:
         if config.effect == "none":
             await shell.prepare()
             return Succeeded(await shell.perform())
-        request = context.request(
-            "shell", config.model_dump(by_alias=True, exclude_defaults=True), on_unknown="ask"
-        )
+        body = config.model_dump(by_alias=True, exclude_defaults=True, exclude={"retry_exit_codes"})
+        request = context.request("shell", body, on_unknown="ask")
         answer = await context.perform(request, lambda _: shell.perform(), shell.prepare)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
+    except OutOfDescriptorsError as problem:
+        # Of a command without an intent; `perform` has ended the attempt for one with.
+        return problem.outcome()
     except asyncio.CancelledError:
         await shell.close(is_hurried=not context.is_interrupted())
         raise
@@ -61,7 +65,8 @@ class Shell:
         """Start the command behind its gate."""
         config, context = self._config, self._context
         own = context.secrets.resolve({"env": config.env}, context.secret_places)["env"]
-        env = {**os.environ, **own, **marks(context.step_id, context.attempt)}
+        inherit = (*context.services.limits.inherit, *config.inherit)
+        env = environment_of(context.step_id, context.attempt, own, inherit)
         if config.argv is not None:
             argv = list(config.argv)
             found = shutil.which(argv[0], path=env.get("PATH", os.defpath))
@@ -113,9 +118,14 @@ class Shell:
     def _failure(self, exit_code: int, detail: str) -> Exception:
         """An exit code is the command's own answer; after a signal there is none."""
         if exit_code > 0:
-            return DefiniteFailure(
-                f"the command ended with exit code {exit_code}{detail}", code="exit_code"
-            )
+            text = f"the command ended with exit code {exit_code}{detail}"
+            may_retry = self._config.effect == "none" or exit_code in self._config.retry_exit_codes
+            if not may_retry:
+                text += (
+                    f"; it may have had an effect, so it is not tried again:"
+                    f" `retry_exit_codes: [{exit_code}]` or `effect: none` allows that"
+                )
+            return DefiniteFailure(text, code="exit_code", may_retry=may_retry)
         text = f"the command was ended by signal {-exit_code}{detail}"
         if self._config.effect == "none":
             return DefiniteFailure(text, code="signal", kind="crash")

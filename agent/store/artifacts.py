@@ -177,6 +177,20 @@ def prune(connection: Connection, now: int) -> int:
     return removed
 
 
+def kept_by_grace(connection: Connection, now: int) -> tuple[int, int]:
+    """Return how many artifacts nothing refers to but `prune` keeps, and their bytes."""
+    recent: dict[str, int] = dict(
+        connection.query(
+            "SELECT hash, size FROM artifacts WHERE touched_at >= :since", since=now - GRACE_US
+        )
+    )
+    if not recent:
+        return 0, 0
+    used = _referred_to(connection)
+    unused = [size for name, size in recent.items() if name not in used]
+    return len(unused), sum(unused)
+
+
 def _referred_to(connection: Connection) -> set[str]:
     used: set[str] = set()
     with connection.snapshot():

@@ -84,6 +84,8 @@ class Connection(ABC):
     sql: Sql
     role: Role
     in_transaction: bool = False
+    is_pooled: bool = False
+    """Whether a connection pooler may give each transaction to another of the server's sessions."""
     can_assume: bool = False
     """Whether a transaction may write rows that it has not read, and be refused if they changed."""
 

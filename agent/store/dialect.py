@@ -163,6 +163,9 @@ _POSTGRESQL_FAULTS: Final[Mapping[str, Fault]] = {
     "25006": Fault.READONLY,  # read_only_sql_transaction
     "25P03": Fault.LOST,  # idle_in_transaction_session_timeout
     "25P04": Fault.LOST,  # transaction_timeout
+    # A session that is not ours: a connection pooler that was not recognized has changed it.
+    "26000": Fault.LOST,  # invalid_sql_statement_name
+    "42P05": Fault.LOST,  # duplicate_prepared_statement
     "42501": Fault.READONLY,  # insufficient_privilege
     "53300": Fault.LOST,  # too_many_connections
     "55P03": Fault.BUSY,  # lock_not_available

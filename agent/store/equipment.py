@@ -27,13 +27,13 @@ def tasks(connection: Connection, task_ids: Sequence[str]) -> Rows:
 @cache
 def _own(sql: Sql) -> str:
     return (
-        "SELECT s.id, s.checkpoint, s.item, s.waiting_on FROM "
+        "SELECT s.id, s.checkpoint, s.item, s.waiting_on, s.error FROM "
         f"{sql.rows(id='text')} JOIN steps AS s ON s.id = r.id"
     )
 
 
 def own_values(connection: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (id, checkpoint, item, what it waited on) of steps."""
+    """Return (id, checkpoint, item, what it waited on, last error) of steps."""
     return connection.query(_own(connection.sql), rows=_singles(step_ids))
 
 

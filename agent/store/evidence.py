@@ -65,6 +65,7 @@ class StepFacts:
     wake_at: int | None
     held: int
     placed: int
+    alone: int
     owner: str | None
     claim_token: int
     claim_turn: int | None
@@ -142,6 +143,13 @@ class CallFacts:
     microusd_reserved: int | None
     status: str | None
     resolved_at: int | None
+    error: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it failed for good."""
+        is_failed = self.status == "failed" and self.error is not None
+        return is_failed and json.loads(self.error or "{}").get("final") is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +324,16 @@ def days(connection: Connection) -> list[tuple[str, int, int]]:
     return [(name, next(amounts), next(amounts)) for name in used]
 
 
+def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, int]]:
+    """Return (worker, number of steps) of workers that run several isolated steps."""
+    found = connection.query(
+        "SELECT owner, count(*) FROM steps WHERE owner IS NOT NULL AND alone = :isolated"
+        " GROUP BY owner HAVING count(*) > 1 ORDER BY owner",
+        isolated=isolated,
+    )
+    return [(worker_id, count) for worker_id, count in found]
+
+
 def undead(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
     ends = connection.query(
@@ -351,7 +369,7 @@ def _page(connection: Connection, last: str) -> list[Evidence]:
     for row in _of(
         connection,
         'SELECT s.id, s.task_id, s."index", s.parallel_index, s.name, s.kind, s.status, s.attempt,'
-        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.owner,"
+        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.alone, s.owner,"
         " s.claim_token, s.claim_turn, w.turn, s.waiting_on, s.skip_reason, s.idempotency_key,"
         " s.parallel_count, s.items_done, s.items_placed, s.items_ended, s.items_failed,"
         " s.process_id, s.process_started, s.ended_at"
@@ -371,7 +389,7 @@ def _page(connection: Connection, last: str) -> list[Evidence]:
         connection,
         "SELECT c.task_id, c.id, c.step_id, c.number, c.attempt, c.action, c.idempotency_key,"
         " c.request_hash, c.remote_key, c.on_unknown, c.model, c.tokens_in + c.tokens_out,"
-        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at"
+        " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at, c.error"
         " FROM tool_calls AS c"
         " LEFT JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " AND o.tool_call_id = c.id"

@@ -29,12 +29,15 @@ def pending_approvals(connection: Connection) -> int:
     return int(count)
 
 
-def spent_on(connection: Connection, day: str) -> tuple[int, int, int]:
-    """Return (tokens, millionths of a dollar, milliseconds) that models have used on a day (UTC)."""
-    found = connection.query(
-        "SELECT tokens_used, microusd_used, ms_used FROM daily_spend WHERE day = :day", day=day
+def spent(connection: Connection) -> tuple[int, int, int]:
+    """Return (tokens, millionths of a dollar, milliseconds) that models have used on all days.
+
+    These only grow: what is set aside for calls whose use is not known is not among them.
+    """
+    ((tokens, microusd, ms),) = connection.query(
+        "SELECT coalesce(sum(tokens_used), 0), coalesce(sum(microusd_used), 0),"
+        " coalesce(sum(ms_used), 0) FROM daily_spend"
     )
-    tokens, microusd, ms = found[0] if found else (0, 0, 0)
     return int(tokens), int(microusd), int(ms)
 
 

@@ -1,5 +1,7 @@
 """Who came from whom: the tasks below a task, and the earlier ones that a retry goes on from."""
 
+import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from agent.store.database import Connection
@@ -104,3 +106,43 @@ def retried_as(tx: Connection, task_id: str) -> str | None:
     """Return the task that retried this one."""
     found = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
     return str(found[0][0]) if found else None
+
+
+def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | None]]:
+    """Return (id, input, predecessor's id) of a task and of those it continues, nearest first.
+
+    The last one names a predecessor only if that was pruned.
+    """
+    found = tx.query(
+        "WITH RECURSIVE line(id, input, before, distance) AS ("
+        " SELECT id, input, COALESCE(retry_of, forked_from), 0 FROM tasks WHERE id = :task_id"
+        " UNION ALL SELECT t.id, t.input, COALESCE(t.retry_of, t.forked_from), l.distance + 1"
+        " FROM line AS l JOIN tasks AS t ON t.id = l.before)"
+        " SELECT id, input, before FROM line ORDER BY distance",
+        task_id=task_id,
+    )
+    return [(str(each), str(given), before) for each, given, before in found]
+
+
+def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
+    """Return the steps that a task took over as they had ended, each with the step it came from."""
+    found = tx.query(
+        "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'step.kept'", id=task_id
+    )
+    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in found}
+
+
+def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str, bool]:
+    """Return those of some steps that had children, and whether any below has a step that asks."""
+    found = tx.query(
+        "WITH RECURSIVE below(top, id) AS ("
+        f" SELECT parent_step_id, id FROM tasks WHERE parent_step_id IN {tx.sql.ids()}"
+        " UNION SELECT b.top, c.id FROM below AS b"
+        f" JOIN steps AS s ON s.task_id = b.id AND {_CHILDREN}"
+        " JOIN tasks AS c ON c.parent_step_id = s.id)"
+        " SELECT b.top, count(s.id) FROM below AS b"
+        " LEFT JOIN steps AS s ON s.task_id = b.id AND s.kind IN ('approval', 'input')"
+        " GROUP BY b.top",
+        ids=json.dumps(list(step_ids)),
+    )
+    return {str(step_id): count > 0 for step_id, count in found}

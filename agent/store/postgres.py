@@ -1,4 +1,11 @@
-"""PostgreSQL: many workers on one server."""
+"""PostgreSQL: many workers on one server.
+
+Between the two there may be a connection pooler that gives each transaction to any of its sessions
+(PgBouncer's `pool_mode = transaction`). What a session would remember is lost there, and would be left
+to other clients: settings, prepared statements, LISTEN. A connection through a pooler does without:
+its settings travel with each transaction, statements are sent whole, and notices are replaced by
+polling.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +23,12 @@ _CONNECT_SECONDS: Final = 10
 
 # Plans made while the tables are small would scan and hash them for ever after: a plan is kept for
 # the life of the connection, and every hot statement has its index.
-_WRITER_SETTINGS: Final = """
-    SET plan_cache_mode = force_generic_plan;
-    SET enable_seqscan = off;
-    SET enable_hashjoin = off;
-    SET enable_mergejoin = off;
-"""
+_WRITER_SETTINGS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
 
 
 class PostgresConnection(Connection):
@@ -57,9 +64,11 @@ class PostgresConnection(Connection):
             reason = " ".join(str(error).split())
             raise StoreError(fault, f"cannot connect to {self._where}: {reason}") from error
         try:
-            self._raw.execute(_settings(role, timeout_ms), prepare=False)
-            self._wire = Wire(self._raw)
-            if role == "listener":
+            settings = _settings(role, timeout_ms)
+            self.is_pooled = not self._set_for_session(settings)
+            self._local_settings = f"SELECT {_set_config(settings, is_local=True)}"
+            self._wire = Wire(self._raw, can_prepare=not self.is_pooled)
+            if role == "listener" and not self.is_pooled:
                 self.execute(f"LISTEN {CHANNEL}")
         except psycopg.Error as error:
             self._raw.close()
@@ -69,9 +78,25 @@ class PostgresConnection(Connection):
             self._raw.close()
             raise
 
+    def _set_for_session(self, settings: dict[str, str]) -> bool:
+        """Change the session's settings if it is ours alone.
+
+        A server names its own process when a client connects. A pooler names none that exists: a
+        client has no process of its own there. One statement asks and sets, since two might meet
+        different sessions.
+        """
+        done = self._raw.execute(
+            f"SELECT {_set_config(settings, is_local=False)}"
+            f" WHERE pg_backend_pid() = {self._raw.pgconn.backend_pid}".encode(),
+            prepare=False,
+        )
+        return done.fetchone() is not None
+
     def query(self, sql: str, /, **params: Any) -> list[Row]:
         wire = self._wire
         try:
+            if self.is_pooled:
+                self._settle_in()
             wire.queue(sql, params)
             return wire.rows(wire.flush()[-1])
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
@@ -80,6 +105,8 @@ class PostgresConnection(Connection):
     def execute(self, sql: str, /, **params: Any) -> int:
         wire = self._wire
         try:
+            if self.is_pooled:
+                self._settle_in()
             wire.queue(sql, params)
             if self._is_deferring:
                 return 0
@@ -92,6 +119,8 @@ class PostgresConnection(Connection):
             return []
         wire = self._wire
         try:
+            if self.is_pooled:
+                self._settle_in()
             for sql, params in statements:
                 wire.queue(sql, params)
             return [wire.rows(result) for result in wire.flush()[-len(statements) :]]
@@ -108,11 +137,18 @@ class PostgresConnection(Connection):
 
     def _queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
         try:
+            if self.is_pooled:
+                self._settle_in()
             self._wire.queue(sql, params, later)
             if not self.in_transaction:
                 self._wire.flush()
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
             self._fail(error)
+
+    def _settle_in(self) -> None:
+        """Behind a pooler, send the settings with a statement that has no transaction around it."""
+        if not self.in_transaction and not self._wire.has_queued:
+            self._wire.queue(self._local_settings, {})
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
@@ -132,7 +168,8 @@ class PostgresConnection(Connection):
 
     def wait_for_notify(self, timeout_seconds: float) -> bool:
         try:
-            return self._wire.wait(timeout_seconds)
+            # Behind a pooler no notice comes: who waits looks after each wait.
+            return self._wire.wait(timeout_seconds) or self.is_pooled
         except WireError as error:
             self._fail(error)
 
@@ -150,6 +187,8 @@ class PostgresConnection(Connection):
         # Queued only: it travels with the first statement.
         try:
             self._wire.queue(sql, {})
+            if self.is_pooled:
+                self._wire.queue(self._local_settings, {})
         except WireError as error:
             self._fail(error)
         self.in_transaction = True
@@ -225,12 +264,19 @@ def environment(url: str) -> dict[str, str]:
     }
 
 
-def _settings(role: Role, timeout_ms: int) -> str:
-    common = (
-        "SET jit = off; SET synchronous_commit = on; SET timezone = 'UTC';"
-        f" SET idle_in_transaction_session_timeout = {timeout_ms};"
-    )
-    return common + _WRITER_SETTINGS if role in ("turn", "writer") else common
+def _settings(role: Role, timeout_ms: int) -> dict[str, str]:
+    common = {
+        "jit": "off",
+        "synchronous_commit": "on",
+        "timezone": "UTC",
+        "idle_in_transaction_session_timeout": f"{timeout_ms}ms",
+    }
+    return common | _WRITER_SETTINGS if role in ("turn", "writer") else common
+
+
+def _set_config(settings: dict[str, str], *, is_local: bool) -> str:
+    kind = "true" if is_local else "false"
+    return ", ".join(f"set_config('{name}', '{value}', {kind})" for name, value in settings.items())
 
 
 def _describe(url: str) -> str:

@@ -227,19 +227,20 @@ def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
 
 
 @cache
-def _successes(sql: Sql) -> str:
+def _results(sql: Sql) -> str:
     return (
-        f"SELECT r.key, c.response FROM {sql.rows(key='text')}"
+        f"SELECT r.key, o.status, c.response, c.error FROM {sql.rows(key='text')}"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = r.key"
-        " JOIN tool_calls AS c ON c.id = o.tool_call_id"
-        " WHERE o.status = 'succeeded' AND c.response IS NOT NULL"
+        " JOIN tool_calls AS c ON c.id = o.tool_call_id WHERE o.status <> 'unknown'"
     )
 
 
-def successes(tx: Connection, keys: Sequence[str]) -> dict[str, str]:
-    """Return the recorded responses of those keys under which a call has succeeded."""
-    found = tx.query(_successes(tx.sql), rows=set_of([[key] for key in keys]))
-    return {str(key): str(response) for key, response in found}
+def recorded_results(
+    tx: Connection, keys: Sequence[str]
+) -> dict[str, tuple[str, str | None, str | None]]:
+    """Return (status, response, error) of those keys under which a result is on record."""
+    found = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
+    return {str(key): (str(status), response, error) for key, status, response, error in found}
 
 
 def task_by_dedupe_key(tx: Connection, key: str) -> str | None:

@@ -1,21 +1,44 @@
-"""The schema's version: reaching it, and refusing to run on another."""
+"""The schema's version: reaching it, and refusing to run on another.
 
+Workers of the version before may be at work while the schema is upgraded. So a revision adds tables,
+columns that are nullable or have a default, and indexes; it drops, renames and tightens nothing. One
+that must is listed in `BREAKING`: it waits until no older worker lives, or fences them.
+"""
+
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent.store import sqlite
 from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault, postgresql_fault, sqlite_fault
+from agent.store.dialect import Fault, Sql, postgresql_fault, sqlite_fault
 from agent.store.gate import GateTimeoutError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    import sqlalchemy
 
-HEAD: Final = "0004"
+HEAD: Final = "0008"
 """The revision that this code runs on; revisions are numbers and grow."""
+BREAKING: frozenset[str] = frozenset()
+"""Revisions that workers of earlier versions cannot work with.
+
+Versions from 0008 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
+keep those from enrolling.
+"""
+
+OlderWorkers = Literal["keep", "refuse", "fence"]
+"""What an upgrade does about workers on record as living: every one of them has an older version."""
 
 _ADVISORY_LOCK: Final = 0x6167656E74  # "agent": the key by which migrating processes exclude others
 _TABLE: Final = "alembic_version"
+
+
+class NewerSchemaError(StoreError):
+    """A newer version has upgraded the database."""
+
+
+class OlderWorkersError(StoreError):
+    """Workers of an earlier version live, and could not go on after the upgrade."""
 
 
 def check(database: Database) -> None:
@@ -49,7 +72,27 @@ def current(connection: Connection) -> str | None:
     return rows[0][0] if rows else None
 
 
-def upgrade(database: Database) -> None:
+def refuse_newer(connection: Connection) -> None:
+    """Raise `NewerSchemaError` if the database was upgraded under a running worker."""
+    ((revision,),) = connection.query(f"SELECT version_num FROM {_TABLE}")
+    if _is_newer(revision):
+        raise NewerSchemaError(
+            Fault.DEFECT,
+            f"the database has schema {revision}, this version knows {HEAD}: upgrade this worker",
+        )
+
+
+def is_older(revision: str) -> bool:
+    """Whether a revision is one that our migrations start from."""
+    return revision.isdigit() and int(revision) < int(HEAD)
+
+
+def is_breaking(revision: str) -> bool:
+    """Whether the way from a revision to ours takes workers of that revision out of work."""
+    return any(int(revision) < int(breaking) <= int(HEAD) for breaking in BREAKING)
+
+
+def upgrade(database: Database, older_workers: OlderWorkers = "keep") -> None:
     """Bring the database to our schema, making an SQLite file if there is none.
 
     Safe to call from several processes at once: one migrates, the others wait and find it done.
@@ -64,12 +107,12 @@ def upgrade(database: Database) -> None:
     if revision is not None and _is_newer(revision):
         raise _newer(database, revision)
     if database.path is not None:
-        _upgrade_sqlite(database, database.path)
+        _upgrade_sqlite(database, database.path, older_workers)
     else:
-        _upgrade_postgresql(database)
+        _upgrade_postgresql(database, older_workers)
 
 
-def _upgrade_sqlite(database: Database, path: Path) -> None:
+def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers) -> None:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
@@ -86,25 +129,66 @@ def _upgrade_sqlite(database: Database, path: Path) -> None:
             creator=lambda: sqlite.connect_for_migration(path),
             poolclass=NullPool,
         )
-        _run(engine, "BEGIN IMMEDIATE")
+        _run(engine, ["BEGIN IMMEDIATE"], database.sql, older_workers)
     finally:
         if handle is not None:
             handle.close()
 
 
-def _upgrade_postgresql(database: Database) -> None:
+def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None:
     import psycopg
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
     engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(database.url), poolclass=NullPool
+        "postgresql+psycopg://",
+        # Behind a connection pooler, prepared statements would be left to others.
+        creator=lambda: psycopg.connect(database.url, prepare_threshold=None),
+        poolclass=NullPool,
     )
-    _run(engine, f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+    locks = [f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"]
+    with database.connect("reader") as connection:
+        if current(connection) is not None:
+            # Holds back turns and enrolments: they lock other tables in an order of their own.
+            locks.append("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE")
+    _run(engine, locks, database.sql, older_workers)
 
 
-def _run(engine: "Engine", lock: str) -> None:
-    """Migrate in one transaction that begins with taking the lock."""
+def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWorkers) -> None:
+    """Deal with workers on record as living, in the transaction that migrates."""
+    from sqlalchemy import inspect, text
+
+    if older_workers == "keep" or not inspect(connection).has_table(_TABLE):
+        return
+    if connection.execute(text(f"SELECT version_num FROM {_TABLE}")).scalar() == HEAD:
+        # Another process was faster: who has enrolled since then has our version.
+        return
+    if older_workers == "refuse":
+        if connection.execute(text("SELECT 1 FROM workers WHERE dead = 0")).first() is not None:
+            raise OlderWorkersError(Fault.BUSY, "a worker of an earlier version has just started")
+        return
+    now = connection.execute(text(f"SELECT {sql.now_us}")).scalar_one()
+    fenced = connection.execute(
+        text("UPDATE workers SET dead = 1, ended_at = :now WHERE dead = 0 RETURNING id, turn"),
+        {"now": now},
+    )
+    for worker_id, turn in fenced.all():
+        connection.execute(
+            text(
+                f"INSERT INTO events (xid, type, at, data) VALUES ({sql.xid}, :type, :now, :data)"
+            ),
+            {
+                "type": "worker.died",
+                "now": now,
+                "data": json.dumps({"worker": worker_id, "turn": turn}),
+            },
+        )
+
+
+def _run(
+    engine: "sqlalchemy.Engine", locks: list[str], sql: Sql, older_workers: OlderWorkers
+) -> None:
+    """Migrate in one transaction that begins with taking the locks."""
     from alembic import command
     from alembic.config import Config
     from sqlalchemy.exc import DBAPIError
@@ -114,7 +198,9 @@ def _run(engine: "Engine", lock: str) -> None:
     config.set_main_option("path_separator", "os")
     try:
         with engine.connect() as connection, connection.begin():
-            connection.exec_driver_sql(lock)
+            for lock in locks:
+                connection.exec_driver_sql(lock)
+            _meet(connection, sql, older_workers)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except DBAPIError as error:
@@ -136,7 +222,7 @@ def _is_newer(revision: str) -> bool:
 
 
 def _newer(database: Database, revision: str) -> StoreError:
-    return StoreError(
+    return NewerSchemaError(
         Fault.DEFECT,
         f"{_name(database)} has the schema {revision}, newer than this version's {HEAD}:"
         " use the version of agent that made it, or a newer one",

@@ -125,6 +125,9 @@ class SqliteConnection(Connection):
 
     def _set_up(self, journal_mode: str) -> None:
         if self.role in ("turn", "writer"):
+            if self._path.stat().st_size == 0:
+                # Only possible before anything is written; lets the file shrink later.
+                self.query("PRAGMA auto_vacuum = INCREMENTAL")
             self.query(f"PRAGMA journal_mode = {journal_mode}")
             self.query(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self.query("PRAGMA synchronous = FULL")

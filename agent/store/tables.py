@@ -405,8 +405,10 @@ class DailySpend(SQLModel, table=True):
     microusd_used: int = Field(default=0, sa_type=BigInteger)
     tokens_reserved: int = Field(default=0, sa_type=BigInteger)
     microusd_reserved: int = Field(default=0, sa_type=BigInteger)
-    ms_used: int = Field(default=0, sa_type=BigInteger)
-    ms_reserved: int = Field(default=0, sa_type=BigInteger)
+    ms_used: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
+    ms_reserved: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": "0"}
+    )
 
 
 class Worker(SQLModel, table=True):

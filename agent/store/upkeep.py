@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +77,26 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
         "artifacts": artifacts.prune(connection, now_us),
         "request_keys": request_keys.prune(connection, before_us),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is old enough to be pruned, or belongs to nothing any more, and stays for now."""
+
+    tasks: int
+    """Tasks that ended before the instant, whose family or line of retries is still needed."""
+    artifacts: int
+    """Large values that nothing refers to, written within the last day."""
+    artifact_bytes: int
+
+
+def kept(connection: Connection, before_us: int) -> Kept:
+    """Return what `prune` leaves of what ended before an instant."""
+    ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
+    ((tasks,),) = connection.query(
+        "SELECT count(*) FROM tasks WHERE ended_at < :before", before=before_us
+    )
+    return Kept(int(tasks), *artifacts.kept_by_grace(connection, int(now_us)))
 
 
 def _ended_roots(
@@ -196,6 +217,13 @@ def _copy_sqlite(database: Database, path: Path) -> None:
 def _dump_postgresql(database: Database, path: Path) -> None:
     from agent.store.postgres import environment
 
+    if _is_pooled(database):
+        # pg_dump would leave a session without a search path to other clients.
+        raise StoreError(
+            Fault.DEFECT,
+            "the database's address is that of a connection pooler, which pg_dump cannot use:"
+            " name the server itself, as in AGENT_DATABASE__URL=postgresql://… agent db backup",
+        )
     program = shutil.which("pg_dump")
     if program is None:
         raise StoreError(
@@ -214,6 +242,15 @@ def _dump_postgresql(database: Database, path: Path) -> None:
     )
     if done.returncode != 0:
         raise StoreError(Fault.LOST, f"pg_dump failed: {done.stderr.strip()}")
+
+
+def _is_pooled(database: Database) -> bool:
+    try:
+        with database.connect("reader") as connection:
+            return connection.is_pooled
+    except StoreError:
+        # pg_dump says why it cannot connect.
+        return False
 
 
 def _sync(path: Path) -> None:

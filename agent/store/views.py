@@ -273,7 +273,7 @@ def logs(
         given["name"] = name
         if number.isdigit():
             conditions.append("s.parallel_index = :number")
-            given["number"] = int(number)
+            given["number"] = int(number) if len(number) < 10 else -2
     if attempt is not None:
         conditions.append("l.attempt = :attempt")
         given["attempt"] = attempt

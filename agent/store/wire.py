@@ -4,6 +4,9 @@ A round trip is what a statement costs. So the connection stays in pipeline mode
 queued, go out together, and are answered together; BEGIN travels with the first statement of a
 transaction and whatever nobody waits for travels with the next one. Each statement is parsed and
 planned once a connection. The driver's own cursors offer the same with twice the processor time.
+
+Behind a connection pooler the next transaction may meet another session, which knows none of these
+statements: there every statement is sent whole, and parsed each time.
 """
 
 import select
@@ -66,7 +69,7 @@ class Exchange:
 class Wire:
     """One connection's queue of statements and the way to their results."""
 
-    def __init__(self, connection: "Connection[Any]") -> None:
+    def __init__(self, connection: "Connection[Any]", *, can_prepare: bool = True) -> None:
         connection.adapters.register_loader("numeric", NumberLoader)
         self._pgconn = connection.pgconn
         self._transformer = Transformer(connection)
@@ -75,6 +78,7 @@ class Wire:
         self._sent: list[_New | Later | None] = []
         self._unanswered: deque[Exchange] = deque()
         self._is_broken = False
+        self._can_prepare = can_prepare
         self._names = 0
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
@@ -124,6 +128,10 @@ class Wire:
         prepared = by_types.get(signature)
         pgconn = self._pgconn
         try:
+            if not self._can_prepare:
+                pgconn.send_query_params(text_bytes, values, signature, formats)
+                self._sent.append(later)
+                return
             if prepared is None:
                 self._names += 1
                 prepared = by_types[signature] = b"s%d" % self._names

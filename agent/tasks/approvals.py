@@ -12,6 +12,7 @@ from agent.clock import SECOND
 from agent.keys import new_id, request_hash
 from agent.states import APPROVAL, TASK_ENDED, ApprovalStatus, CallStatus, StepStatus, moved
 from agent.steps.outcome import Asked, CallResult, Json, StepError
+from agent.steps.replay import REQUEST_CHANGED
 from agent.store import approvals as store
 from agent.store import values
 from agent.store.approvals import ApprovalRow
@@ -74,21 +75,33 @@ def ask(
 
 
 def ask_about_unknown(
-    tx: Connection, unit: Unit, step: StepRow, call_id: str, checkpoint: Json
+    tx: Connection,
+    unit: Unit,
+    step: StepRow,
+    call_id: str,
+    checkpoint: Json,
+    now: dict[str, Json] | None = None,
 ) -> None:
-    """Park a step until somebody says what became of one of its effects."""
+    """Park a step until a person says what became of one of its effects.
+
+    `now` is what the step would send next, when that is another request than the unknown one.
+    """
     found = tx.query("SELECT action, request FROM tool_calls WHERE id = :id", id=call_id)
     action, request = found[0] if found else ("an effect", None)
     name = unit.definition(step).name
-    asked: dict[str, Json] = {
-        "kind": "unknown",
-        "message": f"Did {action} of step {name} happen? Nobody knows.",
-        "request": {
-            "call": call_id,
-            "action": action,
-            "request": json.loads(request) if request is not None else None,
-        },
+    message = f"Did {action} of step {name} happen? Nobody knows."
+    shown = {
+        "call": call_id,
+        "action": action,
+        "request": json.loads(request) if request is not None else None,
     }
+    if now is not None:
+        message = (
+            f"Did {action} of step {name} happen? Its outcome is unknown, and the step would now"
+            " send another request: retry sends that one."
+        )
+        shown["now"] = now
+    asked: dict[str, Json] = {"kind": "unknown", "message": message, "request": shown}
     ask(unit, step, asked, checkpoint, {"unknown": call_id})
 
 
@@ -214,13 +227,18 @@ def _apply_verdict(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) 
         message = f"the outcome is unknown, and {row.decided_by} decided to fail the step"
         transitions.fail(unit, step, StepError("outcome_unknown", "unknown", message))
         return
-    call_id = json.loads(row.request)["call"]
+    request = json.loads(row.request)
+    call_id = request["call"]
     found = tx.query("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     error = None
     if verdict == "retry":
         error = StepError("not_applied", "unknown", "the operator said that it did not happen")
         # A person's word is one attempt more.
         step.max_attempts = max(step.max_attempts, step.attempt)
+    elif "now" in request:
+        # The step takes this answer, although it asks for something else by now.
+        text = f"{row.decided_by} saw both requests and said that it happened"
+        error = StepError(REQUEST_CHANGED, "unknown", text)
     # Before the call is resolved, or the question would be taken back as no longer needed.
     transitions.wake(unit, step, {"decision": row.status})
     unit.results.append(

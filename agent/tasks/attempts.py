@@ -2,16 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from agent.steps import runner
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError, Signals
+from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import CallResult, Intent, Json, Outcome, Succeeded
 from agent.steps.services import Services
 from agent.store import values
 from agent.tasks.batch import Note, Settle
 from agent.tasks.outbox import Outbox
 from agent.tasks.settlement import Claim
+
+current_attempt: ContextVar[Claimed] = ContextVar("current_attempt")
+"""What the tasks and callbacks of an attempt belong to, also those that its code starts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +65,7 @@ class Attempts:
         attempt.task = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
+        current_attempt.set(attempt.claimed)
         try:
             outcome = await runner.run(attempt.claimed, attempt.signals, self._services)
         except asyncio.CancelledError:
@@ -157,6 +163,9 @@ class WorkerJournal:
             self._waiting.pop(note, None)
         if not is_recorded and (refusal := note.refusal) is not None:
             raise BudgetRefusedError(refusal.code, refusal.message, must_fail=refusal.must_fail)
+        if note.problem is not None:
+            text = f"what it is about to do cannot be recorded: {note.problem}"
+            raise DefiniteFailure(text, code="not_recorded", kind="internal")
         if not is_recorded:
             raise RevokedError("the claim on this step is gone")
 

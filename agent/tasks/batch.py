@@ -36,6 +36,8 @@ class Note:
     result: CallResult | None = None
     refusal: budgets.Refusal | None = None
     """Why a budget does not allow the intent."""
+    problem: str | None = None
+    """Why the database does not take it, however often it is sent."""
     tries: int = 0
     """How often its task was held by another transaction."""
 

@@ -93,12 +93,12 @@ def claim(units: Iterable[Unit], room: Room) -> Claims:
     if alone is not None:
         if room.running > 0 or room.slots < 1:
             return Claims([], is_draining=True, is_alone=False, left_over=due)
-        _claim(*alone, room)
+        _claim(*alone, room, is_isolated=True)
         return Claims([alone], is_draining=False, is_alone=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
     claimed = list(islice(_in_turns(queues), room.slots))
     for unit, step in claimed:
-        _claim(unit, step, room)
+        _claim(unit, step, room, is_isolated=False)
     return Claims(claimed, is_draining=False, is_alone=False, left_over=due - len(claimed))
 
 
@@ -131,5 +131,6 @@ def _in_turns(queues: list[_Queue]) -> Iterable[tuple[Unit, StepRow]]:
             tasks = [task for task in tasks if len(task[1]) > place]
 
 
-def _claim(unit: Unit, step: StepRow, room: Room) -> None:
-    transitions.claim(unit, step, room.worker_id, room.turn, look_at(unit.now, room.lease_us))
+def _claim(unit: Unit, step: StepRow, room: Room, *, is_isolated: bool) -> None:
+    at = look_at(unit.now, room.lease_us)
+    transitions.claim(unit, step, room.worker_id, room.turn, at, is_isolated=is_isolated)

@@ -3,6 +3,9 @@
 A retry is the same work to the outside world: it keeps the origin, and with it the keys that remotes
 are given, and it inherits the calls of the steps that run again, so that a recorded one is not
 repeated and an unknown one is not forgotten. A fork is new work: it derives new keys.
+
+Neither relies on what a person answered under another input (`answers`): if a step that runs again
+comes after such an answer, the question is asked again, and all that follows it runs again.
 """
 
 import json
@@ -14,11 +17,12 @@ from agent.states import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
 from agent.store import lineage, values
 from agent.store.database import Connection
-from agent.tasks import advance, transitions
+from agent.tasks import advance, answers, transitions
 from agent.tasks.creation import blank_step
 from agent.tasks.rows import StepRow, TaskRow
 from agent.tasks.transitions import SKIPPED_BY_FAILURE
 from agent.tasks.unit import Unit
+from agent.workflows.graph import Graph
 from agent.workflows.inputs import check_inputs
 
 _COPIED: Final = (
@@ -50,6 +54,16 @@ class Parent(NamedTuple):
     trigger: Json
 
 
+class Forked(NamedTuple):
+    """A fork, and what to know about it before it runs."""
+
+    unit: Unit
+    repeated: list[str]
+    """Steps whose effects have happened, or may have, and that run again."""
+    asked_again: list[str]
+    """Steps that an answer under another input had ended."""
+
+
 def retry(tx: Connection, old: Unit, parent: Parent | None = None) -> Unit:
     """Make the task that retries an old one, for itself or as the child of a step."""
     new = _successor(tx, old, retry_of=old.task.id, origin_id=old.task.origin_id, parent=parent)
@@ -58,15 +72,13 @@ def retry(tx: Connection, old: Unit, parent: Parent | None = None) -> Unit:
     return new
 
 
-def fork(
-    tx: Connection, old: Unit, from_step: str, edited: dict[str, Json]
-) -> tuple[Unit, list[str]]:
-    """Make the task that runs a step and its downstream again; name the effects it repeats."""
+def fork(tx: Connection, old: Unit, from_step: str, edited: dict[str, Json]) -> Forked:
+    """Make the task that runs a step and its downstream again."""
     new = _successor(tx, old, forked_from=old.task.id, edited=edited)
-    rerun = _downstream(old, old.graph.index_of[from_step])
-    _carry_over(tx, old, new, rerun=rerun)
+    rerun = _downstream(old.graph, old.graph.index_of[from_step])
+    asked_again = _carry_over(tx, old, new, rerun=rerun)
     old.tell("task.forked", None, {"as": new.task.id, "from": from_step})
-    return new, _repeated(tx, old, new)
+    return Forked(new, _repeated(tx, old, new), asked_again)
 
 
 def _repeated(tx: Connection, old: Unit, new: Unit) -> list[str]:
@@ -79,11 +91,11 @@ def _repeated(tx: Connection, old: Unit, new: Unit) -> list[str]:
     return [old.graph.steps[index].name for index in sorted(again)]
 
 
-def _downstream(unit: Unit, index: int) -> frozenset[int]:
+def _downstream(graph: Graph, index: int) -> frozenset[int]:
     found = {index}
     queue = [index]
     while queue:
-        for dependent in unit.graph.dependents[queue.pop()]:
+        for dependent in graph.dependents[queue.pop()]:
             if dependent not in found:
                 found.add(dependent)
                 queue.append(dependent)
@@ -138,8 +150,38 @@ def _successor(
     return unit
 
 
-def _carry_over(tx: Connection, old: Unit, new: Unit, rerun: frozenset[int]) -> None:
-    """Give the new task its steps: those kept as they ended, those that run again blank."""
+def _carry_over(tx: Connection, old: Unit, new: Unit, rerun: frozenset[int]) -> list[str]:
+    """Give the new task its steps: those kept as they ended, those that run again blank.
+
+    Name the steps that ended well and ask again.
+    """
+    rows = _rows(tx, old)
+    graph = new.graph
+    is_retry = not rerun
+    foreign = answers.given_under_another_input(
+        tx, old.task.id, graph, rows, new.task.extra["input"]
+    )
+    rerun, kept = _settled(graph, rows, rerun, foreign)
+    for index in graph.order:
+        group, *items = rows[index]
+        parents_kept = all(parent in kept for parent in graph.parents[index])
+        if index in kept:
+            for row in (group, *items):
+                _keep(new, row)
+        elif index not in rerun and group["items"] is not None and parents_kept and items:
+            _reopen_group(new, group, items)
+        else:
+            step = new.add(blank_step(graph, new.task.id, index))
+            if is_retry:
+                _mark_past(tx, step, group["id"])
+    _open(tx, new, kept)
+    return [
+        graph.steps[index].name for index in sorted(foreign - kept) if _ended_well(rows[index][0])
+    ]
+
+
+def _rows(tx: Connection, old: Unit) -> dict[int, list[dict[str, Any]]]:
+    """Read the steps of the old task by their places, each group before its items."""
     rows: dict[int, list[dict[str, Any]]] = {}
     selected = ", ".join(f'"{name}"' for name in _COPIED)
     for found in tx.query(
@@ -148,21 +190,31 @@ def _carry_over(tx: Connection, old: Unit, new: Unit, rerun: frozenset[int]) -> 
     ):
         row = dict(zip(_COPIED, found, strict=True))
         rows.setdefault(row["index"], []).append(row)
+    return rows
+
+
+def _settled(
+    graph: Graph, rows: answers.Rows, rerun: frozenset[int], foreign: frozenset[int]
+) -> tuple[frozenset[int], set[int]]:
+    """Decide what runs again and what is kept; nothing that runs again relies on a foreign answer.
+
+    Asking again makes more steps run again, which may rely on further answers.
+    """
+    while True:
+        kept: set[int] = set()
+        for index in graph.order:
+            parents_kept = all(parent in kept for parent in graph.parents[index])
+            if index not in rerun and _ended_well(rows[index][0]) and parents_kept:
+                kept.add(index)
+        relied_on = {index for index in foreign - rerun if not _downstream(graph, index) <= kept}
+        if not relied_on:
+            return rerun, kept
+        rerun = rerun.union(*(_downstream(graph, index) for index in relied_on))
+
+
+def _open(tx: Connection, new: Unit, kept: set[int]) -> None:
+    """Start the new task: count what is open, and release what is ready."""
     graph = new.graph
-    kept: set[int] = set()
-    for index in graph.order:
-        group, *items = rows[index]
-        parents_kept = all(parent in kept for parent in graph.parents[index])
-        if index not in rerun and _ended_well(group) and parents_kept:
-            kept.add(index)
-            for row in (group, *items):
-                _keep(new, row)
-        elif index not in rerun and group["items"] is not None and parents_kept and items:
-            _reopen_group(new, group, items)
-        else:
-            step = new.add(blank_step(graph, new.task.id, index))
-            if not rerun:
-                _mark_past(tx, step, group["id"])
     for index in range(len(graph.steps)):
         if index not in kept:
             step = new.steps[(index, -1)]

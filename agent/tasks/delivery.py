@@ -205,7 +205,10 @@ class Delivery:
         total = Delivered(Turned())
         nothing = replace(room, slots=0, most_due=0)
         for note in batch.notes:
-            self._alone(Batch(notes=[note]), nothing, total)
+            note.problem = self._alone(Batch(notes=[note]), nothing, total)
+            if note.problem is not None:
+                # Its attempt waits for an answer.
+                total.turned.noted.append((note, False))
         for settle in batch.settles:
             failure = self._alone(Batch(settles=[settle]), nothing, total)
             if failure is not None:

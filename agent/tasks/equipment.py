@@ -32,7 +32,7 @@ _ASKING = frozenset({"approval", "input", "agent"})
 """Kinds of steps that ask by themselves."""
 
 
-_NOTHING: Final = (None, None, None)
+_NOTHING: Final = (None, None, None, None)
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def equip(
         definition = unit.definition(step)
         known = tasks[step.task_id]
         ended = known.ended
-        checkpoint, item, waiting_on = own.get(step.id, _NOTHING)
+        checkpoint, item, waiting_on, error = own.get(step.id, _NOTHING)
         waited = json.loads(waiting_on) if waiting_on else None
         if waited is not None and isinstance(waited.get("child"), str):
             waited.update(outputs.child_result(connection, waited["child"], graphs))
@@ -143,6 +143,7 @@ def equip(
                 waited=waited,
                 deadline=_step_deadline(connection, unit, step),
                 failures=step.failures,
+                last_error=decode(error),
                 upstream={
                     name: ended[name] for name in unit.graph.sees[step.index] if name in ended
                 },

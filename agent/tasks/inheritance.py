@@ -1,7 +1,8 @@
 """The calls that a retry takes over from the tasks before it.
 
 What is on record as done is not repeated, and what is unknown is not forgotten: such calls stand in
-the new task as those of attempt 0, which every later attempt of their steps finds.
+the new task as those of attempt 0, which every later attempt of their steps finds. Failures are not
+inherited, final ones neither: who retries a task wants them tried again.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from agent.tasks.rows import StepRow
 from agent.tasks.unit import Unit
 
 _CALLS: Final = (
-    'SELECT s."index", s.parallel_index, c.number, c.action, c.remote_key, c.request_hash,'
+    'SELECT s."index", s.parallel_index, c.number, c.task_id, c.action, c.remote_key, c.request_hash,'
     " c.request, c.response, c.error, c.on_unknown, c.send_by, c.expires_at, o.status"
     " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
     " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
@@ -59,14 +60,13 @@ def inherit_items(tx: Connection, unit: Unit, items: Iterable[StepRow]) -> None:
 def _copy(
     tx: Connection, new: Unit, steps: Iterable[StepRow], found: Iterable[tuple[Any, ...]]
 ) -> list[StepRow]:
-    """Copy the last of the calls at each place, unless it is known to have failed."""
-    last = {(row[0], row[1], row[2]): row for row in found}
+    """Copy the call at each place that was done, or may have been."""
     by_place = {(step.index, step.parallel_index): step for step in steps}
     by_status: dict[str, list[list[Any]]] = {}
     heirs: dict[str, StepRow] = {}
-    for index, parallel_index, number, action, remote, digest, *rest, status in last.values():
+    for index, parallel_index, number, _, action, remote, digest, *rest, status in _binding(found):
         step = by_place.get((index, parallel_index))
-        if step is None or step.status == StepStatus.SUCCEEDED or status == CallStatus.FAILED:
+        if step is None or step.status == StepStatus.SUCCEEDED:
             continue
         heirs[step.id] = step
         request, response, error, on_unknown, send_by, expires_at = rest
@@ -80,3 +80,24 @@ def _copy(
     for status, rows in by_status.items():
         statements.insert_calls(tx, rows, status)
     return list(heirs.values())
+
+
+def _binding(found: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return of the calls with one number at one place the one that binds whoever goes on from them.
+
+    That is the last success, or else the last unknown, also where a later attempt has failed. Only
+    the latest task that has such calls counts: it had inherited those of the tasks before it.
+    """
+    by_call: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
+    for row in found:
+        calls = by_call.setdefault((row[0], row[1], row[2]), [])
+        if calls and calls[-1][3] != row[3]:
+            calls.clear()
+        calls.append(row)
+    binding = []
+    for calls in by_call.values():
+        for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN):
+            if ended := [row for row in calls if row[-1] == status]:
+                binding.append(ended[-1])
+                break
+    return binding

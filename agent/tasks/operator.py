@@ -155,13 +155,15 @@ class Operator:
             self._check("fork", old)
             if from_step not in old.graph.index_of:
                 raise _no_step(from_step, old)
-            new, repeated = continuation.fork(tx, old, from_step, edited or {})
+            new, repeated, asked_again = continuation.fork(tx, old, from_step, edited or {})
             if dedupe_key is not None:
                 new.task.also(dedupe_key=dedupe_key)
             recording.write(tx, [old, new], old.now)
         message = f"forked as {new.task.id}"
         if repeated:
             message += f"; it will repeat the effects of: {', '.join(repeated)}"
+        if asked_again:
+            message += f"; answered under another input, asked again: {', '.join(asked_again)}"
         return Answer(True, message, new.task.id)
 
     def resolve(
@@ -337,7 +339,8 @@ def _find_step(tx: Connection, unit: Unit, name: str) -> StepRow:
     """Return a step by its name; an item by its name and number, as in `lines[3]`."""
     base, _, number = name.rstrip("]").partition("[")
     index = unit.graph.index_of.get(base)
-    if index is None or (number and not number.isdigit()):
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    if index is None or (number and not is_number):
         raise _no_step(name, unit)
     place = (index, int(number) if number else -1)
     unit.load(tx, [place])

@@ -1,12 +1,21 @@
-"""Keeping a step apart whose last attempt took its worker down: poison must not take neighbours.
+"""Isolation of a step whose last attempt took its worker down, so that it takes no other with it.
 
-While such a step is due nothing else is claimed until the worker is empty; then it runs alone. Both
-are bounded in time: a long step beside it, or the step itself, must not stop everything for good.
+While such a step is due the worker claims nothing else until it is empty. Then the step runs with
+nothing beside it. Both are bounded in time: neither a long step that still runs, nor the isolated
+step itself, may stop everything else for good.
 """
+
+from typing import Final
+
+NOT_ISOLATED: Final = 0
+MUST_BE_ISOLATED: Final = 1
+"""Its last attempt was lost in a crash."""
+IS_ISOLATED: Final = 2
+"""It was claimed with nothing beside it; only a running step has this."""
 
 
 class Seclusion:
-    """What one worker knows of a step that runs, or waits to run, alone."""
+    """What one worker knows of a step that runs, or waits to run, isolated."""
 
     def __init__(self, solo_seconds: float) -> None:
         self._solo_seconds = solo_seconds
@@ -14,12 +23,16 @@ class Seclusion:
         self._alone_since: float | None = None
 
     def room(self, slots: int, running: int, now: float) -> tuple[int, bool]:
-        """Return how many of the free slots may be used, and whether a step may be kept apart."""
+        """Return how many of the free slots may be used, and whether a step may be isolated.
+
+        `running` leaves out the attempts that this turn settles: without any, the step that ran
+        isolated has ended, and the next one may be.
+        """
         may_run_alone = True
         if self._draining_since is not None:
             may_run_alone = now - self._draining_since < self._solo_seconds
-        if self._alone_since is not None:
-            if now - self._alone_since < self._solo_seconds and running > 0:
+        if self._alone_since is not None and running > 0:
+            if now - self._alone_since < self._solo_seconds:
                 slots = 0
             may_run_alone = False
         return slots, may_run_alone
@@ -34,5 +47,5 @@ class Seclusion:
             self._draining_since = now
 
     def note_end(self) -> None:
-        """Take note that the step that ran alone is settled."""
+        """Take note that the step that ran isolated is settled."""
         self._alone_since = None

@@ -15,7 +15,7 @@ from typing import Final
 from agent.clock import Clock
 from agent.keys import new_id
 from agent.steps.processes import start_time
-from agent.store import workers
+from agent.store import schema, workers
 from agent.store.database import CommitUnknownError, Connection, Database, StoreError
 from agent.store.dialect import Fault
 from agent.tasks import turn
@@ -94,6 +94,8 @@ class Sender:
         try:
             connection = self.connection
             with connection.transaction():
+                # A worker that was fenced by an upgrade must not come back with its old version.
+                schema.refuse_newer(connection)
                 now = self.clock.now()
                 workers.enroll(connection, worker_id, host, process_id, started, now)
         except StoreError as error:

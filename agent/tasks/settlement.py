@@ -103,7 +103,8 @@ def _apply(tx: Connection, unit: Unit, step: StepRow, outcome: Outcome) -> None:
             if unit.task.status != TaskStatus.PAUSED:
                 transitions.resume_step(unit, step)
         case Returned():
-            transitions.give_back(unit, step, outcome.reason)
+            wake_at = unit.now + int(outcome.delay_seconds * SECOND)
+            transitions.give_back(unit, step, outcome.reason, wake_at)
 
 
 def _succeed(unit: Unit, step: StepRow, outcome: Succeeded) -> None:
@@ -141,8 +142,12 @@ def _wait(tx: Connection, unit: Unit, step: StepRow, outcome: Waiting) -> None:
         approvals.ask(unit, step, on["approval"], outcome.checkpoint)
         return
     if "unknown" in on and not queries.is_call_resolved(tx, on["unknown"]):
-        approvals.ask_about_unknown(tx, unit, step, on["unknown"], outcome.checkpoint)
+        approvals.ask_about_unknown(
+            tx, unit, step, on["unknown"], outcome.checkpoint, now=on.get("now")
+        )
         return
+    if "unknown" in on:
+        on = {"unknown": on["unknown"]}
     if "child" in on:
         wake_at = unit.now + CHILD_LOOK_US
     transitions.wait(unit, step, on, wake_at, _checkpoint(outcome.checkpoint))

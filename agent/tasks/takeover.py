@@ -1,28 +1,45 @@
 """What becomes of a step whose attempt is lost: the one function for recovery and for takeover.
 
-It executes nothing and decides nothing. A result that is on record is applied; everything else is
-unknown, and the step goes back to pending with one attempt more: the next attempt sees the unknown
-and follows the step's `on_unknown`. Success never follows from the absence of failure.
+It executes nothing and decides nothing. A result that is on record is applied, a success and a final
+failure alike; everything else is unknown, and the step goes back to pending with one attempt more: the
+next attempt sees the unknown and follows the step's `on_unknown`. Success never follows from the
+absence of failure.
 """
 
+import json
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
 from agent.clock import SECOND
 from agent.keys import random_fraction
-from agent.states import StepStatus
+from agent.states import CallStatus, StepStatus
+from agent.steps.outcome import StepError
+from agent.steps.replay import BAD_RESPONSE
 from agent.store import queries
 from agent.store.database import Connection
 from agent.tasks import advance, recording, transitions
 from agent.tasks.backoff import delay_seconds
 from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+from agent.tasks.seclusion import IS_ISOLATED
 from agent.tasks.unit import Unit
 
 log = structlog.get_logger(__name__)
 
 MAX_STEPS_AT_ONCE: Final = 200
+
+_DIED: Final = (
+    "the process died while this step ran isolated: os._exit(), a crash of native code,"
+    " the kernel's out-of-memory killer, or a kill from outside"
+)
+_SILENT: Final = (
+    "the process died or stopped answering while this step ran isolated: os._exit(), a crash of"
+    " native code, the kernel's out-of-memory killer, a kill from outside, or a call that held the"
+    " interpreter"
+)
+_NOTHING: Final = (None, None, None)
 
 
 def take_over(
@@ -62,7 +79,10 @@ def take_over(
         for step in map(StepRow.read, queries.steps_at(tx, STEP_COLUMNS, places))
         if step.owner == owner
     ]
-    _recover(tx, units, lost, is_process_gone=is_process_gone, has_crashed=has_crashed)
+    # Others may run beside an isolated step once its time alone is over: then any was the cause.
+    is_only_one = len(found) == 1
+    cause = _Cause(is_process_gone, has_crashed, is_only_one)
+    _recover(tx, units, lost, cause)
     for unit in units.values():
         advance.advance(tx, unit)
     recording.write(tx, units.values(), now)
@@ -73,9 +93,7 @@ def _recover(
     tx: Connection,
     units: dict[str, Unit],
     lost: list[StepRow],
-    *,
-    is_process_gone: bool,
-    has_crashed: bool,
+    cause: "_Cause",
 ) -> None:
     """Take running steps from a worker that is dead."""
     unsettled = _apply_recorded(tx, units, lost)
@@ -85,7 +103,7 @@ def _recover(
     unknown: dict[str, list[tuple[Any, ...]]] = {}
     for step_id, *call in queries.unresolved_calls(tx, step_ids):
         unknown.setdefault(step_id, []).append(tuple(call))
-    if is_process_gone and unknown:
+    if cause.is_process_gone and unknown:
         queries.expire_calls(tx, list(unknown), next(iter(units.values())).now)
     for step in unsettled:
         unit = units[step.task_id]
@@ -100,28 +118,49 @@ def _recover(
         policy = unit.definition(step).retry
         delay = delay_seconds(policy, step.attempt, random_fraction())
         wake_at = unit.now + int(delay * SECOND)
-        reason = "its worker died" if has_crashed else "its worker ended"
-        transitions.lose(unit, step, wake_at, reason, is_alone=has_crashed)
+        transitions.lose(unit, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """What is known of the end of a worker."""
+
+    is_process_gone: bool
+    has_crashed: bool
+    is_only_one: bool
+    """Whether it ran a single step."""
+
+    def error(self, step: StepRow) -> StepError:
+        """Say why an attempt is lost; a crash while it ran isolated is the step's own."""
+        if not self.has_crashed:
+            return StepError("lost", "crash", "its worker ended")
+        if step.alone != IS_ISOLATED or not self.is_only_one:
+            return StepError("lost", "crash", "its worker died")
+        return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
 
 def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow]) -> list[StepRow]:
     """Apply the recorded results of calls that are their steps' outcomes; return the other steps.
 
-    A recorded failure, and an output that has still to be checked, are left to the next attempt: it
-    finds the call on record, repeats nothing, and treats it as the first would have.
+    A failure that allows a retry is left to the next attempt, and so is a response that has still
+    to be checked: that attempt finds the call on record and repeats nothing.
     """
-    keys = [
-        step.idempotency_key
-        for step in lost
-        if step.idempotency_key is not None
-        and units[step.task_id].definition(step).output_schema is None
-    ]
-    responses = queries.successes(tx, keys) if keys else {}
+    keys = [step.idempotency_key for step in lost if step.idempotency_key is not None]
+    results = queries.recorded_results(tx, keys) if keys else {}
     others = []
     for step in lost:
-        response = responses.get(step.idempotency_key or "")
-        if response is None:
-            others.append(step)
+        unit = units[step.task_id]
+        status, response, text = results.get(step.idempotency_key or "", _NOTHING)
+        error = StepError.read(json.loads(text)) if text is not None else None
+        if status == CallStatus.FAILED and error is not None and error.is_final:
+            transitions.fail(unit, step, replace(error, is_final=False))
+        elif (
+            status == CallStatus.SUCCEEDED
+            and response is not None
+            and unit.definition(step).output_schema is None
+            and (error is None or error.code != BAD_RESPONSE)
+        ):
+            transitions.succeed(unit, step, response)
         else:
-            transitions.succeed(units[step.task_id], step, response)
+            others.append(step)
     return others

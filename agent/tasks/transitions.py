@@ -10,6 +10,7 @@ from typing import Final
 from agent.states import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
 from agent.steps.outcome import Json, StepError
 from agent.tasks.rows import StepRow
+from agent.tasks.seclusion import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.unit import Unit
 
 SKIPPED_BY_FAILURE: Final = frozenset({"upstream_failed", "fail_fast", "deadline"})
@@ -29,6 +30,8 @@ def _move(unit: Unit, step: StepRow, event: str, data: dict[str, Json] | None = 
         task.steps_running = task.steps_running - 1
         step.owner = None
         step.claim_turn = None
+        if step.alone == IS_ISOLATED:
+            step.alone = MUST_BE_ISOLATED
         if step.process_id is not None:
             step.process_id = None
             step.also(process_started=None)
@@ -44,7 +47,7 @@ def _end(unit: Unit, step: StepRow) -> None:
     leave_windows(unit, step)
     step.wake_at = None
     step.waiting_on = None
-    step.alone = 0
+    step.alone = NOT_ISOLATED
     step.also(ended_at=unit.now)
     unit.ended.append(step)
 
@@ -81,7 +84,9 @@ def release(unit: Unit, step: StepRow) -> None:
     step.wake_at = unit.now
 
 
-def claim(unit: Unit, step: StepRow, worker_id: str, turn: int, look_at: int) -> None:
+def claim(
+    unit: Unit, step: StepRow, worker_id: str, turn: int, look_at: int, *, is_isolated: bool
+) -> None:
     """Give a worker the right to run a step, under a token that no earlier claim had."""
     assert step.wake_at is not None
     step.status = moved(STEP, "step.claimed", step.status)
@@ -91,6 +96,8 @@ def claim(unit: Unit, step: StepRow, worker_id: str, turn: int, look_at: int) ->
     step.claim_token = step.claim_token + 1
     step.wake_at = look_at
     step.started_at = unit.now
+    if is_isolated:
+        step.alone = IS_ISOLATED
     unit.tell("step.claimed", step)
 
 
@@ -142,22 +149,27 @@ def retry(unit: Unit, step: StepRow, error: StepError, wake_at: int, failures: i
     step.attempt = step.attempt + 1
     step.wake_at = wake_at
     step.failures = failures
-    step.alone = 0
+    step.alone = NOT_ISOLATED
     step.also(error=json.dumps(document, ensure_ascii=False))
 
 
-def lose(unit: Unit, step: StepRow, wake_at: int, reason: str, *, is_alone: bool) -> None:
+def lose(unit: Unit, step: StepRow, wake_at: int, error: StepError, *, is_alone: bool) -> None:
     """Put back a step whose attempt is lost; whatever it did is unknown."""
-    _move(unit, step, "step.lost", {"reason": reason})
+    document = error.document(step.attempt)
+    _move(unit, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1
     step.wake_at = wake_at
-    step.alone = 1 if is_alone else 0
+    step.alone = MUST_BE_ISOLATED if is_alone else NOT_ISOLATED
+    step.also(error=json.dumps(document, ensure_ascii=False))
 
 
-def give_back(unit: Unit, step: StepRow, reason: str) -> None:
-    """Put back a step that did not begin; its attempt does not count."""
+def give_back(unit: Unit, step: StepRow, reason: str, wake_at: int | None = None) -> None:
+    """Put back a step that did not begin, to be claimed again at once or at an instant.
+
+    Its attempt does not count.
+    """
     _move(unit, step, "step.returned", {"reason": reason})
-    step.wake_at = unit.now
+    step.wake_at = unit.now if wake_at is None else wake_at
 
 
 def wait(
@@ -167,7 +179,7 @@ def wait(
     _move(unit, step, "step.waiting", {"on": on})
     step.waiting_on = json.dumps(on, ensure_ascii=False)
     step.wake_at = wake_at
-    step.alone = 0
+    step.alone = NOT_ISOLATED
     if checkpoint is not None:
         step.also(checkpoint=checkpoint)
 
@@ -200,7 +212,7 @@ def pause_step(unit: Unit, step: StepRow, checkpoint: str | None) -> None:
     """Record that an attempt stopped at a checkpoint for a paused task."""
     _move(unit, step, "step.paused")
     step.wake_at = None
-    step.alone = 0
+    step.alone = NOT_ISOLATED
     if checkpoint is not None:
         step.also(checkpoint=checkpoint)
 

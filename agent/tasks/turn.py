@@ -59,7 +59,9 @@ def run(
     # With no slot left there is nothing to look for: the next outcome brings the next turn.
     has_room = len(claims.steps) < room.slots and not claims.is_draining
     turned.has_more = turned.has_more and has_room and len(claims.steps) > 0
-    if claims.left_over > 0 and len(claims.steps) >= room.slots:
+    # Only for what this turn has made due: workers without a slot would wake each other for ever
+    # over what each of them finds due anyway.
+    if claims.left_over > 0 and len(claims.steps) >= room.slots and not batch.is_empty:
         tx.notify()
     recording.write(tx, everyone, now)
     if batch.logs:

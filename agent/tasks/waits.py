@@ -23,6 +23,16 @@ def add_questions(connection: Connection, task_id: str, steps: list[dict[str, Js
         row = asked.get(on["approval"])
         if row is not None:
             on.update(kind=row.kind, message=row.message, expires_at=to_iso(row.expires_at))
+            on.update(_requests(row))
+
+
+def _requests(row: approvals.ApprovalRow) -> dict[str, Json]:
+    """Return what an unknown effect was and what would be done now, where the two differ."""
+    request = json.loads(row.request) if row.kind == "unknown" else {}
+    if "now" not in request:
+        return {}
+    was = {"action": request["action"], "request": request["request"]}
+    return {"was": was, "now": request["now"]}
 
 
 def add_childrens(

@@ -16,8 +16,10 @@ from agent.config import EngineSettings
 from agent.config_models import McpSettings
 from agent.models.catalog import Catalog
 from agent.steps.services import Limits, Services
+from agent.store import schema
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
+from agent.store.schema import NewerSchemaError
 from agent.store.vault import Vault
 from agent.tasks import succession, unsettled
 from agent.tasks.attempts import Attempts, WorkerJournal
@@ -25,9 +27,11 @@ from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.gauges import Blocks
 from agent.tasks.link import Link
 from agent.tasks.liveness import Liveness
-from agent.tasks.outbox import Outbox
+from agent.tasks.outbox import PATIENT_TRIES, Outbox
+from agent.tasks.patience import LOOK_SECONDS, Patience
 from agent.tasks.seclusion import Seclusion
 from agent.tasks.sending import Flight
 from agent.tasks.submitters import Submitters
@@ -37,9 +41,9 @@ from agent.tasks.wakeups import Listener, watch_marks
 log = structlog.get_logger(__name__)
 
 RETRY_LOCKED_SECONDS: Final = 0.03
+RETRY_LONG_LOCKED_SECONDS: Final = 0.5
+"""Between tries to record an outcome whose task another process holds for long."""
 LOG_SECONDS: Final = 0.25
-LOOK_SECONDS: Final = 0.1
-"""How soon a busy worker looks at what others did to its attempts."""
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -50,7 +54,7 @@ Outcome = Delivered | StoreError | FencedError | None
 Landed = tuple[Flight, Outcome]
 """A turn that is no longer in the air, and what became of it: None if nothing did."""
 
-Listening = Callable[[list[tuple[Any, ...]]], None]
+CommitListener = Callable[[list[tuple[Any, ...]]], None]
 
 
 class Worker:
@@ -73,8 +77,13 @@ class Worker:
         self.delivery = Delivery(database, self.clock)
         if limits is not None and limits.artifacts_url:
             self.delivery.vault = Vault(limits.artifacts_url)
-        self.listeners: list[Listening] = []
-        """Told of events after their commit; what they raise is logged and changes nothing."""
+        self.blocks = Blocks()
+        """Counted by the watchdog, where there is one."""
+        self.commit_listeners: list[CommitListener] = []
+        """Called in the worker's loop after each of its own commits, with the events it wrote, and
+        with none when another process or thread has committed. What they raise is logged.
+        Every event in commit order comes from an `EventTail`."""
+        self.attempts_started = 0
         self._is_only_worker = database.is_sqlite if is_only_worker is None else is_only_worker
         self._link = link or Link("database")
         self._outbox = Outbox()
@@ -91,6 +100,7 @@ class Worker:
         self._submitters = Submitters()
         self._liveness = Liveness(settings.lease_seconds)
         self._is_stopping = False
+        self._outdated: NewerSchemaError | None = None
         self._must_look = True
         self._ahead: Flight | None = None
         """The turn that is in the air."""
@@ -98,6 +108,11 @@ class Worker:
         self._last_look = 0.0
         self._last_watch = 0.0
         self._seclusion = Seclusion(settings.solo_seconds)
+        self._patience = Patience(settings.poll_seconds)
+        self._carries = 0
+        """Turns in a row that could not record everything, since others held the tasks."""
+        self._has_notice = False
+        """Whether another process has changed something since the last look."""
 
     @property
     def worker_id(self) -> str:
@@ -122,8 +137,9 @@ class Worker:
 
     def notice(self) -> None:
         """Another process changed something: look at what is due and at the claims in flight."""
-        self._must_look = True
+        self._must_look = self._has_notice = True
         self._wakeup.set()
+        self._call_listeners([])
 
     def stop(self) -> None:
         """Begin to end: nothing more is claimed, attempts in flight get their grace."""
@@ -145,9 +161,12 @@ class Worker:
                     await self._step()
                 await self._land()
                 await self._shut_down()
+                if self._outdated is not None:
+                    raise self._outdated
             except StoreError:
                 # The database cannot be written any more, and what calls gave nobody else knows.
                 unsettled.leave(self.database, self._outbox.take_all_notes())
+                await self._link.run(self.delivery.sender.disconnect)
                 raise
 
     async def _begin(self) -> None:
@@ -178,14 +197,31 @@ class Worker:
         # Who is never idle looks all the same: others may have died, and nobody tells of that.
         often = min(self.settings.poll_seconds, self.settings.lease_seconds / 4)
         must_look = self._must_look or since >= often
-        if must_look and (self._outbox.is_empty or since >= LOOK_SECONDS):
+        is_idle = self._outbox.is_empty and not self._patience.is_needed
+        if must_look and (is_idle or since >= LOOK_SECONDS):
+            has_notice, self._has_notice = self._has_notice, False
             wait = await self._look()
+            if wait is not None and wait <= 0 and not self._may_try(has_notice=has_notice):
+                wait = self._patience.seconds_left(self.clock.monotonic()) or LOOK_SECONDS
+        elif must_look:
+            wait = LOOK_SECONDS - since
         is_due = wait is not None and wait <= 0
         if is_due or not self._outbox.is_empty or self._is_turn_due():
             await self._turn(is_looking=is_due)
             return
         limits = [self.settings.poll_seconds, self._until_heartbeat()]
+        if wait is None and self._patience.is_needed:
+            wait = self._patience.seconds_left(self.clock.monotonic())
         await self._sleep(min(limits if wait is None else [*limits, wait]))
+
+    def _may_try(self, *, has_notice: bool) -> bool:
+        """Whether to try what is due: at once, unless the last try has started nothing.
+
+        A free slot may serve what another process has just made due.
+        """
+        if has_notice and self._room(Batch()).slots > 0:
+            return True
+        return self._patience.seconds_left(self.clock.monotonic()) <= 0
 
     def _is_turn_due(self) -> bool:
         """Whether the heartbeat, or what has waited, asks for a turn."""
@@ -304,12 +340,13 @@ class Worker:
             if not isinstance(outcome, Delivered):
                 self._outbox.put_back(flight.batch)
         must_wait = False
-        for _, outcome in landed:
+        for flight, outcome in landed:
             if isinstance(outcome, Delivered):
                 self._last_turn = self.clock.monotonic()
                 self._act(outcome)
+                self._note_progress(flight, outcome)
                 is_carrying = self._outbox.carry(outcome.turned)
-                must_wait = must_wait or is_carrying or outcome.turned.has_locked
+                must_wait = must_wait or is_carrying
         for _, outcome in landed:
             if isinstance(outcome, FencedError):
                 await self._begin_anew()
@@ -320,9 +357,23 @@ class Worker:
         if self.delivery.has_unequipped:
             # What its attempts begin with cannot be had at the moment.
             await self._sleep(_PAUSE_SECONDS)
+        self._carries = self._carries + 1 if must_wait else 0
         if must_wait:
-            await self._sleep(RETRY_LOCKED_SECONDS)
+            is_long = self._carries > 2 * PATIENT_TRIES
+            await self._sleep(RETRY_LONG_LOCKED_SECONDS if is_long else RETRY_LOCKED_SECONDS)
             self._must_look = True
+
+    def _note_progress(self, flight: Flight, delivered: Delivered) -> None:
+        """Take note whether a turn has started anything, or left due what it could not start."""
+        turned = delivered.turned
+        if turned.claimed or not flight.batch.is_empty:
+            self._patience.note_progress()
+            if turned.has_locked:
+                self._must_look = True
+        elif flight.room.must_look and (
+            turned.has_locked or self.delivery.sender.cache.is_anything_due(self.clock.now())
+        ):
+            self._patience.note_failure(self.clock.monotonic())
 
     async def _deliver(self, batch: Batch) -> Delivered:
         room = self._room(batch)
@@ -340,6 +391,7 @@ class Worker:
             attempt = self._attempts.settled(settle.claim)
             if attempt is not None and attempt.is_alone:
                 self._seclusion.note_end()
+        self.attempts_started += len(delivered.attempts)
         for claimed in delivered.attempts:
             self._attempts.start(claimed, is_alone=delivered.is_alone)
         for step_id, _ in turned.stops:
@@ -358,12 +410,11 @@ class Worker:
             succession.cancel_soon(self.delivery, task_id, self.notice)
         for pause in turned.pauses:
             succession.pause_soon(self.delivery, pause, self.notice)
-        self._tell_listeners(turned.events)
+        if turned.events:
+            self._call_listeners(turned.events)
 
-    def _tell_listeners(self, events: list[tuple[Any, ...]]) -> None:
-        if not events:
-            return
-        for listener in self.listeners:
+    def _call_listeners(self, events: list[tuple[Any, ...]]) -> None:
+        for listener in self.commit_listeners:
             try:
                 listener(events)
             except Exception:
@@ -390,15 +441,27 @@ class Worker:
         self.notice()
 
     async def _watch_others(self) -> None:
-        """Declare silent workers dead and take over what the dead have left."""
+        """Declare silent workers dead and take over what the dead have left.
+
+        A database that a newer version has upgraded ends this worker: everything it can still
+        commit is committed, and its claims are given back.
+        """
         now = self.clock.monotonic()
-        if self._is_only_worker or now - self._last_watch < self.settings.lease_seconds / 4:
+        if now - self._last_watch < self.settings.lease_seconds / 4:
             return
         self._last_watch = now
         try:
+            await self._link.run(lambda: schema.refuse_newer(self.delivery.sender.connection))
+            if self._is_only_worker:
+                return
             watched = await self._link.run(
                 lambda: succession.watch(self.delivery, self._liveness, self.clock.monotonic())
             )
+        except NewerSchemaError as error:
+            log.error("worker.outdated", error=error.message)
+            self._outdated = error
+            self.stop()
+            return
         except StoreError as error:
             await self._pause_after(error)
             return

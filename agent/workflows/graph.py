@@ -66,6 +66,8 @@ class Step(_Frozen):
     fanout: Fanout | None = None
     retry: RetryPolicy = Field(default_factory=RetryPolicy)
     timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    has_no_timeout: bool = False
+    """Whether an attempt may take any time (`timeout: none`), also longer than `attempt_seconds`."""
     on_unknown: OnUnknown | None = None
     """None: the kind's own default."""
     output_schema: dict[str, Any] | None = None

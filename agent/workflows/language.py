@@ -18,7 +18,7 @@ from agent.workflows.graph import (
 )
 from agent.workflows.inputs import InputKeys
 from agent.workflows.triggers import TriggerKeys
-from agent.workflows.values import Duration, PositiveDuration, one_or_more
+from agent.workflows.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
 
@@ -56,7 +56,7 @@ class BudgetKeys(_Keys):
 class DefaultsKeys(_Keys):
     """What holds for every step that does not say otherwise."""
 
-    timeout: PositiveDuration | None = None
+    timeout: AttemptTimeout | None = None
     retry: RetryKeys | None = None
 
 
@@ -84,7 +84,9 @@ class StepKeys(_Keys):
         default=None, ge=1, le=MAX_ITEMS, description="how many items run at the same time"
     )
     retry: RetryKeys | None = None
-    timeout: PositiveDuration | None = Field(default=None, description="for each attempt")
+    timeout: AttemptTimeout | None = Field(
+        default=None, description="for each attempt; none lifts attempt_seconds of [steps]"
+    )
     on_unknown: OnUnknown | None = Field(
         default=None, description="what to do when it cannot be known whether an effect happened"
     )

@@ -1,5 +1,6 @@
 """From one step of a workflow file to one step of a graph."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -80,7 +81,8 @@ class StepCompiler:
             run_on=run_on,
             fanout=fanout,
             retry=retry,
-            timeout_seconds=timeout,
+            timeout_seconds=None if timeout == math.inf else timeout,
+            has_no_timeout=timeout == math.inf,
             on_unknown=keys.on_unknown,
             output_schema=keys.output,
             refers_to=[n for n in dict.fromkeys(named) if n not in keys.depends_on],

@@ -13,3 +13,9 @@ async def resumable(ctx: StepContext, token: str, attempt: int) -> Any:
         await ctx.save({"done": 3})
         raise ValueError("half way")
     return ctx.checkpoint
+
+
+async def spend(token: str, amount: int) -> str:
+    """Count what was spent, as a tool of an agent."""
+    runs[token].append(amount)
+    return f"spent {amount}"

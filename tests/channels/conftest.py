@@ -63,7 +63,8 @@ def open_channels(engine: Engine) -> Iterator[Open]:  # noqa: F811
 
     def begin(settings: Settings) -> Channels:
         channels = Channels(settings, engine.database)
-        engine.worker.listeners.append(channels.tell)
+        engine.worker.commit_listeners.append(channels.tell)
+        engine.tail.subscribe(channels.tell, channels.event_types)
         channels.start()
         opened.append(channels)
         return channels

@@ -2,6 +2,7 @@
 
 import json
 
+from agent.lock import Lock
 from agent.store.sqlite import driver
 from tests.cli.conftest import Cli
 
@@ -10,6 +11,12 @@ name: good
 on: {schedule: [{cron: "0 8 * * 1-5"}]}
 steps:
   one: {shell: {argv: [echo, one], effect: none}}
+"""
+
+LARGE = """\
+name: large
+steps:
+  one: {shell: {argv: [seq, "50000"], effect: none}}
 """
 
 BAD = """\
@@ -105,6 +112,31 @@ def test_backup_and_prune(cli: Cli) -> None:
     restored = Cli(cli.directory, AGENT_DATABASE__URL="sqlite:///copy.db")
     assert len(restored("tasks", "--json").json) == 2
     assert "schema" in cli("db", "upgrade").out
+
+
+def test_prune_says_what_it_keeps_and_gives_back(cli: Cli) -> None:
+    """Large values stay for a day; a file of an earlier version is rewritten while no agent runs."""
+    cli.write("large.yaml", LARGE)
+    cli("run", "large.yaml", "--json")
+    path = cli.directory / "data" / "agent.db"
+    raw = driver().module.connect(str(path), isolation_level=None)
+    raw.execute("PRAGMA auto_vacuum = NONE")
+    raw.execute("VACUUM")
+    raw.close()
+    done = cli("db", "prune", "--days", "0", "--json").json
+    assert (done["tasks"], done["artifacts"]) == (1, 0)
+    assert (done["kept"]["tasks"], done["kept"]["artifacts"]) == (0, 1)
+    assert done["kept"]["artifact_bytes"] > 200_000
+    assert done["free_bytes"] > 0
+    shown = cli("db", "prune", "--days", "0").out
+    assert "kept 1 large values" in shown
+    assert "db prune --vacuum" in shown
+    with Lock(path.with_suffix(".lock")) as lock:
+        assert lock.acquire("daemon")
+        assert "already running" in cli("db", "prune", "--vacuum", code=3).err
+    again = cli("db", "prune", "--vacuum", "--json").json
+    assert (again["bytes_freed"] > 0, again["free_bytes"]) == (True, 0)
+    assert "bytes back to the disk" in cli("db", "prune").out
 
 
 def test_doctor_tells_what_is_wrong(cli: Cli) -> None:

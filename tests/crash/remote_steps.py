@@ -1,6 +1,8 @@
 """Step functions that real daemons run in these tests."""
 
 import asyncio
+import os
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -30,3 +32,22 @@ async def pass_on(ctx: StepContext) -> str:
     """Do what may be repeated."""
     await asyncio.sleep(0)
     return ctx.task_id
+
+
+def leave(code: int) -> None:
+    """Exit as a script would."""
+    sys.exit(code)
+
+
+async def leave_in_a_task(code: int) -> None:
+    """Exit in a task of its own, beside another one."""
+
+    async def exit_soon() -> None:
+        sys.exit(code)
+
+    await asyncio.gather(exit_soon(), asyncio.sleep(0.01))
+
+
+def die(code: int) -> None:
+    """End the whole process, as a crash of native code would."""
+    os._exit(code)

@@ -1,15 +1,17 @@
 """The checker finds every kind of damage, and nothing in a database that is as it should be."""
 
 import asyncio
+import base64
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from agent import app
 from agent.approvals import answering
 from agent.clock import SECOND, Clock
-from agent.config import EngineSettings
+from agent.config import EngineSettings, Settings
 from agent.config_models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.steps.processes import start_time
@@ -162,6 +164,11 @@ _COPY_OUTCOME = (
     " VALUES ('key', 'another', 'unknown')"
 )
 
+_CLAIMED_AGAIN = (
+    "INSERT INTO events (xid, task_id, seq, type, step_id, attempt, at)"
+    " SELECT 0, task_id, 999, 'step.claimed', id, 2, 0 FROM steps WHERE name = 'two'"
+)
+
 DAMAGE: dict[str, tuple[list[str], str]] = {
     "no owner": ([_step("owner = NULL", "busy")], "step busy is running with owner None"),
     "no claim turn": ([_step("claim_turn = NULL", "busy")], "a claim is whole or not there"),
@@ -296,6 +303,14 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["UPDATE workers SET turn = turn + 1 WHERE dead = 1"],
         "was declared dead in turn",
     ),
+    "isolated at rest": ([_step("alone = 2", "one")], "step one is isolated and succeeded"),
+    "isolated together": (
+        [
+            "UPDATE steps SET status = 'running', owner = 'w', claim_turn = 1, alone = 2"
+            " WHERE name IN ('one', 'two')"
+        ],
+        "worker w runs 2 isolated steps side by side",
+    ),
     "tried too often": (
         [
             _event("type = 'step.retried', data = '{}'", "step.succeeded", "one"),
@@ -329,10 +344,32 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         [
             _COPY_CALL.format(attempt=2),
             _COPY_OUTCOME,
-            "INSERT INTO events (xid, task_id, seq, type, step_id, attempt, at)"
-            " SELECT 0, task_id, 999, 'step.claimed', id, 2, 0 FROM steps WHERE name = 'two'",
+            _CLAIMED_AGAIN,
         ],
         "repeats what was on record as done in attempt 1",
+    ),
+    "repeated after a final failure": (
+        [
+            "UPDATE idempotency_outcomes SET status = 'failed'",
+            """UPDATE tool_calls SET error = '{"code": "no", "final": true}'""",
+            """UPDATE events SET type = 'tool_call.failed',"""
+            """ data = replace(data, 'succeeded', 'failed') WHERE type = 'tool_call.succeeded'""",
+            _COPY_CALL.format(attempt=2),
+            _COPY_OUTCOME,
+            _CLAIMED_AGAIN,
+        ],
+        "repeats what was on record as failed for good in attempt 1",
+    ),
+    "another request after an unknown": (
+        [
+            "UPDATE idempotency_outcomes SET status = 'unknown'",
+            "UPDATE tool_calls SET on_unknown = 'retry'",
+            _step("kind = 'shell'", "two"),
+            _COPY_CALL.format(attempt=2),
+            _COPY_OUTCOME,
+            "UPDATE tool_calls SET request_hash = 'x' WHERE id = 'another'",
+        ],
+        "is another request than that of attempt 1, which is unknown",
     ),
     "repeated blindly": (
         [
@@ -425,13 +462,14 @@ PROMISES: dict[int, list[str]] = {
     11: ["another's answer", "nobody's answer", "shown otherwise"],
     12: ["delivered twice"],
     15: ["no owner", "no claim turn", "claim kept", "no token"],
+    16: ["isolated at rest", "isolated together"],
 }
 """What each promise's breach looks like here; the tests below break 1, 13 and 14."""
 
 
 def test_every_promise_is_broken_somewhere() -> None:
-    """Of fifteen promises none is without damage that shows that its breach is found."""
-    assert PROMISES.keys() | {1, 13, 14} == set(range(1, 16))
+    """Of sixteen promises none is without damage that shows that its breach is found."""
+    assert PROMISES.keys() | {1, 13, 14} == set(range(1, 17))
     assert {name for names in PROMISES.values() for name in names} <= DAMAGE.keys()
 
 
@@ -448,6 +486,7 @@ ALONE: dict[int, list[str]] = {
     11: ["another's answer", "nobody's answer", "shown otherwise"],
     12: ["delivered twice"],
     15: ["no owner", "no claim turn"],
+    16: ["isolated at rest"],
 }
 """Damage that nothing but the check of that promise notices; the tests below see to 1, 13 and 14."""
 
@@ -464,8 +503,8 @@ def test_no_check_is_needless(promise: int, sound: Path, tmp_path: Path) -> None
 
 
 def test_no_promise_is_left_out() -> None:
-    """Each of the fifteen is broken alone here, or by the tests below."""
-    assert ALONE.keys() | {1, 13, 14} == set(range(1, 16))
+    """Each of the sixteen is broken alone here, or by the tests below."""
+    assert ALONE.keys() | {1, 13, 14} == set(range(1, 17))
 
 
 def _call_of(path: Path) -> str:
@@ -531,6 +570,27 @@ def test_a_secret_that_was_written_down_is_found(
     assert _violations(path) == [
         "the secret env:CHECKED_TOKEN is written in 1 rows of steps, column output"
     ]
+
+
+def test_a_secret_of_the_configuration_is_looked_for_in_its_forms(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this process was configured with counts as well, however it was written down."""
+    monkeypatch.setenv("CHECKED_TOKEN", "open sesame/and more")
+    app.hide_secrets(
+        Settings(models={"m": ModelSettings(provider="openai", key="env:CHECKED_TOKEN")})
+    )
+    assert _violations(sound) == []
+    encoded = base64.b64encode(b"user:open sesame/and more:x").decode()
+    for number, text in enumerate([encoded, "open+sesame%2fand+more", "open%20sesame/and%20more"]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        path = _damaged(
+            sound, directory, "UPDATE steps SET output = ? WHERE name = 'one'", f'"it said: {text}"'
+        )
+        assert _violations(path) == [
+            "the secret env:CHECKED_TOKEN is written in 1 rows of steps, column output"
+        ]
 
 
 def test_a_process_that_outlives_its_step_is_found(sound: Path, tmp_path: Path) -> None:

@@ -204,3 +204,26 @@ async def cut_off_at_length(ctx: StepContext, text: str) -> None:
         raise ConnectionError("the answer was lost")
 
     await ctx.call("pay", {"text": text}, act)
+
+
+async def post(ctx: StepContext, token: str) -> Any:
+    """Make the one call that the tests of recovery put on record."""
+
+    def act() -> int:
+        runs[token].append(ctx.attempt)
+        return len(runs[token])
+
+    return await ctx.call("post", {"to": "the world"}, act)
+
+
+async def cut_off_and_changed(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
+    """Do something outside, of which the first answer is lost; each attempt asks for another thing."""
+
+    async def act() -> dict[str, int]:
+        runs[token].append((ctx.task_id, ctx.attempt))
+        if len(runs[token]) == 1:
+            raise ConnectionError("the answer was lost")
+        return {"acts": len(runs[token])}
+
+    request = {"task": ctx.task_id, "attempt": ctx.attempt}
+    return await ctx.call("pay", request, act, on_unknown=on_unknown)

@@ -25,6 +25,7 @@ from agent.tasks.batch import Batch, Settle
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.event_tail import EventTail
 from agent.tasks.operator import Operator
 from agent.tasks.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
@@ -191,7 +192,7 @@ class Engine(Reader):
         self.clock = database.clock
         self.operator = Operator(database, database.clock)
         self.told: list[tuple[Any, ...]] = []
-        """The events that the worker's listeners were told of."""
+        """The events that the tail passed to its listeners."""
         self.failure: BaseException | None = None
         self._is_ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -208,9 +209,15 @@ class Engine(Reader):
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.worker = Worker(self.database, self.settings, limits=self.limits, models=self.models)
-        self.worker.listeners.append(self.told.extend)
+        self.tail = EventTail(self.database)
+        self.tail.subscribe(self.told.extend)
+        self.worker.commit_listeners.append(self.tail.wake)
+        self.tail.start()
         self._is_ready.set()
-        await self.worker.run()
+        try:
+            await self.worker.run()
+        finally:
+            self.tail.stop()
 
     def submit(self, graph: Graph, **options: Any) -> str:
         """Submit a task as this process's own code would."""

@@ -38,7 +38,7 @@ RUN: dict[str, Callable[[Operator, str], Answer]] = {
 STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
 
 
-def intend(hand: Hand, claimed: Claimed) -> str:
+def intend(hand: Hand, claimed: Claimed, on_unknown: str = "ask") -> str:
     """Record that an attempt is about to act, and let its time be over; return the call's id."""
     digest = keys.request_hash({})
     key = keys.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "pay#1", digest)
@@ -50,7 +50,7 @@ def intend(hand: Hand, claimed: Claimed) -> str:
         request_hash=digest,
         idempotency_key=key,
         remote_key="r",
-        on_unknown="ask",
+        on_unknown=on_unknown,
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )

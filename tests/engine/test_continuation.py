@@ -3,12 +3,15 @@
 import pytest
 
 from agent.keys import new_id
-from agent.steps.outcome import Failed, StepError, Succeeded, Waiting
+from agent.states import CallStatus
+from agent.steps.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
+from agent.tasks.attempts import claim_of
+from agent.tasks.batch import Batch, Note
 from agent.tasks.operator import RefusedError
 from agent.workflows.graph import Fanout
 from agent.workflows.inputs import InputError
 from tests.engine.functions import Gate, runs
-from tests.engine.harness import FAILURE, Engine, Hand, graph, most_at_once, step
+from tests.engine.harness import ERROR, FAILURE, Engine, Hand, graph, most_at_once, step
 from tests.engine.test_commands import intend
 
 
@@ -144,6 +147,42 @@ def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
     hand.operator.resolve(second, "pay", "done", {"paid": True})
     hand.turn()
     assert [known.response for known in hand.claimed("pay", second).calls] == [{"paid": True}]
+    hand.succeed("pay")
+
+
+def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
+    """A later attempt that failed says nothing of the first: that one may still have happened."""
+    first = hand.start(graph(step("pay")))
+    intend(hand, hand.claimed("pay"), on_unknown="retry")
+    hand.settle({"pay": Retry(ERROR, is_unknown=True)})
+    hand.turn()
+    claimed = hand.claimed("pay")
+    call_id = intend(hand, claimed, on_unknown="retry")
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    refused = StepError("status_401", "remote", "no", is_final=True)
+    result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
+    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.settle({"pay": Failed(refused)})
+    again = hand.operator.retry(first).task_id
+    hand.turn()
+    (call,) = hand.claimed("pay", again).calls
+    assert (call.status, call.attempt, call.error) == ("unknown", 0, None)
+    hand.succeed("pay")
+
+
+def test_a_retry_inherits_no_failure(hand: Hand) -> None:
+    """Whoever retries a task wants what failed for good to be done: nothing stands in its way."""
+    first = hand.start(graph(step("pay")))
+    claimed = hand.claimed("pay")
+    call_id = intend(hand, claimed)
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    refused = StepError("status_401", "remote", "no", is_final=True)
+    result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
+    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.settle({"pay": Failed(refused)})
+    again = hand.operator.retry(first).task_id
+    hand.turn()
+    assert hand.claimed("pay", again).calls == []
     hand.succeed("pay")
 
 

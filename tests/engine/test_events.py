@@ -131,7 +131,7 @@ def test_listeners_are_told_what_was_stored_and_cannot_break_the_engine(engine: 
         gate.entered += 1
         raise RuntimeError("a listener's own problem")
 
-    engine.worker.listeners.insert(0, broken)
+    engine.tail.subscribe(broken)
     done = engine.run(graph(step("a"), step("b", after=["a"])))
     assert done["status"] == "succeeded"
     stored = engine.rows(

@@ -21,7 +21,7 @@ from agent.tasks.settlement import Claim
 from agent.tasks.transitions import SKIPPED_BY_FAILURE
 from agent.tasks.unit import Unit
 from agent.workflows.graph import Fanout, Graph, RetryPolicy, Step
-from tests.engine.harness import FAILURE, RETRY
+from tests.engine.harness import ERROR, FAILURE, RETRY
 
 RELAXED = settings(
     max_examples=150,
@@ -221,7 +221,7 @@ class Walk:
         elif what == "lose" and task.phase != "failing":
             for step in self.running():
                 if step.attempt < step.max_attempts:
-                    transitions.lose(unit, step, unit.now, "its worker died", is_alone=True)
+                    transitions.lose(unit, step, unit.now, ERROR, is_alone=True)
         elif what == "deadline" and task.status == "running" and task.phase == "normal":
             self.has_missed_deadline = True
             task.deadline = unit.now

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from agent.steps.calls import exhausted
+from agent.steps.outcome import Succeeded
 from agent.store import opening, workers
 from agent.store.database import Database
 from agent.tasks import creation, equipment, recording, takeover
@@ -12,7 +14,7 @@ from agent.tasks.batch import Batch
 from agent.tasks.creation import Submission
 from agent.tasks.graphs import Graphs
 from agent.tasks.operator import Operator
-from agent.workflows.graph import Graph
+from agent.workflows.graph import Fanout, Graph, RetryPolicy
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, eventually, graph, step
@@ -262,3 +264,71 @@ def test_submissions_in_one_process_are_told_their_tasks(engine: Engine) -> None
     assert engine.submit(graph(step("a")), dedupe_key="k") == first
     engine.wait(first, "succeeded")
     assert engine.submit(graph(step("a")), dedupe_key="k") == first, "also when it has ended"
+
+
+def test_isolated_steps_run_one_after_another(start: Start, checked: Database) -> None:
+    """Six items that a crash has lost: none of them runs beside another."""
+    gate = Gate()
+    items = step("p", "gated", given={"gate": gate.name}, fanout=Fanout(count=6))
+    victim = Hand(checked)
+    task_id = victim.start(graph(items, name="poisonous"))
+    victim.settle({"p": Succeeded(items=list(range(6)))})
+    assert len(victim.names()) == 6
+    lose(victim)
+    victim.close()
+    engine = start()
+    eventually(lambda: gate.entered == 1)
+    gate.open()
+    engine.wait(task_id, "succeeded")
+    events = engine.rows(
+        "SELECT type, step_id FROM events WHERE type IN ('step.claimed', 'step.succeeded')"
+        " AND attempt = 2 AND id > (SELECT max(id) FROM events WHERE type = 'step.lost') ORDER BY id"
+    )
+    assert len(events) == 12
+    for claimed, succeeded in zip(events[::2], events[1::2], strict=True):
+        assert (claimed[0], succeeded[0]) == ("step.claimed", "step.succeeded")
+        assert claimed[1] == succeeded[1]
+
+
+def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> None:
+    """What died with others beside it stays a lost attempt; isolated, the error says so."""
+    first, second, third = Hand(checked), Hand(checked), Hand(checked)
+    policy = RetryPolicy(max_attempts=2, delay_seconds=0, jitter=False)
+    task_id = first.start(graph(step("poison", retry=policy), name="poisonous"))
+    other_id = first.start(graph(step("beside", retry=policy), name="innocent"))
+    lose(first)
+    lost = {"code": "lost", "class": "crash", "message": "its worker died", "attempt": 1}
+    assert first.steps(task_id)["poison"]["error"] == lost
+    assert first.steps(other_id)["beside"]["error"] == lost
+    second.turn()
+    assert second.names() == ["poison"]
+    lose(second)
+    error = second.steps(task_id)["poison"]["error"]
+    assert error["code"] == "process_died"
+    assert error["message"].startswith("the process died while this step ran isolated")
+    assert second.steps(other_id)["beside"]["error"] == lost
+    third.turn()
+    claimed = third.claimed("beside") if "beside" in third.names() else third.claimed("poison")
+    last = claimed if claimed.step.name == "poison" else None
+    if last is None:
+        third.succeed("beside")
+        last = third.claimed("poison")
+    message = exhausted(last).message
+    assert message.startswith("attempts exhausted: all 2 were used; the process died while this")
+    for hand in (first, second, third):
+        hand.close()
+
+
+def test_others_beside_an_isolated_step_leave_the_cause_open(checked: Database) -> None:
+    """Once its time alone is over others run beside it: any of them may have been the cause."""
+    first, second = Hand(checked), Hand(checked)
+    task_id = first.start(graph(step("poison"), name="poisonous"))
+    lose(first)
+    second.turn()
+    assert second.names() == ["poison"]
+    second.start(graph(step("beside"), name="innocent"))
+    assert second.names() == ["beside", "poison"]
+    lose(second)
+    assert second.steps(task_id)["poison"]["error"]["code"] == "lost"
+    first.close()
+    second.close()

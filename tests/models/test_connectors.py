@@ -357,6 +357,18 @@ def test_what_fails_at_once(provider: str, status: int, advice: str) -> None:
     assert advice in problem.message
 
 
+@both
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(provider: str, status: int) -> None:
+    """Another server would get the prompt, and of one SDK also the key."""
+    with providing(Say("from elsewhere")) as other:
+        moved = Raw(status, b"", {"Location": f"{other.anthropic_url}/v1/messages"})
+        problem = failed(provider, moved)
+        assert other.requests == []
+    assert not problem.may_retry and not problem.may_have_cost
+    assert problem.code == f"status_{status}" and "`base_url`" in problem.message
+
+
 @pytest.mark.parametrize(
     ("provider", "said"),
     [

@@ -1,9 +1,12 @@
 """What tasks use of models, over HTTP: seen by everybody, raised by whoever may approve."""
 
+import re
+
 import httpx
 import pytest
 
 from agent.server.shapes import BudgetDocument, DayDocument
+from agent.store import budgets as store
 from agent.tasks import spending
 from tests.server.harness import Running
 
@@ -65,3 +68,32 @@ def test_an_unknown_task(client: httpx.Client) -> None:
     """There is no budget where there is no task."""
     assert client.get("/api/v1/tasks/none/budget").status_code == 404
     assert client.post("/api/v1/tasks/none/budget", json={"usd": 1}).status_code == 404
+
+
+def _figures(client: httpx.Client) -> dict[str, float]:
+    found = re.findall(r"^(agent_[a-z_]+) ([0-9.e+-]+)$", client.get("/metrics").text, re.MULTILINE)
+    return {name: float(value) for name, value in found}
+
+
+def test_metrics_and_the_day_agree(running: Running, client: httpx.Client) -> None:
+    """The gauges of the day are the day's document, unknown calls included; counters only grow."""
+    today = client.get("/api/v1/budget").json()["day"]
+    with running.database.connect("writer") as tx, tx.transaction():
+        for day in (today, "2020-01-01"):
+            store.lock_day(tx, day)
+        # Used, then set aside: tokens and millionths of a dollar; at last milliseconds.
+        used_and_open = (700, 1_250_001, 90, 40_000, 3500, 60_000)
+        store.add_to_days(tx, [(today, *used_and_open), ("2020-01-01", 5, 7, 0, 0, 1000, 0)])
+    found, day = _figures(client), client.get("/api/v1/budget").json()
+    assert found["agent_model_tokens_today"] == day["tokens"] == 790
+    assert found["agent_spend_usd_today"] == day["usd"] == 1.290001
+    assert found["agent_model_seconds_today"] == day["seconds"] == 63.5
+    assert found["agent_model_tokens_total"] == 705
+    assert found["agent_model_usd_total"] == 1.250008
+    assert found["agent_model_seconds_total"] == 4.5
+    with running.database.connect("writer") as tx, tx.transaction():
+        # What was set aside turns out to have been used in part.
+        store.add_to_days(tx, [(today, 10, 1, -90, -40_000, 500, -60_000)])
+    found, day = _figures(client), client.get("/api/v1/budget").json()
+    assert found["agent_model_tokens_today"] == day["tokens"] == 710
+    assert found["agent_model_tokens_total"] == 715

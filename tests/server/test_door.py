@@ -1,20 +1,24 @@
 """Who is let in: every route by table, tokens and scopes, hosts and origins, failures."""
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
+from agent.clock import SECOND, to_iso
+from agent.log_limit import LogLimit
 from agent.scopes import SCOPES
-from agent.server import failures
+from agent.server import failures, table
 from agent.server.application import TABLES
 from agent.server.table import Endpoint
 from agent.store.database import Database
 from tests.server.harness import Running, wait_for
 
-ENDPOINTS = [endpoint for table in TABLES for endpoint in table.endpoints]
+ENDPOINTS = [endpoint for each in TABLES for endpoint in each.endpoints]
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope != "public"]
 
 
@@ -197,3 +201,121 @@ def test_a_revoked_token_is_soon_refused(running: Running) -> None:
         assert client.get("/api/v1/tasks").status_code == 200
         running.server.tokens.revoke("read")
         wait_for(lambda: client.get("/api/v1/tasks").status_code == 401)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("Origin", ("http://localhost", "http://evil.example")),
+        ("Authorization", ("Bearer {token}", "Bearer wrong")),
+        ("Content-Type", ("application/json", "text/plain")),
+        ("Idempotency-Key", ("a", "b")),
+    ],
+)
+def test_headers_that_decide_are_there_once(
+    running: Running, name: str, values: tuple[str, str]
+) -> None:
+    """Of two headers neither is chosen: the request is refused."""
+    given = [("Host", "localhost"), ("Authorization", f"Bearer {running.token}")]
+    given = [each for each in given if each[0] != name]
+    given += [(name, value.format(token=running.token)) for value in values]
+    head = "".join(f"{key}: {value}\r\n" for key, value in given)
+    with running.connected() as client:
+        client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+        answer = client.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 400"), answer
+    assert f"{name.lower()} is there twice".encode() in answer
+
+
+def test_an_expired_token_is_refused(
+    running: Running, monkeypatch: pytest.MonkeyPatch, _patience_with_failures: None
+) -> None:
+    """A token is good until its instant; then it gets 401, and its open stream ends."""
+    tokens = running.server.tokens
+    now = tokens._now()
+    text = tokens.create("brief", ["read"], None, to_iso(now + 3600 * SECOND))
+    with running.client(text) as client:
+        assert client.get("/api/v1/tasks").status_code == 200
+        with client.stream("GET", "/api/v1/events/stream") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == ": events follow"
+            monkeypatch.setattr(tokens, "_now", lambda: now + 3601 * SECOND)
+            assert [line for line in lines if line.startswith("data")] == []
+        refused = client.get("/api/v1/tasks")
+        assert refused.status_code == 401
+        assert refused.json()["type"] == "urn:agent:problem:expired"
+        assert "brief" in refused.json()["detail"]
+    tokens.revoke("brief")
+
+
+def test_refusals_are_logged_with_a_bound(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed logins and refused scopes are in the log, without the token and not without end."""
+    monkeypatch.setattr(table, "_refusals", LogLimit(most=10, window_seconds=60.0))
+    with (
+        Running(sqlite_database, tmp_path) as running,
+        running.client(reader := running.token_with("read")) as client,
+        running.client("") as stranger,
+        capture_logs() as lines,
+    ):
+        for _ in range(30):
+            stranger.get("/api/v1/tasks", headers={"Authorization": "Bearer not-a-token"})
+            assert client.post("/api/v1/tasks/none/pause").status_code == 403
+    for event in ("api.login_refused", "api.scope_refused"):
+        found = [line for line in lines if line["event"] == event]
+        assert 1 <= len(found) <= 10
+        assert found[0]["address"] == "127.0.0.1"
+    assert "not-a-token" not in str(lines)
+    assert reader not in str(lines)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"input": {"word": ' + b"1" * 5000 + b"}}",
+        b"[" * 100_000,
+        b'{"input": {"word": "\xff"}}',
+    ],
+)
+def test_json_that_python_cannot_read_is_refused(client: httpx.Client, body: bytes) -> None:
+    """A number of thousands of digits, a deep nesting and bad UTF-8 are the client's mistake."""
+    headers = {"Content-Type": "application/json"}
+    refused = client.post("/api/v1/workflows/quick/tasks", content=body, headers=headers)
+    assert refused.status_code == 400
+    refused = client.post("/api/v1/workflows", content=body, headers=headers)
+    assert refused.status_code == 422
+
+
+def test_numbers_in_addresses_are_bounded(client: httpx.Client) -> None:
+    """An item's number of thousands of digits is no item, and no defect."""
+    task_id = client.post("/api/v1/workflows/signalled/tasks").json()["id"]
+    name = "ask[" + "1" * 5000 + "]"
+    for answer in (
+        client.post(f"/api/v1/tasks/{task_id}/steps/{name}/resolve", json={"verdict": "done"}),
+        client.get(f"/api/v1/tasks/{task_id}/steps/{name}/logs"),
+        client.get("/api/v1/events", params={"after": "1" * 5000 + "-1"}),
+    ):
+        assert answer.status_code in (200, 404, 422), answer.text
+
+
+def test_readiness_asks_the_database_once_a_second(running: Running) -> None:
+    """However often it is asked for, without a token, the database has little to do."""
+    asked = 0
+    reading = running.server._context.reading  # type: ignore[union-attr]
+    read = reading.read
+
+    async def count(function: Callable[..., object]) -> object:
+        nonlocal asked
+        asked += 1
+        return await read(function)
+
+    reading.read = count  # type: ignore[assignment]
+    try:
+        began = time.monotonic()
+        with running.client("") as stranger:
+            for _ in range(100):
+                assert stranger.get("/readyz").status_code == 200
+        assert asked <= time.monotonic() - began + 1
+    finally:
+        reading.read = read  # type: ignore[method-assign]

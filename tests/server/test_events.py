@@ -76,7 +76,7 @@ def test_a_stream_gives_what_happens(database: Database, tmp_path: Path) -> None
             assert old.headers["content-type"].startswith("text/event-stream")
             lines = old.iter_lines()
             assert next(lines).startswith(":")
-            # Another process: the worker's listeners hear nothing of it.
+            # As another process would.
             Operator(database, database.clock).signal(before, "go", 1)
             seen = []
             for event in _frames(lines):

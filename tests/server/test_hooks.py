@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -19,13 +20,14 @@ from agent.server import failures, signatures
 from agent.server.signatures import SignatureError
 from tests.server.harness import Running
 
+_FORM = "application/x-www-form-urlencoded"
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRETS = {
     "standard": "whsec_" + base64.b64encode(KEY).decode(),
-    "github": "github-secret",
-    "stripe": "whsec_stripe",
-    "slack": "slack-secret",
-    "token": "token-secret",
+    "github": "the-secret-of-github",
+    "stripe": "whsec_the_secret_of_stripe",
+    "slack": "the-secret-of-slack",
+    "token": "the-secret-of-a-token",
 }
 BODY = b'{"id": "evt_1", "event_id": "Ev1", "type": "paid", "amount": 7}'
 WORKFLOW = """\
@@ -197,15 +199,61 @@ def test_deliveries_that_are_no_json(client: httpx.Client, sender: httpx.Client)
     assert _deliver(sender, "github", sign("github", bad, delivery="bad"), bad).status_code == 422
 
 
-def test_what_takes_no_webhook(sender: httpx.Client) -> None:
-    """A workflow without `on: webhook`, and one that is not there, are the same to a stranger."""
-    refused = [sender.post(f"/hooks/{name}", content=b"{}") for name in ("quick", "none")]
-    assert [each.status_code for each in refused] == [404, 404]
-    told = [
-        each.text.replace(name, "…") for each, name in zip(refused, ("quick", "none"), strict=True)
-    ]
-    assert told[0] == told[1], "nobody learns which workflows there are"
+def test_a_stranger_does_not_learn_which_workflows_take_webhooks(sender: httpx.Client) -> None:
+    """An unknown name, a workflow without `on: webhook` and a bad signature get the same answer."""
+    names = ("none", "quick", *(f"on-{preset}" for preset in SECRETS))
+    refused = [sender.post(f"/hooks/{name}", content=b"{}") for name in names]
+    assert {each.status_code for each in refused} == {401}
+    assert len({each.text for each in refused}) == 1
     assert sender.get("/hooks/on-github").status_code == 405
+
+
+@pytest.mark.parametrize("name", ["none", "quick", "on-github", "on-token"])
+def test_every_refused_delivery_counts(
+    running: Running, monkeypatch: pytest.MonkeyPatch, sender: httpx.Client, name: str
+) -> None:
+    """Whatever a delivery is refused for, also for our own secret, its sender is held back."""
+    monkeypatch.delenv("HOOK_TOKEN")
+    monkeypatch.setattr(failures, "MOST", 3)
+    running.server._context.failures._times.clear()  # type: ignore[union-attr]
+    statuses = [sender.post(f"/hooks/{name}", content=b"{}").status_code for _ in range(5)]
+    assert statuses == [503 if name == "on-token" else 401] * 3 + [429] * 2
+
+
+@pytest.mark.parametrize("preset", ["github", "stripe", "slack", "token"])
+def test_a_short_secret_is_no_secret(
+    sender: httpx.Client, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    """A delivery that is signed with a secret of a few characters is not taken."""
+    for secret, status in (("x", 503), ("x" * 15, 503), ("x" * 16, 202)):
+        monkeypatch.setenv(f"HOOK_{preset.upper()}", secret)
+        headers = sign(preset, BODY, delivery=f"short-{len(secret)}", secret=secret)
+        assert _deliver(sender, preset, headers).status_code == status
+
+
+def test_svix_names_its_headers_in_its_own_way(client: httpx.Client, sender: httpx.Client) -> None:
+    """The same scheme under `svix-` is taken; names of the two kinds are not mixed."""
+    named = sign("standard", BODY, delivery="svix-1")
+    own = {name.replace("webhook-", "svix-"): value for name, value in named.items()}
+    taken = _deliver(sender, "standard", own)
+    assert taken.status_code == 202
+    assert _deliver(sender, "standard", named).json() == taken.json()
+    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    assert trigger["id"] == "svix-1"
+    mixed = {**own, "webhook-id": "svix-2"}
+    assert _deliver(sender, "standard", mixed).status_code == 401
+
+
+def test_a_form_of_github_is_read(client: httpx.Client, sender: httpx.Client) -> None:
+    """GitHub's payload in a form is the same as one in JSON; its signature is over the raw body."""
+    body = urlencode({"payload": '{"amount": 7, "text": "a+b & c"}'}).encode()
+    headers = {**sign("github", body, delivery="form"), "Content-Type": _FORM}
+    taken = _deliver(sender, "github", headers, body)
+    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    assert trigger["body"] == {"amount": 7, "text": "a+b & c"}
+    for odd in (b"payload=1&payload=2", b"other=1", b"payload=%7B"):
+        headers = {**sign("github", odd, delivery=odd.decode()), "Content-Type": _FORM}
+        assert _deliver(sender, "github", headers, odd).status_code == 202
 
 
 @pytest.mark.parametrize("secret", [None, ""])

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 from agent.config import ServerSettings
 from agent.server.address import UnsafeBindError, check_bind, is_loopback, listen
 from agent.store.database import Database
-from tests.server.conftest import QUICK
+from agent.tasks.operator import Operator
+from tests.server.conftest import QUICK, SIGNALLED
 from tests.server.harness import Running, wait_for
 
 
@@ -127,6 +129,36 @@ def test_figures(running: Running, client: httpx.Client) -> None:
         "agent_spend_usd_today",
         "agent_model_seconds_today",
     } <= set(samples)
+
+
+def _event_counts(client: httpx.Client) -> dict[str, int]:
+    found = re.findall(
+        r'agent_events_total\{type="([^"]+)"\} ([0-9]+)', client.get("/metrics").text
+    )
+    return {name: int(count) for name, count in found}
+
+
+def test_metrics_count_what_any_process_commits(database: Database, tmp_path: Path) -> None:
+    """Commands over the API, and of another process, are in agent_events_total once each."""
+    with Running(database, tmp_path) as running, running.client() as client:
+        running.add_workflow(SIGNALLED)
+        task_id = client.post("/api/v1/workflows/signalled/tasks").json()["id"]
+        client.post(f"/api/v1/tasks/{task_id}/pause").raise_for_status()
+        client.post(f"/api/v1/tasks/{task_id}/resume").raise_for_status()
+        operator = Operator(database, database.clock)
+        operator.pause(task_id)
+        operator.cancel(task_id)
+        wait_for(lambda: _event_counts(client).get("task.canceled") == 1)
+
+        def is_equal() -> bool:
+            # Without what belongs to no task: the worker may have started before counting began.
+            counts = _event_counts(client)
+            page = client.get("/api/v1/events", params={"task": task_id, "limit": 1000}).json()
+            logged = Counter(event["type"] for event in page["events"])
+            return {name: counts.get(name, 0) for name in logged} == logged
+
+        wait_for(is_equal)
+        assert _event_counts(client)["task.paused"] == 2
 
 
 @pytest.mark.parametrize(

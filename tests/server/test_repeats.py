@@ -10,6 +10,7 @@ import pytest
 from agent.keys import content_hash, request_hash
 from agent.store import request_keys
 from agent.store.database import Database
+from agent.store.request_keys import Claim
 from tests.server.conftest import QUICK, SIGNALLED
 from tests.server.harness import Running
 
@@ -91,7 +92,7 @@ def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> 
         running.add_workflow(QUICK)
         first = _post(client, "kept", {"input": {"word": "a"}})
         # On record before its task: as if the agent had ended between the two.
-        request_keys.claim(sqlite_database, [(_own("half"), _asked({"word": "b"}))], 1)
+        request_keys.claim(sqlite_database, [Claim(_own("half"), _asked({"word": "b"}))], 1)
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         assert _post(client, "kept", {"input": {"word": "a"}}).text == first.text
         assert _post(client, "kept", {"input": {"word": "c"}}).status_code == 422
@@ -102,7 +103,7 @@ def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> 
 
 def _own(key: str) -> str:
     """Return how the owner's key is kept."""
-    return f"request:{content_hash(f'owner:{key}')}"
+    return f"request:{request_hash(['owner', key])}"
 
 
 def _asked(given: dict[str, str]) -> str:
@@ -125,9 +126,32 @@ def test_keys_are_put_on_record_together(database: Database) -> None:
     """Each of many that come at once gets the first request under its own key, also a twin's."""
     assert _claim(database, "known", "k", 1) == "k"
     asked = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
-    assert request_keys.claim(database, asked, 2) == ["1", "k", "2", "1", "2"]
+    found = request_keys.claim(database, [Claim(*each) for each in asked], 2)
+    assert found == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
 
 
 def _claim(database: Database, key: str, request_hash: str, now: int) -> str:
-    (found,) = request_keys.claim(database, [(key, request_hash)], now)
+    ((_, found),) = request_keys.claim(database, [Claim(key, request_hash)], now)
     return found
+
+
+def test_names_with_colons_share_no_key(running: Running) -> None:
+    """The token `bob` with the key `ci:job1` is another than `bob:ci` with `job1`."""
+    tokens = running.server.tokens
+    bob = tokens.create("bob", ["operate"], None)
+    ci = tokens.create("bob:ci", ["operate"], None)
+    with running.client(bob) as one, running.client(ci) as other:
+        answers = [_post(one, "ci:job1", {}), _post(other, "job1", {})]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert len({answer.json()["id"] for answer in answers}) == 2
+
+
+def test_keys_of_earlier_versions_still_count(running: Running, client: httpx.Client) -> None:
+    """A key on record in the earlier form is found again; where it may be another's, by request."""
+    for key, is_sure in (("plain", True), ("with:colon", False)):
+        earlier = f"request:{content_hash(f'owner:{key}')}"
+        request_keys.claim(running.database, [Claim(earlier, _asked({"word": key}))], 1)
+        first, again = (_post(client, key, {"input": {"word": key}}) for _ in range(2))
+        assert first.json()["id"] == again.json()["id"]
+        another = _post(client, key, {"input": {"word": "another"}})
+        assert another.status_code == (422 if is_sure else 201)

@@ -51,7 +51,12 @@ def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     assert grant is not None
     assert grant == Grant("phone", frozenset({"read", "approve"}), content_hash(text))
     assert others.listed() == [
-        {"name": "phone", "scopes": ["approve"], "created_at": "2026-01-01T00:00:00.000Z"}
+        {
+            "name": "phone",
+            "scopes": ["approve"],
+            "created_at": "2026-01-01T00:00:00.000Z",
+            "expires": None,
+        }
     ]
     tokens.revoke("phone")
     assert Tokens(tmp_path).grant_of(text) is None

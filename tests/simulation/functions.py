@@ -1,7 +1,8 @@
 """What simulated steps do: every attempt follows its part of a plan that the scenario holds.
 
 A plan is a list of words, one for each attempt; after its end all goes well. Of an effect: `ok`;
-`definite` (surely nothing happened), `refused` (the same, for good), `lost` (the request never
+`definite` (surely nothing happened), `refused` (the same, for good), `noted` (refused, and the step
+takes its time after that is on record), `lost` (the request never
 arrived and nobody knows), `unheard` (it arrived, and its answer did not), `adrift` (the connection
 broke, and it arrives later), `late` (it arrived, and the answer takes longer than anybody waits). Of
 other code: `ok`, `error`, `refused`, `late`.
@@ -16,6 +17,7 @@ from agent.steps.outcome import RecordedCall
 from tests.simulation.world import World
 
 LATE_SECONDS = 60.0
+NOTED_SECONDS = 4.0
 ADRIFT_SECONDS = 4.5
 """How long a request may be on its way: not longer than the effect's own time."""
 
@@ -68,16 +70,44 @@ async def save(ctx: StepContext, rounds: int, seconds: float) -> int:
 
 
 async def act(
-    ctx: StepContext, plan: list[str], seconds: float, calls: int = 1, policy: str = "ask"
+    ctx: StepContext,
+    plan: list[str],
+    seconds: float,
+    calls: int = 1,
+    policy: str = "ask",
+    changes: bool = False,
 ) -> int:
-    """Make journaled calls, one after another; only the first follows the plan."""
+    """Make journaled calls, one after another; only the first follows the plan.
+
+    With `changes` each attempt asks for something else.
+    """
     for number in range(1, calls + 1):
         word = _word(ctx, plan) if number == 1 else "ok"
-        await _call(ctx, word, number, seconds, policy)
+        request = {"for": _place(ctx), "number": number}
+        if changes:
+            request["attempt"] = ctx.attempt
+        try:
+            await _call(ctx, word, number, seconds, policy, request)
+        except DefiniteFailure as problem:
+            if (ctx.task_id, _place(ctx), number) in world.refused:
+                world.refused_again += 1
+            elif word == "noted" and not problem.may_retry:
+                # What is saved later is durable later: the failure is on record by then.
+                await ctx.save("refused")
+                world.refused.add((ctx.task_id, _place(ctx), number))
+                await asyncio.sleep(NOTED_SECONDS)
+            raise
     return calls
 
 
-async def _call(ctx: StepContext, word: str, number: int, seconds: float, policy: str) -> None:
+async def _call(
+    ctx: StepContext,
+    word: str,
+    number: int,
+    seconds: float,
+    policy: str,
+    request: dict[str, object],
+) -> None:
     async def perform(call: Call) -> str:
         return await _perform(ctx, call, word, number, seconds, is_once=policy != "retry")
 
@@ -86,7 +116,7 @@ async def _call(ctx: StepContext, word: str, number: int, seconds: float, policy
 
     await ctx.call(
         "act",
-        {"for": _place(ctx), "number": number},
+        request,
         perform,
         on_unknown=policy,
         timeout=5.0,
@@ -115,10 +145,11 @@ async def once(ctx: StepContext, plan: list[str], seconds: float) -> str:
 async def _perform(
     ctx: StepContext, call: Call, word: str, number: int, seconds: float, *, is_once: bool
 ) -> str:
+    world.receive((ctx.task_id, _place(ctx), number))
     if word == "definite":
         await asyncio.sleep(seconds)
         raise DefiniteFailure("come again")
-    if word == "refused":
+    if word in ("refused", "noted"):
         raise DefiniteFailure("never", may_retry=False)
     if word == "lost":
         await asyncio.sleep(seconds)

@@ -110,6 +110,9 @@ class People:
                 id=task_id,
             )
         step, workflow = self._machine.loop.chance.choice(found)
+        return self._fork_from(database, task_id, workflow, step)
+
+    def _fork_from(self, database: Database, task_id: str, workflow: str, step: str) -> str:
         name = f"fork of {task_id}"
         edited = {"line": name} if "line" in self._machine.graphs[workflow].inputs else None
         return self.operator(database).fork(task_id, step, edited, dedupe_key=name).message
@@ -162,6 +165,7 @@ class People:
     def _truth(self, database: Database, request: str) -> str:
         """Say of an effect whether it happened, after a look at the world."""
         asked = json.loads(request)
+        self._machine.result.happened["person: saw another request"] += "now" in asked
         given = (asked["request"] or {}).get("arguments")
         if given is not None:
             was_used = self._machine.world.by_use[(given["line"], given["number"])] > 0
@@ -215,6 +219,28 @@ class People:
             self._machine.result.happened["person: retry"] += said.is_changed
             self._machine.tell("settler", f"retry: {said.message}")
         return refused
+
+    async def fork_after_answers(self) -> None:
+        """Run some tasks again from behind an answer, which was not given for another line."""
+        await self._machine.visit("settler", self._fork_after_answers)
+
+    def _fork_after_answers(self, database: Database) -> None:
+        with database.connect("reader") as connection:
+            found = connection.query(
+                'SELECT t.id, t.workflow_name, s."index" FROM steps AS s'
+                " JOIN tasks AS t ON t.id = s.task_id WHERE s.kind IN ('approval', 'input')"
+                " AND s.status = 'succeeded' ORDER BY t.id, s.\"index\""
+            )
+        behind = [
+            (task_id, workflow, self._machine.graphs[workflow].steps[after].name)
+            for task_id, workflow, index in found
+            for after in self._machine.graphs[workflow].dependents[index]
+        ]
+        if not behind:
+            return
+        said = self._fork_from(database, *self._machine.loop.chance.choice(behind))
+        self._machine.result.happened["person: fork after an answer"] += 1
+        self._machine.tell("settler", f"fork: {said}")
 
     async def settle(self) -> list[str]:
         """Give everything that is waited for, and return what is still open."""

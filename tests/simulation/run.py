@@ -159,6 +159,7 @@ class _Machine:
             for what, count in database.happened.items():
                 result.happened[f"{who}: {what}"] += count
         result.happened["effect adrift"] = self.world.sent
+        result.happened["failure taken from the record"] = self.world.refused_again
         return result
 
     def _run(self) -> None:
@@ -217,6 +218,8 @@ class _Machine:
             for _ in range(RETRIES if self.scenario.is_retried else 0):
                 await self.people.retry_all()
                 await self._see_to_the_end()
+            await self.people.fork_after_answers()
+            await self._see_to_the_end()
         watching.cancel()
         self.tell("machine", "SIGTERM to all")
         asked = self.loop.time()
@@ -302,7 +305,7 @@ class _Machine:
         models = Catalog({"echo": model_of("echo", ModelSettings(provider="echo"))})
         link = SimulatedLink(self.loop)
         worker = Worker(database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, link=link)
-        worker.listeners.append(self._hear)
+        worker.commit_listeners.append(self._hear)
         self.workers[slot] = worker
         database.process.is_busy = lambda: worker.running > 0 or not worker._outbox.is_empty
         if self._is_ending:

@@ -17,6 +17,8 @@ HORIZON_SECONDS = 40.0
 
 JsonObject = dict[str, Any]
 
+_FUNCTIONS = "tests.simulation.functions"
+
 
 @dataclass
 class Scenario:
@@ -68,7 +70,19 @@ def draw(seed: int) -> Scenario:
         scenario.faults.append(_fault(chance, workers))
     scenario.is_attended = chance.random() < 0.6
     scenario.is_retried = chance.random() < 0.5
+    _vary(random.Random(f"variations {seed}"), graphs)
     return scenario
+
+
+def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:
+    """Let some calls be refused for good, and some ask for something else in every attempt."""
+    for step in (step for graph in graphs for step in graph["steps"]):
+        if step["config"].get("call") != f"{_FUNCTIONS}:act":
+            continue
+        given = step["config"]["with"]
+        given["changes"] = chance.random() < 0.25
+        if chance.random() < 0.3:
+            given["plan"] = [*given["plan"][:1], "noted"]
 
 
 def _submissions(chance: random.Random, number: int) -> list[JsonObject]:
@@ -282,13 +296,13 @@ def _agent(chance: random.Random) -> JsonObject:
         script.append({"tool_uses": uses, "tokens_in": 10, "tokens_out": 5})
     script.append({"text": "done", "tokens_in": 10, "tokens_out": 5})
     approve = chance.choice(["never", "never", "always"])
-    tool = {"python": "tests.simulation.functions:use", "approve": approve}
+    tool = {"python": f"{_FUNCTIONS}:use", "approve": approve}
     goal = f"use it\n```echo\n{json.dumps(script)}\n```"
     return {"goal": goal, "model": "echo", "max_turns": 9, "tools": {"use": tool}}
 
 
 def _python(function: str, given: JsonObject, **options: Any) -> JsonObject:
-    call = f"tests.simulation.functions:{function}"
+    call = f"{_FUNCTIONS}:{function}"
     return {"kind": "python", "config": {"call": call, "with": given, **options}}
 
 

@@ -16,6 +16,7 @@ PLANTED = {
     "an unanswered commit counts as landed": "lost its claims, and is not dead",
     "send_by is ignored": "happened 2 times|on record as failed .*, and happened",
     "acting before the time is over": "happened 2 times|on record as failed .*, and happened",
+    "an answer travels to another input": "which was answered under another input",
 }
 """What gives each away: nothing else would do, since a test must not pass for another's reason."""
 

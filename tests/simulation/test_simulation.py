@@ -42,6 +42,7 @@ FAULTS = {
     "jump back": 5,
     "delivered again": 10,
     "effect adrift": 10,
+    "failure taken from the record": 3,
     "worker: wake-up lost": 5,
     "worker: slow": 10,
     "worker: connection lost": 20,
@@ -60,6 +61,7 @@ FAULTS = {
     "person: fork": 5,
     "person: signal": 5,
     "person: answer": 5,
+    "person: saw another request": 3,
 }
 """What happens on the simulated machine, and how often at least in so many seeds."""
 COUNTED_SEEDS = 80

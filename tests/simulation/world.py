@@ -28,6 +28,12 @@ class World:
     """Uses of an agent's tool, by line and number."""
     touched: Counter[str] = field(default_factory=Counter)
     """How often steps that may be repeated have run."""
+    refused: set[Place] = field(default_factory=set)
+    """Calls, each of one task, whose final failure is on record."""
+    refused_again: int = 0
+    """How often a step that went on after a crash was given such a failure from the record."""
+    sent_in_vain: list[Place] = field(default_factory=list)
+    """Those of them that were sent again."""
     acknowledged: set[str] = field(default_factory=set)
     """Tasks whose creation somebody was told of."""
     on_its_way: dict[int, tuple[Process, Callable[[], None]]] = field(default_factory=dict)
@@ -58,6 +64,11 @@ class World:
             if sender is None or by is sender:
                 self._arrive(number)
 
+    def receive(self, place: Place) -> None:
+        """Take one request, whatever comes of it."""
+        if place in self.refused:
+            self.sent_in_vain.append(place)
+
     def happen(self, key: str, remote_key: str, place: Place, *, is_once: bool) -> None:
         """Let an effect happen."""
         self.by_key[key] += 1
@@ -71,12 +82,19 @@ class World:
 
     def broken_promises(self) -> list[str]:
         """Tell which effects happened more often than once."""
-        return [
-            f"call {number} of step {step} (of {line}) happened {count} times"
-            for (line, step, number), count in sorted(self.by_place.items())
-            if count > 1
-        ] + [
-            f"use {number} of a tool (of {line}) happened {count} times"
-            for (line, number), count in sorted(self.by_use.items())
-            if count > 1
-        ]
+        return (
+            [
+                f"call {number} of step {step} (of {line}) happened {count} times"
+                for (line, step, number), count in sorted(self.by_place.items())
+                if count > 1
+            ]
+            + [
+                f"use {number} of a tool (of {line}) happened {count} times"
+                for (line, number), count in sorted(self.by_use.items())
+                if count > 1
+            ]
+            + [
+                f"call {number} of step {step} (of {task}) had failed for good, and was sent again"
+                for task, step, number in self.sent_in_vain
+            ]
+        )

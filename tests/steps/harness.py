@@ -20,6 +20,7 @@ from agent.steps.outcome import (
     Paused,
     RecordedCall,
     Retry,
+    StepError,
     Waiting,
 )
 from agent.steps.services import Limits, Services
@@ -142,7 +143,9 @@ class MemoryJournal:
             )
         return records
 
-    def resolve_by_person(self, status: CallStatus, response: Json = None) -> None:
+    def resolve_by_person(
+        self, status: CallStatus, response: Json = None, error: StepError | None = None
+    ) -> None:
         """Resolve the last call as an operator would."""
         _, intent = self.intents[-1]
         self.results.append(
@@ -151,6 +154,7 @@ class MemoryJournal:
                 intent.idempotency_key,
                 status,
                 response,
+                error,
                 is_resolved_by_check=True,
             )
         )

@@ -11,11 +11,11 @@ from agent.keys import request_hash
 from agent.models.catalog import Catalog
 from agent.states import ApprovalStatus, CallStatus
 from agent.steps.errors import DefiniteFailure
+from agent.steps.loop.allow_list import may_visit
 from agent.steps.loop.files import parts_of
 from agent.steps.loop.offer import RefusedError
 from agent.steps.loop.shell import fits
 from agent.steps.loop.using import untrusted
-from agent.steps.loop.web import may_visit
 from agent.steps.outcome import Failed, Outcome, Paused, RecordedApproval, Succeeded, Waiting
 from tests.steps.harness import Trial, callable_name, run
 

@@ -43,21 +43,6 @@ def test_a_recorded_call_is_answered_from_the_record(mailing: Mailing) -> None:
     assert len(remote.keys) == 1
 
 
-def test_other_requests_than_those_on_record_fail_the_step() -> None:
-    """A step whose calls changed between attempts is stopped, whatever it would do next."""
-
-    async def send(ctx: StepContext) -> None:
-        await ctx.call("mail.send", {"attempt": ctx.attempt}, lambda: None)
-
-    trial = python(send)
-    run(trial.attempt())
-    trial.crash()
-    outcome = run(trial.attempt())
-    assert isinstance(outcome, Failed)
-    assert outcome.error.code == "calls_changed"
-    assert "no longer the same" in outcome.error.message
-
-
 def test_two_equal_calls_are_two() -> None:
     """Calls are numbered by their order, so that equal ones have different keys."""
     remote = Remote()

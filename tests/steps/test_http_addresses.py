@@ -141,7 +141,7 @@ def test_secrets_are_sent_to_their_own_origin_alone(monkeypatch: pytest.MonkeyPa
     async def main(server: Server) -> None:
         async with serving() as other:
             other.routes["/there"] = answer(200, "ok")
-            server.routes["/it"] = redirect(307, other.url("/there"))
+            server.routes["/it"] = redirect(303, other.url("/there"))
             server.routes["/echo"] = answer(400, {"you sent": "s3cr3t/token+1"})
             config: dict[str, Json] = {
                 "headers": {"Authorization": "Bearer env:API_TOKEN", "X-Key": "env:API_TOKEN"},
@@ -159,6 +159,7 @@ def test_secrets_are_sent_to_their_own_origin_alone(monkeypatch: pytest.MonkeyPa
             assert first.body == b'{"token":"s3cr3t/token+1","text":"env:API_TOKEN"}'
             assert "authorization" not in second.headers
             assert "x-key" not in second.headers
+            assert "s3cr3t" not in second.target and second.body == b""
             echo = http({"post": server.url("/echo"), **config}, upstream=upstream)
             outcome = await attempt(echo)
             assert isinstance(outcome, Succeeded)

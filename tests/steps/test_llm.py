@@ -138,6 +138,37 @@ def test_a_bad_key_fails_at_once_without_showing_it(server: Provider) -> None:
     assert KEY not in message + repr(made.journal.results)
 
 
+def test_a_refusal_for_good_is_applied_after_a_crash(server: Provider) -> None:
+    """A lost attempt had the answer on record: the model is not asked again in vain."""
+    server.replies = [error(401)]
+    made = trial(server, {"prompt": "hello", "model": "openai"})
+    first = failed(run(attempt(made)))
+    made.crash()
+    assert failed(run(attempt(made))) == first
+    assert len(server.requests) == 1
+
+
+def test_a_prompt_that_changes_with_the_attempt_is_asked_again(server: Provider) -> None:
+    """An answer to another prompt is not used, and asking a model again has no effect."""
+    server.replies = [Say("no number"), Say('{"n": 2}')]
+    config = {"prompt": "attempt {{ task.attempt }}", "model": "openai"}
+    made = trial(server, config, options={"output_schema": SCHEMA})
+    assert isinstance(run(attempt(made)), Retry)
+    assert run(attempt(made)) == Succeeded({"n": 2})
+    assert [intent.number for _, intent in made.journal.intents] == [1, 1]
+
+
+def test_a_repair_of_another_prompts_answer_is_not_used(server: Provider) -> None:
+    """With the prompt the whole conversation is another one: the recorded repair is of the first."""
+    server.replies = [Say("no"), Say("still no"), error(503), Say("nor now"), Say('{"n": 2}')]
+    prompt = "attempt {{ task.attempt }}"
+    config = {"prompt": prompt, "model": "openai", "on_invalid": "repair", "max_repairs": 9}
+    made = trial(server, config, options={"output_schema": SCHEMA})
+    assert isinstance(run(attempt(made)), Retry)
+    assert run(attempt(made)) == Succeeded({"n": 2})
+    assert [intent.number for _, intent in made.journal.intents] == [1, 2, 3, 1, 2]
+
+
 def test_a_key_that_is_not_there(server: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing variable is named, and nothing is sent."""
     monkeypatch.delenv("KEY_OF_TESTS")

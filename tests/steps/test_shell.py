@@ -111,23 +111,64 @@ def test_a_gate_whose_worker_died_lets_nothing_through(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("effect", [None, "none"])
-def test_an_exit_code_is_a_definite_answer(effect: str | None) -> None:
-    """A code other than 0 is a failure that may be retried, with the last words of the command."""
-    config: dict[str, Json] = {"script": "echo one >&2; echo no money >&2; exit 7"}
-    trial = shell(config if effect is None else {**config, "effect": effect})
+FAILING = {"script": "echo one >&2; echo no money >&2; exit 7"}
+
+
+def test_a_read_that_fails_is_tried_again() -> None:
+    """Any code but 0 is a failure that may be retried, with the last words of the command."""
+    trial = shell({**FAILING, "effect": "none"})
     outcome = run(trial.attempt())
     assert isinstance(outcome, Retry)
     assert not outcome.is_unknown
-    assert "exit code 7: no money" in outcome.error.message
-    assert trial.journal.statuses == ([CallStatus.FAILED] if effect is None else [])
+    assert outcome.error.message == "the command ended with exit code 7: no money"
+    assert trial.journal.statuses == []
     assert ("stderr", "one\nno money") in trial.journal.logs or "no money" in trial.journal.log_text
+
+
+@pytest.mark.parametrize("on_unknown", [None, "retry", "ask"])
+def test_an_effect_that_fails_is_not_tried_again(on_unknown: str | None) -> None:
+    """An exit code does not prove that nothing happened; `on_unknown` is for missing answers only."""
+    options = {} if on_unknown is None else {"on_unknown": on_unknown}
+    trial = shell({**FAILING, "retry_exit_codes": [8]}, options=options)
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Failed)
+    assert "exit code 7: no money; it may have had an effect" in outcome.error.message
+    assert "`retry_exit_codes: [7]` or `effect: none` allows that" in outcome.error.message
+    assert trial.journal.statuses == [CallStatus.FAILED]
+    (result,) = trial.journal.results
+    assert result.error is not None
+    assert result.error.is_final
+
+
+def test_exit_codes_that_allow_a_retry() -> None:
+    """A code of `retry_exit_codes` says that nothing was done: another attempt follows it."""
+    env = {"MORE": "{{ task.attempt }}"}
+    trial = shell({"script": "exit $((74 + MORE))", "env": env, "retry_exit_codes": [75, 76]})
+    assert [type(run(trial.attempt())) for _ in range(3)] == [Retry, Retry, Failed]
+    assert trial.journal.statuses == [CallStatus.FAILED] * 3
+    assert all("retry_exit_codes" not in intent.request for _, intent in trial.journal.intents)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"retry_exit_codes": [0]}, "must be at least 1"),
+        ({"retry_exit_codes": [256]}, "must be at most 255"),
+        ({"retry_exit_codes": [True]}, "must be a number"),
+        ({"retry_exit_codes": [75], "effect": "none"}, "is for commands with an effect"),
+    ],
+)
+def test_exit_codes_that_are_refused(config: dict[str, Json], told: str) -> None:
+    """0 is success, codes end at 255, and a command without effect is retried in any case."""
+    outcome = run(shell({"argv": ["true"], **config}).attempt())
+    assert isinstance(outcome, Failed)
+    assert told in outcome.error.message
 
 
 def test_a_script_stops_at_its_first_error() -> None:
     """What fails in the middle is not hidden by what comes after."""
     trial = shell({"script": "false\necho went on"})
-    assert isinstance(run(trial.attempt()), Retry)
+    assert isinstance(run(trial.attempt()), Failed)
     assert "went on" not in trial.journal.log_text
 
 
@@ -180,6 +221,8 @@ def test_the_whole_group_ends_with_the_attempt(how: str, tmp_path: Path) -> None
         if how == "cancel":
             trial.signals.stop_for("canceled")
         if how == "task":
+            # As the worker does: it asks first, and cancels what has not ended in time.
+            trial.signals.stop_for("shutdown")
             attempt.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await attempt
@@ -265,8 +308,8 @@ def test_secrets_reach_the_command_and_nothing_else(
     output = output_of(trial)
     failing = shell({"script": script + "exit 3", "env": env})
     outcome = run(failing.attempt())
-    assert isinstance(outcome, Retry)
-    assert outcome.error.message.endswith("Error: [redacted]")
+    assert isinstance(outcome, Failed)
+    assert "exit code 3: Error: [redacted];" in outcome.error.message
     for written in (repr(output), repr(outcome), *map(_everything, (trial, failing))):
         for secret in ("s3cr3t-token", "first-line", "second-line"):
             assert secret not in written

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.store import schema, sqlite, upkeep
+from agent.store import artifacts, schema, sqlite, upkeep
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault
 from tests.postgres import PostgresServer
@@ -255,3 +255,18 @@ def test_a_backup_of_postgresql_goes_through_its_own_program(
         nowhere = postgres_database.url.replace("/t_", "/no_")
         upkeep.backup(Database(nowhere), tmp_path / "other.dump")
     assert [file.name for file in tmp_path.iterdir()] == ["copy.dump"]
+
+
+def test_what_a_prune_keeps_is_counted(database: Database) -> None:
+    """Tasks that others came from, and large values within their day of grace."""
+    with database.connect("writer") as connection:
+        insert_task(connection, "old", status="failed", ended_at=1)
+        insert_task(connection, "again", status="running", retry_of="old", origin_id="old")
+        unused = artifacts.pack(b"a large value of a task that is gone")
+        with connection.transaction():
+            artifacts.put(connection, unused, database.clock.now())
+        assert upkeep.prune(connection, BEFORE)["artifacts"] == 0
+        assert upkeep.kept(connection, BEFORE) == upkeep.Kept(1, 1, unused.size)
+        connection.execute("UPDATE artifacts SET touched_at = 1")
+        assert upkeep.prune(connection, BEFORE)["artifacts"] == 1
+        assert upkeep.kept(connection, BEFORE) == upkeep.Kept(1, 0, 0)

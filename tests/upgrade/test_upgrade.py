@@ -4,15 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
 from agent.store import schema
 from agent.store.database import Database
 from tests.engine.harness import find_violations
 from tests.upgrade.frozen import RELEASED, thaw_postgres, thaw_sqlite
+from tests.upgrade.revisions import migrate_to
 from tests.upgrade.story import ENDS, LATER, finish
 
 
@@ -43,14 +40,6 @@ def test_a_file_of_an_earlier_version(revision: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("revision", RELEASED)
 def test_a_server_of_an_earlier_version(revision: str, empty_postgres_url: str) -> None:
     """And so it does on PostgreSQL."""
-    config = Config()
-    config.set_main_option("script_location", "agent.store:migrations")
-    config.set_main_option("path_separator", "os")
-    url = empty_postgres_url.replace("postgresql://", "postgresql+psycopg://", 1)
-    engine = create_engine(url, poolclass=NullPool)
-    with engine.connect() as connection, connection.begin():
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    engine.dispose()
+    migrate_to(revision, empty_postgres_url)
     thaw_postgres(revision, empty_postgres_url)
     _check(Database(empty_postgres_url), revision)

@@ -24,7 +24,7 @@ async def readyz(request: Request) -> Response:
     """Say whether tasks can be taken: the database answers and nothing is stopping."""
     if not here(request).desk.is_open:
         return answer({"status": "stopping"}, 503)
-    await here(request).reading.read(lambda connection: connection.query("SELECT 1"))
+    await here(request).readiness.check()
     return answer({"status": "ok"})
 
 
@@ -45,4 +45,5 @@ async def metrics(request: Request) -> Response:
     """Give tasks and steps by state, turns, queue age, attempts, unknowns, approvals and spend."""
     clock = here(request).database.clock
     now = await here(request).reading.read(lambda connection: standing(connection, clock))
-    return Response(here(request).meters.exposition(now), media_type=MEDIA_TYPE)
+    events = await here(request).event_counts.current()
+    return Response(here(request).meters.exposition(now, events), media_type=MEDIA_TYPE)

@@ -1,6 +1,6 @@
 """Webhooks: calls from outside that start a workflow, once per delivery."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import structlog
 from fastapi import Path
@@ -8,20 +8,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.channels.secret import SecretError, read_secret
+from agent.log_limit import LogLimit
 from agent.server import signatures
 from agent.server.answers import answer
 from agent.server.context import Context, here
 from agent.server.desk import Workflow
-from agent.server.door import client_address
 from agent.server.problems import Problem, retry_later
 from agent.server.shapes import HookAnswer
 from agent.server.signatures import Delivery, SignatureError
-from agent.server.table import Table
+from agent.server.table import Table, client_address
 from agent.tasks.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 
 table = Table("hooks", prefix="")
+
+_REFUSAL: Final = "no webhook of this name takes this delivery: its signature does not fit"
+_refusals = LogLimit(most=10, window_seconds=60.0)
 
 
 @table.route(
@@ -30,7 +33,7 @@ table = Table("hooks", prefix="")
     scope="public",
     status=202,
     returns=HookAnswer,
-    refuses={401: "The signature does not fit", 404: "No such workflow, or it takes no webhook"},
+    refuses={401: "No webhook of this name, or its signature does not fit"},
     summary="Deliver a webhook",
     responses={
         200: {
@@ -52,19 +55,20 @@ async def deliver(
 
     When this answers, the task is on record; the same delivery again is the same task.
     """
+    context = here(request)
+    workflow = await _hooked(context, name)
+    body = await request.body()
     try:
-        workflow, keys = await _hooked(here(request), name)
-        body = await request.body()
-        delivery = _verified(here(request), workflow, keys, request, body)
-    except (NotFoundError, SignatureError) as error:
-        wait = here(request).failures.add(client_address(request.scope))
-        if wait > 0:
-            raise retry_later(
-                429, "too-many", "too many deliveries that do not fit", wait
-            ) from None
-        if isinstance(error, NotFoundError):
-            raise
-        raise Problem(401, "bad-signature", str(error)) from None
+        delivery = _verified(context, workflow, request, body)
+    except SignatureError as error:
+        _count_failure(request, name, str(error))
+        # The same for an unknown name: without a proof a sender does not learn what there is.
+        raise Problem(401, "bad-signature", _REFUSAL) from None
+    except SecretError as error:
+        _count_failure(request, name, str(error))
+        # The sender cannot help it, and may come again.
+        raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None
+    assert workflow is not None
     if delivery.reply is not None:
         return answer(delivery.reply)
     task_id = await here(request).desk.submit(
@@ -81,32 +85,39 @@ async def deliver(
     return answer({"task": task_id}, 202)
 
 
-async def _hooked(context: Context, name: str) -> tuple[Workflow, dict[str, Any]]:
-    """Return a workflow that takes webhooks, and what it says of them."""
-    # Without a token nobody learns which workflows there are besides.
-    missing = NotFoundError(f"no workflow {name!r} takes webhooks")
+async def _hooked(context: Context, name: str) -> Workflow | None:
+    """Return a workflow that takes webhooks; None if there is none of this name."""
     try:
         workflow = await context.desk.workflow(name)
     except NotFoundError:
-        raise missing from None
-    keys: dict[str, Any] | None = workflow.graph.on.get("webhook")
-    if keys is None:
-        raise missing
-    return workflow, keys
+        return None
+    return workflow if workflow.graph.on.get("webhook") is not None else None
 
 
 def _verified(
-    context: Context, workflow: Workflow, keys: dict[str, Any], request: Request, body: bytes
+    context: Context, workflow: Workflow | None, request: Request, body: bytes
 ) -> Delivery:
-    try:
-        return signatures.verify(
-            keys.get("verify", "standard"),
-            read_secret(keys["secret"]),
-            request.headers,
-            body,
-            context.database.clock.now(),
+    if workflow is None:
+        signatures.spend_time(body)
+        raise SignatureError("no workflow of this name takes webhooks")
+    keys: dict[str, Any] = workflow.graph.on["webhook"]
+    return signatures.verify(
+        keys.get("verify", "standard"),
+        read_secret(keys["secret"]),
+        request.headers,
+        body,
+        context.database.clock.now(),
+    )
+
+
+def _count_failure(request: Request, name: str, reason: str) -> None:
+    """Count a delivery that proves nothing against its sender; the log has the reason."""
+    address = client_address(request.scope)
+    held_back = _refusals.admit()
+    if held_back is not None:
+        log.warning(
+            "webhook.refused", workflow=name, address=address, reason=reason, held_back=held_back
         )
-    except SecretError as error:
-        # The sender cannot help it, and may come again.
-        log.error("webhook.secret_unusable", workflow=workflow.graph.name, error=str(error))
-        raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None
+    wait = here(request).failures.add(address)
+    if wait > 0:
+        raise retry_later(429, "too-many", "too many deliveries that do not fit", wait)

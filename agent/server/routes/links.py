@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent import audit
 from agent.approvals import answering, questions
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
@@ -23,13 +24,12 @@ from agent.channels.wording import cut
 from agent.server import signatures
 from agent.server.answers import answer
 from agent.server.context import here
-from agent.server.door import client_address
-from agent.server.html.link import editable_values, page, text_of
+from agent.server.html.link import editable_text, editable_values, is_edited_as_json, page
 from agent.server.html.members import members_of, read
 from agent.server.problems import Problem, retry_later
 from agent.server.shapes import ApprovalAnswer
 from agent.server.signatures import SignatureError
-from agent.server.table import Table
+from agent.server.table import Table, client_address
 from agent.steps.asking import VERDICTS, read_answer
 from agent.steps.outcome import Json
 from agent.tasks.operator import NotFoundError
@@ -143,6 +143,7 @@ def _secret(request: Request) -> tuple[str, bytes]:
         secret = read_secret(hook.secret)
         return secret, key_of(secret)
     except SecretError as error:
+        _count_failure(request)
         log.error("webhook.secret_unusable", error=str(error))
         raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None
 
@@ -171,9 +172,11 @@ async def _approval(request: Request, link: Link) -> dict[str, Json]:
 
 async def _answer(request: Request, approval_id: str, by: str, **said: Any) -> answering.Answered:
     context = here(request)
-    return await context.commands.run(
-        lambda: answering.answer(context.database, approval_id, by=by, channel=CHANNEL, **said)
-    )
+    source = client_address(request.scope)
+    with audit.recorded(f"{CHANNEL}:{by}", source, str(said["decision"]), approval=approval_id):
+        return await context.commands.run(
+            lambda: answering.answer(context.database, approval_id, by=by, channel=CHANNEL, **said)
+        )
 
 
 def _form(body: bytes) -> Form:
@@ -212,7 +215,8 @@ def _value(approval: dict[str, Json], form: Form) -> Json:
     if not choices:
         return read_answer(form.get("value", ""), None, approval["schema"])
     number = form.get("choice", "")
-    if not (number.isascii() and number.isdigit() and int(number) < len(choices)):
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    if not is_number or int(number) >= len(choices):
         raise InvalidAnswerError("choose one of the answers")
     return choices[int(number)]
 
@@ -222,8 +226,11 @@ def _edits(approval: dict[str, Json], form: Form) -> dict[str, Json]:
     edits: dict[str, Json] = {}
     for path, before in editable_values(approval).items():
         text = form.get(f"edit:{path}")
-        if text is not None and text != text_of(before):
-            edits[path] = text if isinstance(before, str) else _json(text, path)
+        if text is None or text == editable_text(before):
+            continue
+        edits[path] = _json(text, path) if is_edited_as_json(before) else text
+        if isinstance(before, str) and not isinstance(edits[path], str):
+            raise InvalidAnswerError(f"for {path} give a text in quotes, not {cut(text, 60)!r}")
     return edits
 
 

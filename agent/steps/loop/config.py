@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.steps.asking import Lasting, Who
-from agent.steps.configs import Count, JsonSchema, Number, Seconds, Text
+from agent.steps.configs import Count, JsonSchema, Names, Number, Seconds, Text
 
 Method = Literal["get", "head", "post", "put", "patch", "delete"]
 Argv = Annotated[list[Text], Field(min_length=1)]
@@ -33,6 +33,7 @@ class ShellTool(_Keys):
     allow: list[Argv] = Field(min_length=1)
     cwd: str | None = None
     env: dict[str, Text] = Field(default_factory=dict)
+    inherit: Names = Field(default_factory=list)
 
 
 class FilesTool(_Keys):

@@ -7,6 +7,7 @@ A server is a program that is started for the attempt and ended with it, or an a
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from agent.config_models import McpSettings
 from agent.models.connector import clean
 from agent.steps.context import StepContext
+from agent.steps.environment import environment_of
 from agent.steps.errors import DefiniteFailure
-from agent.steps.processes import marks
 from agent.steps.secrets import references
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ T = TypeVar("T")
 
 _MOST_PAGES: Final = 50
 _LINE_BYTES: Final = 65_536
+
+
+async def load_sdk() -> None:
+    """Import the SDK, in a thread: it takes a second, in which the event loop would be blocked."""
+    module = sys.modules.get("mcp")
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        await asyncio.to_thread(import_module, "mcp")
 
 
 class LostError(Exception):
@@ -125,8 +133,7 @@ class _Session:
         raise _unreached(self._name, _reason(problem), is_final=_is_final(problem))
 
     async def _keep(self) -> None:
-        # It takes a second to import, in which the whole worker would stand still.
-        await asyncio.to_thread(import_module, "mcp")
+        await load_sdk()
         from mcp import Client
 
         async with (
@@ -172,8 +179,9 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     program = StdioServerParameters(
         command=settings.command,
         args=settings.args,
-        # Marked as a command is: should the agent be killed, the next one finds and ends it.
-        env={**values["env"], **marks(context.step_id, context.attempt)},
+        # What a command gets, marks included: if the agent is killed, the next one ends the server.
+        # The library adds TERM by itself.
+        env=environment_of(context.step_id, context.attempt, values["env"]),
         cwd=settings.cwd or None,
         encoding_error_handler="replace",
     )

@@ -41,6 +41,7 @@ def offer(name: str, config: ShellTool, *, is_effect: bool) -> Offer:
             ShellConfig(
                 argv=argv,
                 env=config.env,
+                inherit=config.inherit,
                 cwd=config.cwd,
                 stdin=arguments.get("stdin"),
                 effect=None if is_effect else "none",

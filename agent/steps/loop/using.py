@@ -12,6 +12,7 @@ from typing import Final
 from agent.models.connector import Message, ToolUse, clean
 from agent.states import ApprovalStatus
 from agent.steps import gate
+from agent.steps.containment import described
 from agent.steps.context import StepContext
 from agent.steps.effects import Call, Request
 from agent.steps.errors import DefiniteFailure, UnknownOutcomeError
@@ -49,7 +50,7 @@ class User:
             # Started before anybody is asked: what is refused needs no approval.
             everywhere = context.secret_places
             work = offer.start(use.arguments, context)
-            self._approve(offer, turn, place, use)
+            self._approve(offer, body, use)
         except RefusedError as problem:
             action = f"tool.{offer.name}" if offer is not None else "tool"
             return await self._refuse(action, body, use, str(problem))
@@ -67,7 +68,7 @@ class User:
             await work.close()
         return self._message(use, answer.response)
 
-    def _approve(self, offer: Offer, turn: int, place: int, use: ToolUse) -> None:
+    def _approve(self, offer: Offer, body: dict[str, Json], use: ToolUse) -> None:
         """Go on if nobody needs to be asked or somebody agreed; else ask, which ends the attempt."""
         needed = offer.approve
         if needed is None:
@@ -75,10 +76,13 @@ class User:
         if needed == "never" or (needed == "first" and offer.owner in self._passed):
             return
         context = self._context
-        request = {"tool": offer.name, "arguments": use.arguments, "turn": turn, "use": place}
+        request: Json = body
         decided = (ApprovalStatus.APPROVED, ApprovalStatus.DENIED)
         found = gate.find(context.claimed, request, *decided)
         if found is None:
+            if context.calls.has_answer(f"tool.{offer.name}", body):
+                # Done in the task that this one retries: no approval is needed to repeat nothing.
+                return
             shown = json.dumps(use.arguments, ensure_ascii=False)
             shown = shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + "…"
             asked = Asked(
@@ -119,7 +123,7 @@ class User:
         except Exception as problem:
             if call.is_effect:
                 raise
-            return self._kept(f"{type(problem).__name__}: {problem}", is_error=True)
+            return self._kept(described(problem), is_error=True)
         return self._kept(found, is_error=False)
 
     def _kept(self, found: Json, *, is_error: bool) -> Json:

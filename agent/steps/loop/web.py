@@ -1,17 +1,15 @@
 """HTTP requests as a tool: only to addresses of the allow-list, redirects included."""
 
-from urllib.parse import unquote, urlsplit
-
 from agent.steps.answers import verdict
 from agent.steps.context import StepContext
 from agent.steps.effects import Call
 from agent.steps.errors import UnknownOutcomeError
+from agent.steps.loop.allow_list import may_visit
 from agent.steps.loop.config import HttpTool
 from agent.steps.loop.offer import Doing, Offer, RefusedError, Work
 from agent.steps.outcome import Json, StepError
 
 _READING = frozenset({"get", "head"})
-_PORTS = {"http": 80, "https": 443}
 
 
 def offer(name: str, config: HttpTool, *, is_effect: bool) -> Offer:
@@ -36,35 +34,6 @@ def offer(name: str, config: HttpTool, *, is_effect: bool) -> Offer:
 
     text = f"Make an HTTP request to an address that begins with one of {', '.join(config.urls)}"
     return Offer(name, text, _schema(config), acts_with, start, on_unknown="ask")
-
-
-def may_visit(url: str, allowed: list[str]) -> bool:
-    """Whether an address is one of these, or below one."""
-    return any(_is_below(url, prefix) for prefix in allowed)
-
-
-def _is_below(url: str, prefix: str) -> bool:
-    try:
-        one, other = urlsplit(url), urlsplit(prefix)
-        same = (_port(one.scheme, one.port), one.hostname, one.scheme) == (
-            _port(other.scheme, other.port),
-            other.hostname,
-            other.scheme,
-        )
-    except ValueError:
-        return False
-    if not same or one.hostname is None or one.username or one.password or "\\" in url:
-        return False
-    # What is written in another way, or climbs, would be another place to the server.
-    path = unquote(one.path)
-    if ".." in path.split("/") or "\\" in path or "%" in path:
-        return False
-    base = other.path.rstrip("/")
-    return path == base or path.startswith(f"{base}/")
-
-
-def _port(scheme: str, port: int | None) -> int | None:
-    return port if port is not None else _PORTS.get(scheme)
 
 
 async def _send(

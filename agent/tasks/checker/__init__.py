@@ -4,7 +4,7 @@ It reads and changes nothing, some tasks at a time, each as it was at one moment
 a sentence that names its task and its step. Tests run it after every crash they inject, the
 simulator after every run; `agent doctor --deep` runs it for people.
 
-The fifteen promises, and where each is checked: on *rows* held against each other (`upright`), by
+The sixteen promises, and where each is checked: on *rows* held against each other (`upright`), by
 *replay* of a task's events (`replay`) or of its calls (`ledger`), on what people were asked
 (`questions`), on budgets (`spending`), against a witness *outside* (`outside`), or by named tests.
 
@@ -20,12 +20,16 @@ The fifteen promises, and where each is checked: on *rows* held against each oth
     (`_whole`); tests/engine/test_workers.py.
 8.  Attempts that act never exceed the maximum: replay and ledger.
 9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
-10. Intent before effect, unknown until somebody's word: ledger; outside for what really happened.
-11. An approval is decided at most once, by someone allowed to, for what was shown: questions.
+10. Intent before effect, unknown until a person or a check resolves it; a recorded result, a final
+    failure too, is never sent again: ledger; outside for what really happened.
+11. An approval is decided at most once, by someone allowed to, for what was shown, and not carried
+    over to another input: questions.
 12. One task per delivery: the keys of the whole database (`_whole`).
 13. No secret by reference is written down: `secrets`; tests/steps and tests/test_log.py for logs.
 14. No process outlives its step: rows, on this machine; tests/crash/test_processes.py for signals.
 15. Owner and claim turn are set on a running step and clear on every other: rows.
+16. One step's code ends that step only: a step that may have taken its worker down runs isolated,
+    one at a time (rows, `_whole`); tests/steps/test_containment.py, tests/crash/test_isolation.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,6 +43,7 @@ from agent.tasks.checker import ledger, questions, replay, spending, upright
 from agent.tasks.checker.outside import Outside
 from agent.tasks.checker.secrets import secrets
 from agent.tasks.checker.violation import Said, Violation
+from agent.tasks.seclusion import IS_ISOLATED
 from agent.workflows.graph import Graph
 
 __all__ = ["Outside", "Progress", "Violation", "check", "violations"]
@@ -72,6 +77,8 @@ def violations(
             graphs[key] = _graph(task)
         instant = task.read_at if now is None else now
         for said in _task(task, graphs[key], instant, outside):
+            yield Violation(said.sentence, task.task.id, said.step)
+        for said in questions.carried_over(connection, task, graphs[key]):
             yield Violation(said.sentence, task.task.id, said.step)
         if progress is not None:
             progress(count)
@@ -119,6 +126,8 @@ def _whole(connection: Connection) -> Iterator[Violation]:
         yield Violation(sentence)
     for task_id, count in evidence.rivals(connection):
         yield Violation(f"it was retried {count} times, and each does the same work", task_id)
+    for worker_id, count in evidence.isolated_together(connection, IS_ISOLATED):
+        yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
     for worker_id, last, turn in evidence.undead(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"

@@ -1,11 +1,15 @@
 """The calls of one task: every effect has its row in the ledger, which says only what was told."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from agent.keys import idempotency_key
 from agent.states import CALL, CallStatus, ForbiddenMoveError, StepStatus, moved
 from agent.store.evidence import CallFacts, EventFacts, Evidence, StepFacts
 from agent.tasks.checker.violation import Said
+
+_ONE_EFFECT: Final = frozenset({"http", "shell"})
+"""Kinds of steps whose recorded calls are all effects."""
 
 
 def calls(task: Evidence) -> Iterator[Said]:
@@ -21,11 +25,11 @@ def calls(task: Evidence) -> Iterator[Said]:
         about = told.get(call.id, [])
         earlier = known.setdefault((call.step_id, call.number), [])
         begun = claimed.get((call.step_id, call.attempt))
-        found = [*_entry(task, call, step), *_repetition(call, earlier, begun)]
+        found = [*_entry(task, call, step), *_repetition(call, step, earlier, begun)]
         # Calls of attempt 0 were inherited from the task that this one retries.
         if call.attempt > 0:
             found += _history(call, about)
-        earlier.append((call, _success(call, about)))
+        earlier.append((call, _known_at(call, about)))
         for sentence in found:
             where = f"step {step.title}: call {call.action} of attempt {call.attempt}"
             yield Said(f"{where} {sentence}", step.title)
@@ -87,30 +91,41 @@ def _history(call: CallFacts, about: list[EventFacts]) -> Iterator[str]:
         yield f"is {call.status} in the ledger, and its events lead to {status}"
 
 
-def _success(call: CallFacts, about: list[EventFacts]) -> int | None:
-    """Return the number of the event by which a call was known to have succeeded."""
-    if call.attempt == 0 and call.status == CallStatus.SUCCEEDED:
+def _known_at(call: CallFacts, about: list[EventFacts]) -> int | None:
+    """Return the number of the event by which the result of a call was known."""
+    if call.attempt == 0 and call.status != CallStatus.UNKNOWN:
         return 0
     for event in about:
-        if event.type in CALL and event.told().get("status") == CallStatus.SUCCEEDED:
+        if event.type in CALL and event.told().get("status") == call.status:
             return event.seq
     return None
 
 
 def _repetition(
-    call: CallFacts, earlier: list[tuple[CallFacts, int | None]], begun: int | None
+    call: CallFacts,
+    step: StepFacts,
+    earlier: list[tuple[CallFacts, int | None]],
+    begun: int | None,
 ) -> Iterator[str]:
     """A call is made again only when the earlier ones allow it."""
-    for other, succeeded_at in earlier:
+    for other, known_at in earlier:
         if other.attempt >= call.attempt:
             if other.attempt == call.attempt:
                 yield "was made twice"
             continue
         # A word that came late may meet an attempt that had begun by then.
-        if succeeded_at is not None and begun is not None and succeeded_at < begun:
+        is_known = known_at is not None and begun is not None and known_at < begun
+        is_same = other.request_hash == call.request_hash
+        # What only reads may ask for something else; `retry` is all that the ledger says of that.
+        may_differ = other.on_unknown == "retry" and not is_same
+        if other.status == CallStatus.SUCCEEDED and is_known and not may_differ:
             yield f"repeats what was on record as done in attempt {other.attempt}"
+        if other.is_final and is_known and other.action == call.action:
+            yield f"repeats what was on record as failed for good in attempt {other.attempt}"
         if other.status == CallStatus.UNKNOWN and other.on_unknown != "retry":
             yield (
                 f"repeats that of attempt {other.attempt}, of which nobody knows"
                 f" what became (on_unknown: {other.on_unknown})"
             )
+        elif other.status == CallStatus.UNKNOWN and not is_same and step.kind in _ONE_EFFECT:
+            yield f"is another request than that of attempt {other.attempt}, which is unknown"

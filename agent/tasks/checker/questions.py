@@ -7,7 +7,10 @@ from typing import Final
 from agent.keys import request_hash
 from agent.states import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.asking import CHANNELS
+from agent.store import lineage
+from agent.store.database import Connection
 from agent.store.evidence import ApprovalFacts, EventFacts, Evidence
+from agent.tasks import answers
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
 
@@ -111,3 +114,41 @@ def gates(task: Evidence, graph: Graph) -> Iterator[Said]:
             yield Said(
                 f"step {step.title} succeeded behind its gate, and nobody approved it", step.title
             )
+
+
+def carried_over(connection: Connection, task: Evidence, graph: Graph | None) -> Iterator[Said]:
+    """No step ran on the strength of an answer that was given under another input."""
+    if graph is None or not task.task.is_continuation:
+        return
+    line = lineage.predecessors(connection, task.task.id)
+    if not line or line[-1][2] is not None:
+        # Pruned since: under which input an answer was given cannot be told any more.
+        return
+    rows: dict[int, list[dict[str, str]]] = {index: [] for index in range(len(graph.steps))}
+    for step in task.steps:
+        rows.setdefault(step.index, []).append({"id": step.id})
+    foreign = answers.given_under_another_input(
+        connection, task.task.id, graph, rows, new_input=line[0][1]
+    )
+    if not foreign:
+        return
+    ran = {event.step_id for event in task.events if event.type == "step.claimed"}
+    for step in task.steps:
+        relied_on = sorted(foreign & _ancestors(graph, step.index))
+        if step.id in ran and relied_on:
+            name = graph.steps[relied_on[0]].name
+            yield Said(
+                f"step {step.title} ran after {name}, which was answered under another input",
+                step.title,
+            )
+
+
+def _ancestors(graph: Graph, index: int) -> set[int]:
+    found: set[int] = set()
+    queue = [index]
+    while queue:
+        for parent in graph.parents[queue.pop()]:
+            if parent not in found:
+                found.add(parent)
+                queue.append(parent)
+    return found

@@ -9,6 +9,7 @@ from agent.states import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.processes import is_running
 from agent.store.evidence import Evidence, StepFacts
 from agent.tasks.checker.violation import Said
+from agent.tasks.seclusion import IS_ISOLATED
 from agent.tasks.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
 
@@ -66,6 +67,8 @@ def _claim(step: StepFacts) -> Iterator[Said]:
             f" and claim turn {step.claim_turn}: a claim is whole or not there",
             step.title,
         )
+    if step.alone == IS_ISOLATED and not is_running:
+        yield Said(f"step {step.title} is isolated and {step.status}", step.title)
     if is_running and step.claim_token < 1:
         yield Said(f"step {step.title} is running under no token", step.title)
     if step.owner is not None:

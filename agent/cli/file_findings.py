@@ -1,0 +1,55 @@
+"""What `agent doctor` says of files: who can change what the agent acts on, and read its secrets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.config import Settings
+
+
+def file_findings(settings: "Settings") -> Iterator[tuple[str, str, str]]:
+    """Say what is exposed to other users: (what, state, message)."""
+    from agent import exposure
+
+    try:
+        trust = exposure.trust_of(settings)
+    except ValueError as error:
+        yield "files", "error", f"trusted_users or trusted_groups in [agent]: {error}"
+        return
+    if trust.is_for_everyone:
+        yield "files", "warning", "not checked: trusted_users in [agent] trusts everyone"
+        return
+    found = [("files", "warning", remark) for remark in exposure.remarks(settings)]
+    for weakness in exposure.exposed(settings, trust):
+        message = f"{weakness.path} {weakness.problem}: {weakness.remedy}"
+        found.append(("files", "error", message))
+    found += [
+        ("files", "warning", f"{path} can be read by other users: chmod 600 {path}")
+        for path in exposure.readable(settings, trust)
+    ]
+    found += _secrets(settings)
+    yield from found or [("files", "ok", "only trusted users can change what the agent acts on")]
+
+
+def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
+    """Look at the files that hold secrets, as the configuration and the workflows name them."""
+    from agent import catalog, exposure
+    from agent.file_trust import can_be_read_by_others, weaknesses
+    from agent.steps.secrets import files_named
+
+    trust = exposure.trust_of(settings)
+    named = files_named(settings.model_dump(mode="json"))
+    for entry in catalog.scan(settings):
+        if entry.workflow is not None:
+            named |= files_named(entry.workflow.graph.model_dump(mode="json"))
+    for path in sorted(Path(name).expanduser() for name in named):
+        for weakness in weaknesses(path, trust):
+            message = f"{weakness.path} {weakness.problem}: {weakness.remedy}"
+            yield "secrets", "error", f"{path} holds a secret, and {message}"
+        try:
+            is_open = can_be_read_by_others(path.stat(), trust)
+        except OSError:
+            continue
+        if is_open:
+            yield "secrets", "warning", f"{path} can be read by other users: chmod 600 {path}"

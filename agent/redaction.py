@@ -1,0 +1,256 @@
+"""Keeping the values of secrets out of everything that is written down.
+
+One `Redactor` serves the whole process: a step can print a secret that was given to another step, to
+a channel or to a model, so each value that was read by reference is hidden from every output, error,
+log line and event.
+
+A secret is found in the forms that encoders give it, character by character, so that mixed forms
+are found as well: as it is, percent-encoded, HTML-escaped, escaped as in JSON and Python, quoted for
+a shell; and as part of base64 (any alignment, both alphabets) and of hex. A form that no encoder
+makes, such as a reversed text, is not found.
+
+Looking costs little where nothing is found: a text is searched for a few characters that every form
+of a secret has in common (its anchors), and only then for the form itself.
+"""
+
+import base64
+import html
+import html.entities
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import quote, quote_plus
+
+REDACTED: Final = "[redacted]"
+MIN_LENGTH: Final = 4
+"""Shorter values cannot be told from ordinary text."""
+
+_MIN_ENCODED: Final = 6
+"""Shorter pieces of base64 and hex are found in ordinary text."""
+_MIN_ANCHOR: Final = 3
+_ANCHOR_LENGTH: Final = 12
+_VALUES_PER_NAME: Final = 4
+"""A value that was replaced stays hidden until so many others have followed."""
+
+_PLAIN: Final = re.compile("[A-Za-z0-9]+")
+"""What no encoder changes."""
+_BREAK: Final = r"(?:\s|\\[rn])*"
+_BASE64: Final = "[A-Za-z0-9+/_-]"
+_URL_SAFE: Final = str.maketrans("+/", "-_")
+_SHORT_ESCAPES: Final = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_SHELL_ESCAPES: Final = {"'": ("'\"'\"'", "'\\''")}
+
+
+class _Form:
+    """One way in which a secret may be written."""
+
+    def __init__(self, anchors: Iterable[str], pattern: str, longest: int) -> None:
+        self.anchors = tuple(dict.fromkeys(anchors))
+        """One of these is in every text that holds the form; none: the pattern must be tried."""
+        self.longest = longest
+        self._text = pattern
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self._text)
+
+
+class Redactor:
+    """Hides values in texts; any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._values: dict[str, deque[str]] = {}
+        self._forms: tuple[_Form, ...] = ()
+        self._anchored: tuple[tuple[str, _Form], ...] = ()
+        """Each anchor with its form; a form without any has an empty text, which is in all texts."""
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest form: text is cut nowhere inside one."""
+        return max((form.longest for form in self._forms), default=0)
+
+    @property
+    def values(self) -> frozenset[str]:
+        """What is hidden."""
+        with self._lock:
+            return frozenset(value for values in self._values.values() for value in values)
+
+    def hide(self, value: str, name: str | None = None) -> None:
+        """Hide a value from now on; of one name, only the last few values are hidden."""
+        if len(value.strip()) < MIN_LENGTH:
+            return
+        with self._lock:
+            values = self._values.setdefault(name or value, deque(maxlen=_VALUES_PER_NAME))
+            if value in values:
+                return
+            values.append(value)
+            known = {each for values in self._values.values() for each in values}
+            # The longest first: one secret may be part of another.
+            forms = [form for each in known for form in _forms(each)]
+            forms.sort(key=lambda form: form.longest, reverse=True)
+            self._anchored = tuple(
+                (anchor, form) for form in forms for anchor in form.anchors or ("",)
+            )
+            self._forms = tuple(forms)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
+            self._forms, self._anchored = (), ()
+
+    def redact(self, text: str, mark: str = REDACTED) -> str:
+        """Return a text without the hidden values."""
+        for anchor, form in self._anchored:
+            if anchor in text:
+                text = form.pattern.sub(mark, text)
+        return text
+
+    def redact_value(self, value: Any) -> Any:
+        """Return a value without the hidden values, in its texts and its keys."""
+        if not self._anchored or (not isinstance(value, str) and not self._may_hold_any(value)):
+            return value
+        return self._redacted(value)
+
+    def _may_hold_any(self, value: Any) -> bool:
+        """Look at a value as one text: anchors are letters and digits, which JSON leaves alone."""
+        try:
+            text = json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError):
+            return True
+        return any(anchor in text for anchor, _ in self._anchored)
+
+    def _redacted(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            return {
+                self.redact(k) if isinstance(k, str) else k: self._redacted(v)
+                for k, v in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._redacted(member) for member in value]
+        return value
+
+
+everywhere: Final = Redactor()
+"""What this process must not show."""
+
+
+def spellings(secret: str) -> list[str]:
+    """Return the usual forms of a secret as plain texts, for a search that knows no patterns."""
+    secret = secret.strip()
+    quoted = (quote(secret), quote(secret, safe=""), quote_plus(secret))
+    written = [
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        html.escape(secret),
+        *quoted,
+        *(re.sub("%..", lambda found: found[0].lower(), each) for each in quoted),
+    ]
+    data = secret.encode("utf-8", "surrogatepass")
+    for _, core in _cores(data):
+        written += [core, core.translate(_URL_SAFE)]
+    if len(data) * 2 >= _MIN_ENCODED:
+        written += [data.hex(), data.hex().upper()]
+    return list(dict.fromkeys(written))
+
+
+def _forms(secret: str) -> Iterator[_Form]:
+    lines = [line.strip() for line in secret.splitlines()]
+    for text in dict.fromkeys((secret, secret.strip(), *lines)):
+        if len(text) >= MIN_LENGTH:
+            yield _as_text(text)
+    data = secret.strip().encode("utf-8", "surrogatepass")
+    yield from _as_base64(data)
+    if len(data) * 2 >= _MIN_ENCODED:
+        pair = data.hex()
+        anchors = (pair[:_ANCHOR_LENGTH], pair[:_ANCHOR_LENGTH].upper())
+        yield _Form(anchors, f"(?i:{pair})", len(pair))
+
+
+def _as_text(text: str) -> _Form:
+    runs = [run for run in _PLAIN.findall(text) if len(run) >= _MIN_ANCHOR]
+    anchors = [max(runs, key=len)] if runs else []
+    longest = sum(1 if _PLAIN.match(char) else len(_numeric(char)) + 12 for char in text)
+    return _Form(anchors, "".join(map(_char, text)), longest)
+
+
+def _char(char: str) -> str:
+    """Return a pattern for one character in all its forms."""
+    if _PLAIN.match(char):
+        return re.escape(char)
+    forms = {re.escape(char)}
+    forms.update(re.escape(each) for each in _SHELL_ESCAPES.get(char, ()))
+    if char in _SHORT_ESCAPES:
+        forms.add(_SHORT_ESCAPES[char])
+    if char == " ":
+        forms.add(r"\+")
+    octets = char.encode("utf-8", "surrogatepass")
+    # What is encoded twice has %25 for %.
+    forms.add("".join(f"%(?:25)*{_hex(byte)}" for byte in octets))
+    forms.add(r"\\+".join(f"x{_hex(byte)}" for byte in octets))
+    if ord(char) < 256:
+        forms.add(f"x{_hex(ord(char))}")
+    forms.add(f"U(?i:{ord(char):08x})")
+    units = char.encode("utf-16-be", "surrogatepass")
+    pairs = [units[at : at + 2] for at in range(0, len(units), 2)]
+    forms.add(r"\\+".join("u" + "".join(map(_hex, pair)) for pair in pairs))
+    names = [name for name, number in html.entities.name2codepoint.items() if number == ord(char)]
+    names += ["apos"] if char == "'" else []
+    forms.add(f"&(?:amp;)*(?:{'|'.join([_numeric(char), *names])});")
+    # JSON inside of JSON doubles what escapes.
+    return rf"\\*(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
+
+
+def _numeric(char: str) -> str:
+    return rf"#0*{ord(char)}|#[xX]0*(?i:{ord(char):x})"
+
+
+def _hex(byte: int) -> str:
+    return f"(?i:{byte:02x})"
+
+
+def _cores(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the base64 that is the same whatever stands before and after, for each alignment."""
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data + bytes(3)).decode()
+        first = -(-before * 8 // 6)
+        core = encoded[first : (before + len(data)) * 8 // 6]
+        if len(core) >= _MIN_ENCODED:
+            yield before, core
+
+
+def _as_base64(data: bytes) -> Iterator[_Form]:
+    for before, core in _cores(data):
+        # Two anchors: a line break may go through one of them.
+        anchors = [core[:_ANCHOR_LENGTH], core[_ANCHOR_LENGTH : 2 * _ANCHOR_LENGTH]]
+        anchors = [each for each in anchors if len(each) >= _MIN_ENCODED]
+        if any(char in each for each in anchors for char in "+/"):
+            anchors = _plain_parts(anchors)
+        inner = _BREAK.join(map(_base64_char, core))
+        # The characters at its ends hold some bits of the secret too.
+        around = f"{_BASE64}?" if before else ""
+        pattern = f"{around}{inner}{_BASE64}?(?:=|%3[dD]){{0,2}}"
+        yield _Form(anchors, pattern, 3 * len(core) + 8)
+
+
+def _plain_parts(anchors: list[str]) -> list[str]:
+    """Return of each anchor the longest part that is the same in both alphabets."""
+    parts = [max(re.split("[+/]", anchor), key=len) for anchor in anchors]
+    # Too short a part tells nothing: then the pattern is tried at once.
+    return parts if all(len(part) >= _MIN_ANCHOR for part in parts) else []
+
+
+def _base64_char(char: str) -> str:
+    if char == "+":
+        return "(?:[+-]|%2[bB])"
+    if char == "/":
+        return r"(?:\\*/|_|%2[fF])"
+    return char

@@ -1,0 +1,43 @@
+"""Counts of events by type, read from the event log when `/metrics` is asked for.
+
+The log has what every process commits: workers, operators' commands, recovery. Counting on demand
+costs a worker's commits nothing.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+from agent.server.pool import Pool
+from agent.store import event_log, views
+from agent.store.channels import Place
+from agent.store.database import Connection
+
+_PAGE: Final = 50_000
+"""How many events one read counts: a scrape after a long silence holds no thread for long."""
+
+
+class EventCounts:
+    """How often events of each type were committed since a place in the log."""
+
+    def __init__(self, reading: Pool, place: Place | None) -> None:
+        self._reading = reading
+        self._place = place
+        self._counts: Counter[str] = Counter()
+        self._counting = asyncio.Lock()
+
+    async def current(self) -> Counter[str]:
+        """Return the counts up to the newest event that can be read."""
+        # One at a time: two that count from the same place would count everything twice.
+        async with self._counting:
+            if self._place is None:
+                self._place = await self._reading.read(views.latest_event)
+            is_end = False
+            while not is_end:
+                counted, self._place, is_end = await self._reading.read(self._count)
+                self._counts.update(counted)
+            return self._counts.copy()
+
+    def _count(self, connection: Connection) -> tuple[dict[str, int], Place, bool]:
+        assert self._place is not None
+        return event_log.count_after(connection, self._place, _PAGE)

@@ -1,0 +1,36 @@
+"""Whether the database answers, asked at most once a second however often `/readyz` is."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from agent.server.pool import Pool
+
+KEPT_SECONDS: Final = 1.0
+
+
+class Readiness:
+    """Asks the database, and keeps its answer for a second."""
+
+    def __init__(self, reading: Pool, monotonic: Callable[[], float]) -> None:
+        self._reading = reading
+        self._monotonic = monotonic
+        self._asked_at = float("-inf")
+        self._problem: Exception | None = None
+        self._asking = asyncio.Lock()
+
+    async def check(self) -> None:
+        """Raise what the database raised when it was last asked."""
+        async with self._asking:
+            if self._monotonic() - self._asked_at >= KEPT_SECONDS:
+                self._problem = await self._ask()
+                self._asked_at = self._monotonic()
+        if self._problem is not None:
+            raise self._problem
+
+    async def _ask(self) -> Exception | None:
+        try:
+            await self._reading.read(lambda connection: connection.query("SELECT 1"))
+        except Exception as problem:
+            return problem.with_traceback(None)
+        return None

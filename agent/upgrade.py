@@ -1,0 +1,101 @@
+"""Upgrading a database that workers of earlier versions may still use.
+
+Every worker that lives when a migration is pending has an earlier version: one of this version would
+have upgraded first. On SQLite the daemon must be stopped. On PostgreSQL workers go on through a
+compatible migration, and stop by themselves when they notice it; a breaking one is refused while one
+of them lives. Fencing declares them all dead in the migration's own transaction.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from agent.lock import Holder
+from agent.steps.processes import is_running
+from agent.store import schema, workers
+from agent.store.database import Connection, Database
+from agent.store.dialect import Fault
+from agent.tasks.liveness import Liveness
+
+_LOOKS_A_LEASE: Final = 20
+
+
+def upgrade(
+    database: Database,
+    *,
+    lease_seconds: float,
+    holder: Holder | None = None,
+    must_fence: bool = False,
+    on_wait: Callable[[str], None] | None = None,
+) -> None:
+    """Bring the database to our schema; raise `OlderWorkersError` if living workers forbid it.
+
+    `holder` is the process that runs a SQLite database. `on_wait` receives the message that explains
+    a wait of up to one lease.
+    """
+    revision = _revision(database)
+    if revision is None or not schema.is_older(revision):
+        schema.upgrade(database)
+    elif must_fence:
+        schema.upgrade(database, "fence")
+    elif holder is not None:
+        raise schema.OlderWorkersError(
+            Fault.BUSY,
+            f"an agent of an earlier version (process {holder.process_id}, schema {revision}) runs"
+            f" on this database: stop it, then upgrade to schema {schema.HEAD}",
+        )
+    elif not database.is_sqlite and schema.is_breaking(revision):
+        _wait_for_deaths(database, revision, lease_seconds, on_wait)
+        schema.upgrade(database, "refuse")
+    else:
+        schema.upgrade(database)
+
+
+def _revision(database: Database) -> str | None:
+    if database.path is not None and not database.path.exists():
+        return None
+    # As a writer: a file that we may not write is told apart from one that is damaged.
+    with database.connect("writer") as connection:
+        return schema.current(connection)
+
+
+def _wait_for_deaths(
+    database: Database,
+    revision: str,
+    lease_seconds: float,
+    on_wait: Callable[[str], None] | None,
+) -> None:
+    """Return when no worker lives; raise as soon as one is seen to."""
+    liveness = Liveness(lease_seconds)
+    with database.connect("writer") as connection:
+        first: dict[str, int] = {}
+        while found := workers.living(connection):
+            silent: list[tuple[str, int]] = []
+            for worker_id, turn, host, process_id, started in found:
+                is_here = host == socket.gethostname()
+                if is_here and not is_running(process_id, started):
+                    silent.append((worker_id, turn))
+                elif is_here or turn != first.setdefault(worker_id, turn):
+                    raise schema.OlderWorkersError(
+                        Fault.BUSY,
+                        f"a worker of an earlier version lives (process {process_id} on {host},"
+                        f" schema {revision}) and could not go on after the upgrade to schema"
+                        f" {schema.HEAD}: stop it, or fence it with `agent db upgrade --force`",
+                    )
+            turns = [(worker_id, turn) for worker_id, turn, *_ in found]
+            silent += liveness.observe(turns, database.clock.monotonic())
+            if silent:
+                _bury(connection, silent, database.clock.now())
+                continue
+            if on_wait is not None:
+                hosts = ", ".join(sorted({str(row[2]) for row in found}))
+                on_wait(f"waiting up to {lease_seconds:g} s to see whether workers of {hosts} live")
+                on_wait = None
+            time.sleep(lease_seconds / _LOOKS_A_LEASE)
+
+
+def _bury(connection: Connection, silent: list[tuple[str, int]], now: int) -> None:
+    for worker_id, turn in silent:
+        with connection.transaction():
+            workers.declare_dead(connection, worker_id, turn, now)

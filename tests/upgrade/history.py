@@ -1,0 +1,66 @@
+"""Earlier versions of the program, taken from the repository's own history."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROOT, Cli
+
+_VERSIONS = "agent/store/migrations/versions"
+
+
+def before_revision(number: str) -> str:
+    """Return the commit before the one that added a migration; skip where it is not to be found."""
+    commit = _git("log", "--diff-filter=A", "--format=%H", "--", f"{_VERSIONS}/{number}_*.py")
+    if not commit or not _git("rev-parse", "--verify", "--quiet", f"{commit.split()[-1]}^"):
+        pytest.skip(f"this copy has no history from before migration {number}")
+    return f"{commit.split()[-1]}^"
+
+
+def extract(commit: str, directory: Path) -> Path:
+    """Write the program as it was at a commit into a directory, which is returned."""
+    archive = subprocess.run(
+        ["git", "archive", "--format=tar", commit, "agent"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(directory, filter="data")
+    return directory
+
+
+def program_of(tree: Path, cli: Cli) -> Cli:
+    """Return the command line of an extracted version, in the directory of the present one's."""
+    older = Cli(cli.directory, **cli.environment | {"PYTHONPATH": str(tree)})
+    shown = subprocess.run(
+        [sys.executable, "-c", "import agent; print(agent.__file__)"],
+        cwd=older.directory,
+        env=older.environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(shown.stdout.strip()).is_relative_to(tree), "another version would be tested"
+    return older
+
+
+def _git(*arguments: str) -> str:
+    # A copy without history, or a machine without git, says nothing.
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "GIT_CEILING_DIRECTORIES": str(ROOT.parent)},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

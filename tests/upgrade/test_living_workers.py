@@ -1,0 +1,98 @@
+"""PostgreSQL is upgraded while workers of an earlier version live."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.store import schema
+from agent.store.database import Database
+from agent.tasks.creation import Submission
+from agent.tasks.operator import Operator
+from agent.workflows.compiling import compile_text
+from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
+from tests.engine.harness import eventually, find_violations
+from tests.upgrade.history import before_revision, extract, program_of
+
+pytestmark = pytest.mark.process
+
+CONFIGURATION = """\
+[engine]
+lease_seconds = 4
+[models.parrot]
+provider = "echo"
+"""
+THINKING = """\
+name: thinking
+steps:
+  one: {python: {call: "statistics:mean", with: {data: [1, 2, 3]}}}
+  two: {depends_on: [one], llm: {model: parrot, prompt: Hello, max_tokens: 100}}
+"""
+NAPPING = """\
+name: napping
+steps:
+  one: {wait: 2s}
+  two: {depends_on: [one], llm: {model: parrot, prompt: Hello, max_tokens: 100}}
+"""
+
+
+@contextmanager
+def _worker(cli: Cli) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [*PROGRAM, "worker"],
+        cwd=cli.directory,
+        env=cli.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert "agent worker" in process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def _submit(database: Database, count: int) -> None:
+    operator = Operator(database, database.clock)
+    for _ in range(count):
+        operator.submit(Submission(graph=compile_text(THINKING, "thinking.yaml")))
+
+
+def _statuses(database: Database) -> list[str]:
+    with database.connect("reader") as reader:
+        return [status for (status,) in reader.query("SELECT status FROM tasks ORDER BY id")]
+
+
+@pytest.mark.parametrize("revision", ["0003", "0004"])
+def test_an_older_worker_goes_on_after_the_upgrade(
+    revision: str, tmp_path: Path, empty_postgres_url: str
+) -> None:
+    """It ends what it had begun, and what is started later, alone and beside a present one."""
+    commit = before_revision(revision)
+    present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
+    present.write("config.toml", CONFIGURATION)
+    present.write("napping.yaml", NAPPING)
+    older = program_of(extract(commit, tmp_path / "earlier"), present)
+    older("db", "upgrade")
+    database = Database(empty_postgres_url)
+    with _worker(older) as old:
+        older("run", "napping.yaml")
+        present("db", "upgrade")
+        _submit(database, 3)
+        eventually(lambda: _statuses(database) == ["succeeded"] * 4, lambda: _statuses(database))
+        with _worker(present) as new:
+            _submit(database, 10)
+            eventually(
+                lambda: _statuses(database) == ["succeeded"] * 14, lambda: _statuses(database)
+            )
+            for process in (old, new):
+                process.send_signal(signal.SIGTERM)
+            assert [process.wait(PATIENCE_SECONDS) for process in (old, new)] == [0, 0]
+    schema.check(database)
+    assert find_violations(database) == []

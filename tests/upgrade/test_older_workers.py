@@ -1,0 +1,189 @@
+"""Who may go on when the schema is upgraded: compatible and breaking migrations, and the fence."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent import upgrade
+from agent.lock import Lock
+from agent.store import schema, workers
+from agent.store.database import Database, StoreError
+from agent.store.schema import NewerSchemaError, OlderWorkersError
+from agent.tasks.turn import FencedError
+from tests.cli.conftest import Cli
+from tests.engine.functions import Gate
+from tests.engine.harness import Engine, Hand, eventually, find_violations, graph, step
+from tests.upgrade.revisions import all_revisions, migrate_to
+
+EARLIER = all_revisions()[-2]
+LEASE_SECONDS = 1.0
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """Return an empty database of the revision before the present one."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/agent.db"
+    else:
+        url = request.getfixturevalue("empty_postgres_url")
+    migrate_to(EARLIER, url)
+    return Database(url)
+
+
+@pytest.fixture
+def breaking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the newest migration be one that older workers cannot live with."""
+    monkeypatch.setattr(schema, "BREAKING", frozenset({schema.HEAD}))
+
+
+def _enroll(database: Database, worker_id: str, host: str = "elsewhere") -> None:
+    with database.connect("writer") as tx, tx.transaction():
+        workers.enroll(tx, worker_id, host, 1, "earlier", database.clock.now())
+
+
+def _turn_on(database: Database, worker_id: str) -> None:
+    with database.connect("writer") as tx:
+        tx.execute("UPDATE workers SET turn = turn + 1 WHERE id = :id", id=worker_id)
+
+
+def _dead(database: Database) -> dict[str, int]:
+    with database.connect("reader") as reader:
+        return dict(reader.query("SELECT id, dead FROM workers"))
+
+
+def _upgrade(database: Database, **options: object) -> None:
+    upgrade.upgrade(database, lease_seconds=LEASE_SECONDS, **options)  # type: ignore[arg-type]
+
+
+def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
+    """Nothing is asked of them; they keep their claims."""
+    _enroll(earlier, "w")
+    _upgrade(earlier)
+    schema.check(earlier)
+    assert _dead(earlier) == {"w": 0}
+
+
+@pytest.mark.usefixtures("breaking")
+def test_a_breaking_upgrade_is_refused_while_a_worker_turns(empty_postgres_url: str) -> None:
+    """A worker of another machine whose turn moves within a lease lives; the message names it."""
+    migrate_to(EARLIER, empty_postgres_url)
+    database = Database(empty_postgres_url)
+    _enroll(database, "w")
+    told: list[str] = []
+    is_over = threading.Event()
+
+    def turn_on() -> None:
+        while not is_over.wait(0.1):
+            _turn_on(database, "w")
+
+    turning = threading.Thread(target=turn_on)
+    turning.start()
+    try:
+        with pytest.raises(OlderWorkersError, match=r"process 1 on elsewhere.*--force"):
+            _upgrade(database, on_wait=told.append)
+    finally:
+        is_over.set()
+        turning.join()
+    with database.connect("reader") as reader:
+        assert schema.current(reader) == EARLIER
+    assert _dead(database) == {"w": 0}
+
+
+@pytest.mark.usefixtures("breaking")
+def test_a_breaking_upgrade_goes_on_once_the_silent_are_dead(empty_postgres_url: str) -> None:
+    """One of this machine whose process is gone is dead at once; another after one lease."""
+    migrate_to(EARLIER, empty_postgres_url)
+    database = Database(empty_postgres_url)
+    _enroll(database, "here", socket.gethostname())
+    _enroll(database, "there")
+    told: list[str] = []
+    _upgrade(database, on_wait=told.append)
+    schema.check(database)
+    assert _dead(database) == {"here": 1, "there": 1}
+    assert told == ["waiting up to 1 s to see whether workers of elsewhere live"]
+
+
+@pytest.mark.usefixtures("breaking")
+def test_force_fences_with_the_migration(earlier: Database) -> None:
+    """The workers are dead when the schema is new, with the event that says in which turn."""
+    hand = Hand(earlier)
+    _upgrade(earlier, must_fence=True)
+    schema.check(earlier)
+    assert set(_dead(earlier).values()) == {1}
+    with pytest.raises(FencedError):
+        hand.turn()
+    ((data,),) = hand.rows("SELECT data FROM events WHERE type = 'worker.died'")
+    assert hand.delivery.sender.worker_id in data
+    hand.close()
+    assert find_violations(earlier) == []
+
+
+def test_a_file_in_use_is_not_upgraded(tmp_path: Path) -> None:
+    """`agent db upgrade` and `agent up` leave the database of a running daemon as it is."""
+    cli = Cli(tmp_path)
+    path = tmp_path / "data" / "agent.db"
+    path.parent.mkdir()
+    migrate_to(EARLIER, f"sqlite:///{path}")
+    database = Database(f"sqlite:///{path}")
+    with Lock(path.with_suffix(".lock")) as lock:
+        assert lock.acquire("daemon")
+        for command in (["db", "upgrade"], ["up"]):
+            assert "stop it, then upgrade" in cli(*command, code=3).err
+        with database.connect("reader") as reader:
+            assert schema.current(reader) == EARLIER
+        cli("db", "upgrade", "--force")
+    schema.check(database)
+
+
+def _set_revision(database: Database, revision: str) -> None:
+    with database.connect("writer") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = :v", v=revision)
+
+
+def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
+    """It gives back its claims at no cost, retires, and says which versions do not match."""
+    gate = Gate()
+    engine = Engine(database, lease_seconds=LEASE_SECONDS)
+    task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name})))
+    eventually(lambda: gate.entered == 1)
+    _set_revision(database, "9999")
+    try:
+        eventually(lambda: engine.failure is not None)
+        assert isinstance(engine.failure, NewerSchemaError)
+        assert str(engine.failure) == (
+            f"the database has schema 9999, this version knows {schema.HEAD}: upgrade this worker"
+        )
+        assert engine.statuses(task_id) == {"a": "pending"}
+        assert engine.steps(task_id)["a"]["attempt"] == 1
+        assert set(_dead(database).values()) == {1}
+    finally:
+        engine.failure = None
+        engine.close()
+    _set_revision(database, schema.HEAD)
+    gate.open()
+    after = Engine(database)
+    after.wait(task_id, "succeeded")
+    after.stop()
+    after.close()
+    assert find_violations(database) == []
+
+
+def test_a_fenced_worker_does_not_enroll_in_a_newer_schema(database: Database) -> None:
+    """Declared dead by the upgrade, it ends instead of coming back under another name."""
+    engine = Engine(database, lease_seconds=60.0)
+    eventually(lambda: engine.rows("SELECT 1 FROM workers"))
+    with database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE alembic_version SET version_num = '9999'")
+        workers.retire(tx, engine.worker.worker_id, database.clock.now(), "worker.died")
+    engine.loop.call_soon_threadsafe(engine.worker._outbox.add_log, ("t", "s", 1, 1, "log", "x"))
+    engine.loop.call_soon_threadsafe(engine.worker.wake)
+    try:
+        eventually(lambda: engine.failure is not None)
+        assert isinstance(engine.failure, StoreError)
+        assert "upgrade this worker" in str(engine.failure)
+        assert engine.rows("SELECT count(*) FROM workers") == [(1,)]
+    finally:
+        engine.failure = None
+        engine.close()
