@@ -22,8 +22,9 @@ _SECRET_NAME = re.compile(
     r"|token|api_?keys?|private_?keys?|authorization)($|[_-])",
     re.IGNORECASE,
 )
+# A bounded scheme: without a bound, a long text of what schemes are made of takes quadratic time.
 _ADDRESS_PASSWORD = re.compile(
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
+    r"(?P<start>\b[a-z][a-z0-9+.-]{0,40}://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
 )
 
 

@@ -58,7 +58,9 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
     from agent.workflows.problems import Problem
 
     if path.suffix == ".py" and not is_trusted and path.is_file():
-        message = "not checked: to check a workflow in Python its file must be run, with your rights"
+        message = (
+            "not checked: to check a workflow in Python its file must be run, with your rights"
+        )
         problem = Problem(str(path), None, None, "", message, "--trust runs it; read it first")
         return Entry(path, problems=(problem,))
     return read_entry(path, is_trusted=is_trusted)

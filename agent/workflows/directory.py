@@ -101,7 +101,7 @@ class Directory:
     def _paths(self) -> list[Path] | Problem:
         """Return everything that is called like a workflow file, or why it cannot be listed."""
         try:
-            names = sorted(os.listdir(self.path))
+            names = sorted(path.name for path in self.path.iterdir())
         except FileNotFoundError:
             return []
         except OSError as error:

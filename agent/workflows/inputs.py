@@ -109,7 +109,9 @@ def check_inputs(
     unknown = [name for name in given if name not in declared]
     problems = [_unknown(name, declared) for name in unknown[:_MOST_SHOWN]]
     if len(unknown) > _MOST_SHOWN:
-        problems.append(f"there are {len(unknown) - _MOST_SHOWN:,} more inputs that it does not take")
+        problems.append(
+            f"there are {len(unknown) - _MOST_SHOWN:,} more inputs that it does not take"
+        )
     values: dict[str, Json] = {}
     for name, keys in declared.items():
         if name in given:

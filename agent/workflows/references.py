@@ -172,8 +172,8 @@ class References:
             if lookup[1] in self._inputs:
                 return None
             near = self._near_inputs.near(str(lookup[1]))
-            known = ", ".join(list(self._inputs)[:_MOST_LISTED])
-            hint = near or (f"there are {known}" if known else None)
+            listed = ", ".join(list(self._inputs)[:_MOST_LISTED])
+            hint = near or (f"there are {listed}" if listed else None)
             return f"the workflow declares no input {str(lookup[1])!r}", hint
         if root == "task":
             # An attempt is a step's: the workflow's own output has none.

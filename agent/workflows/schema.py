@@ -54,7 +54,8 @@ def _schema_of(model: type[BaseModel], prefix: str, definitions: dict[str, Any])
     )
     for name, definition in schema.pop("$defs", {}).items():
         definitions[f"{prefix}{name}"] = _in_standard_words(definition)
-    return _in_standard_words(schema)
+    standard: dict[str, Any] = _in_standard_words(schema)
+    return standard
 
 
 _STANDARD_WORDS: Final = {
@@ -78,7 +79,7 @@ def _in_standard_words(schema: Any) -> Any:
             value = [_in_standard_words(each) for each in value]
         elif word in ("items", "additionalProperties", "propertyNames", "not"):
             value = _in_standard_words(value)
-        changed[_STANDARD_WORDS.get(word, word)] = value
+        changed[_STANDARD_WORDS.get(word) or word] = value
     return changed
 
 

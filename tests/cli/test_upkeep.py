@@ -75,7 +75,10 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
     cli.write("mine.py", f"open({str(ran)!r}, 'a').close()\n\ndef check(): ...\n")
     cli.write("calls.yaml", "name: calls\nsteps:\n  a: {python: {call: 'mine:check'}}\n")
     cli("validate", "calls.yaml")
-    graph = {"name": "built", "steps": [{"name": "a", "kind": "wait", "config": {"duration": "1s"}}]}
+    graph = {
+        "name": "built",
+        "steps": [{"name": "a", "kind": "wait", "config": {"duration": "1s"}}],
+    }
     cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
     refused = cli("validate", "built.py", code=2)
     assert "not checked: to check a workflow in Python its file must be run" in refused.out

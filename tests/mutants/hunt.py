@@ -60,6 +60,8 @@ SUBSET = (
     "tests/server/test_connections.py",
     "tests/server/test_repeats.py",
     "tests/crash/test_commits.py",
+    "tests/bad_input/test_directories.py",
+    "tests/workflows/test_schema_cost.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
 MOST_SECONDS = 900
