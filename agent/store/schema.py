@@ -18,12 +18,12 @@ from agent.store.gate import GateTimeoutError
 if TYPE_CHECKING:
     import sqlalchemy
 
-HEAD: Final = "0008"
+HEAD: Final = "0005"
 """The revision that this code runs on; revisions are numbers and grow."""
 BREAKING: frozenset[str] = frozenset()
 """Revisions that workers of earlier versions cannot work with.
 
-Versions from 0008 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
+Versions from 0005 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
 keep those from enrolling.
 """
 
