@@ -66,8 +66,10 @@ def find_loaded(call: str, source_path: str | None) -> Function | None:
             break
     if module is None:
         module = sys.modules.get(call.partition(":")[0])
-    kept = _functions.get((call, source_path))
-    return kept[1] if kept is not None and kept[0] is module else None
+    # Another thread may be about to import it.
+    if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
+        return None
+    return _described(call, source_path, module)
 
 
 def find(call: str, source_path: str | None) -> Function:
@@ -75,14 +77,18 @@ def find(call: str, source_path: str | None) -> Function:
 
     This may run the module's code. Any thread may call it.
     """
-    module_name, _, attribute = call.partition(":")
+    module_name = call.partition(":")[0]
     module = _beside(module_name, source_path) if source_path is not None else None
     if module is None:
         module = _installed(module_name, source_path)
+    return _described(call, source_path, module)
+
+
+def _described(call: str, source_path: str | None, module: ModuleType) -> Function:
     known = _functions.get((call, source_path))
     if known is not None and known[0] is module:
         return known[1]
-    function = _describe(call, module, attribute)
+    function = _describe(call, module, call.partition(":")[2])
     _functions[(call, source_path)] = (module, function)
     return function
 

@@ -45,10 +45,11 @@ RETRY_LOCKED_SECONDS: Final = 0.03
 RETRY_LONG_LOCKED_SECONDS: Final = 0.5
 """Between tries to record an outcome whose task another process holds for long."""
 LOG_SECONDS: Final = 0.25
-_SHORTEST_WAIT_SECONDS: Final = 0.001
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
+_SHORTEST_SECONDS: Final = 0.001
+"""Of a wait: less than this may be lost in rounding, and be asked for again without end."""
 _LAST_SECONDS: Final = 5.0
 """For attempts that were not over in time to leave nothing running."""
 
@@ -227,17 +228,17 @@ class Worker:
             has_notice, self._has_notice = self._has_notice, False
             wait = await self._look()
             if wait is not None and wait <= 0 and not self._may_try(has_notice=has_notice):
-                wait = self._patience.seconds_left(self.clock.monotonic()) or LOOK_SECONDS
+                left = self._patience.seconds_left(self.clock.monotonic())
+                wait = max(left, _SHORTEST_SECONDS)
         elif must_look:
-            # A remainder that is lost in the clock's own rounding would be waited for without end.
-            wait = max(LOOK_SECONDS - since, _SHORTEST_WAIT_SECONDS)
+            wait = max(LOOK_SECONDS - since, _SHORTEST_SECONDS)
         is_due = wait is not None and wait <= 0
         if is_due or not self._outbox.is_empty or self._is_turn_due():
             await self._turn(is_looking=is_due)
             return
         limits = [self.settings.poll_seconds, self._until_heartbeat()]
         if wait is None and self._patience.is_needed:
-            wait = self._patience.seconds_left(self.clock.monotonic())
+            wait = max(self._patience.seconds_left(self.clock.monotonic()), _SHORTEST_SECONDS)
         await self._sleep(min(limits if wait is None else [*limits, wait]))
 
     def _may_try(self, *, has_notice: bool) -> bool:

@@ -17,8 +17,10 @@ from agent import keys, recovery
 from agent.approvals import expiry
 from agent.config import EngineSettings
 from agent.config_models import ModelSettings
+from agent.models import echo
 from agent.models.catalog import Catalog, model_of
 from agent.steps import processes
+from agent.steps.kinds import KINDS
 from agent.steps.services import Limits
 from agent.store import versions
 from agent.store.database import StoreError
@@ -36,6 +38,9 @@ from tests.simulation.nature import SeededSource, SimulatedClock, SimulatedLink
 from tests.simulation.people import People
 from tests.simulation.scenario import HORIZON_SECONDS, JsonObject, Scenario
 from tests.simulation.world import World
+
+# A first use loads code beside the loop: in a simulation that would depend on what ran before.
+LOADED = (echo, *(kind.handler for kind in KINDS.values()))
 
 SETTINGS = EngineSettings(
     slots=6, poll_seconds=1.0, lease_seconds=6.0, shutdown_seconds=5.0, solo_seconds=3.0
