@@ -1,6 +1,7 @@
 """What we depend on: bounded, pinned by hash for releases, and audited without false comfort."""
 
 import re
+import subprocess
 import tomllib
 from importlib import metadata
 from typing import Any
@@ -101,7 +102,7 @@ def test_an_audit_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         """End as pip-audit does without a network: with an error and without a file."""
 
-    monkeypatch.setattr("tests.dependencies.audit.subprocess.run", fail)
+    monkeypatch.setattr(subprocess, "run", fail)
     assert audit.ask("a==1\n") == {}
 
 
