@@ -310,7 +310,7 @@ def test_readiness_asks_the_database_once_a_second(running: Running) -> None:
         asked += 1
         return await read(function)
 
-    reading.read = count  # type: ignore[method-assign, assignment]
+    reading.read = count  # type: ignore[method-assign]
     try:
         began = time.monotonic()
         with running.client("") as stranger:
