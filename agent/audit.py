@@ -33,7 +33,7 @@ def configure(home: Path, *, is_logged: bool = False) -> None:
 
     A command line has no log: its terminal shows what the command says.
     """
-    global _path, _is_logged  # noqa: PLW0603 - as with the log, a process has one
+    global _path, _is_logged
     _path, _is_logged = home / NAME, is_logged
 
 
