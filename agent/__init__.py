@@ -4,6 +4,7 @@ Imports point downwards in this list, and import-linter holds them to it::
 
     cli         typer commands, one module a noun
     daemon      the worker with what keeps it company: lock, signals, workflow files
+    starting    a start that waits out what passes
     catalog     workflows where they are kept: files, and versions on record
     app         the composition root: settings to a database and a worker
     server      the HTTP API: the door, the routes, webhooks, streams of events
@@ -15,8 +16,8 @@ Imports point downwards in this list, and import-linter holds them to it::
     steps       the runner, the context a step sees, one module per kind of step
     workflows   YAML to a checked, compiled graph; templates
     store       tables, the SQL, the dialect differences in one file, migrations
-    audit, states, keys, clock, scopes, harmless, config, config_file, exposure, file_trust, lock, log,
-    event_loop, redaction, descriptors, log_limit
+    audit, states, keys, clock, scopes, harmless, config, config_file, exposure, file_trust, inode, lock,
+    log, event_loop, redaction, descriptors, log_limit
 """
 
 __version__ = "0.1.0"

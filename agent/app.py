@@ -7,7 +7,7 @@ import gc
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.config import Settings
 from agent.lock import Holder, Lock
@@ -16,6 +16,7 @@ from agent.store.dialect import Fault
 
 if TYPE_CHECKING:
     from agent.steps.services import Limits
+    from agent.store.vault import Vaults
     from agent.tasks.worker import Worker
 
 PRIVATE = 0o700
@@ -68,7 +69,40 @@ def _database_of(settings: Settings) -> Database:
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
+    database.vaults = vaults_of(settings)
+    _check_name(database)
     return database
+
+
+def _check_name(database: Database) -> None:
+    """Refuse a hard link to a database that is in use under another name."""
+    lock = lock_of(database)
+    if lock is not None and lock.is_held_under_another_name():
+        raise StoreError(
+            Fault.READONLY,
+            f"{database.path} is another name (a hard link) of a database that an agent is using:"
+            " use the name that the agent was started with",
+        )
+
+
+def vaults_of(settings: Settings) -> "Vaults":
+    """Return the places for large values; secrets of theirs are read when they are used."""
+    from agent.steps.errors import DefiniteFailure
+    from agent.steps.secrets import Secrets, references
+    from agent.store.vault import Vaults
+
+    secrets = Secrets()
+
+    def options() -> dict[str, Any]:
+        given = settings.artifacts.storage_options()
+        try:
+            found: dict[str, Any] = secrets.resolve(given, frozenset(references(given)))
+        except DefiniteFailure as error:
+            raise StoreError(Fault.UNREACHABLE, error.error.message) from None
+        return found
+
+    seconds = settings.artifacts.timeout_seconds
+    return Vaults(settings.artifacts_url, options, seconds, secrets.redact)
 
 
 def _make_directory(path: Path) -> None:
@@ -87,7 +121,7 @@ def has_database(settings: Settings) -> bool:
 
 def lock_of(database: Database) -> Lock | None:
     """Return the lock that says who runs a SQLite database's tasks; PostgreSQL needs none."""
-    return None if database.path is None else Lock(database.path.with_suffix(".lock"))
+    return None if database.path is None else Lock(database.path)
 
 
 def holder_of(database: Database) -> Holder | None:

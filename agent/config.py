@@ -35,8 +35,8 @@ def _check_private(entry: str) -> str:
 
 
 Private = Annotated[str, AfterValidator(_check_private)]
-Bare = Annotated[str, Field(pattern=r"^[^\s\"']+$")]
-"""A name without quotes or spaces around or inside it."""
+Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
+"""A name as it is, without quotes around it."""
 
 
 class AgentSettings(Section):
@@ -48,13 +48,13 @@ class AgentSettings(Section):
         description="Directory for the database and other files; relative to this file."
         " AGENT_HOME overrides it.",
     )
-    trusted_users: list[str] = Field(
+    trusted_users: list[Bare] = Field(
         default_factory=list,
         description="Users, by name or number, that may own the configuration, the home directory and"
         ' the workflows, besides the agent\'s own user and root; ["*"] turns the check off. For the'
         " configuration file itself only AGENT_AGENT__TRUSTED_USERS counts.",
     )
-    trusted_groups: list[str] = Field(
+    trusted_groups: list[Bare] = Field(
         default_factory=list,
         description="Groups, by name or number, whose members may write to these files. For the"
         " configuration file itself only AGENT_AGENT__TRUSTED_GROUPS counts.",
@@ -177,7 +177,7 @@ class HttpSettings(Section):
 class ShellSettings(Section):
     """The `shell` kind of step, and the `shell` tool of agents."""
 
-    inherit: list[str] = Field(
+    inherit: list[Bare] = Field(
         default_factory=list,
         description="Variables of the agent's own environment that commands get, besides PATH, HOME,"
         ' USER, LOGNAME, SHELL, LANG, LC_*, TZ and TMPDIR, as in ["SSH_AUTH_SOCK"].',

@@ -2,10 +2,10 @@
 
 from pydantic import Field, field_validator, model_validator
 
-from agent.config_models import Section
+from agent.config_models import REFERENCE, Section
 
-REFERENCE = r"^$|^env:[A-Z_][A-Z0-9_]*$|^file:.+"
-"""Where a secret is; never the secret itself."""
+OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
+"""The events that say how the store of large values fares."""
 
 TOLD = (
     "approval.requested",
@@ -15,6 +15,7 @@ TOLD = (
     "approval.expired",
     "approval.withdrawn",
     "task.failed",
+    *OUTAGES,
 )
 """The events that channels are about."""
 

@@ -107,14 +107,16 @@ def _message(path: list[str], problem: Any) -> str:
         return _unknown(path[-1], known, "key" if section else "section")
     if problem["type"] in {"model_type", "model_attributes_type"}:
         return f"is a section; write [{'.'.join(path)}] and its keys below it"
-    if path[0] in ("models", "channels") and path[-1].endswith(("key", "token", "secret")):
+    if path[0] in ("models", "channels", "artifacts") and path[-1].endswith(
+        ("key", "token", "secret")
+    ):
         # What stands there may be the secret itself: it is not repeated.
         what = path[-1]
         return (
             f"must say where the {what} is, as env:NAME or file:PATH, and is not the {what} itself"
         )
-    if path[0] == "mcp":
-        # Neither is what stands in its environment or its headers.
+    if path[0] == "mcp" or path[:2] == ["artifacts", "options"] or path == ["artifacts"]:
+        # Neither is what stands in its environment, its headers or its options.
         return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     if path == ["database", "url"] and problem["type"] == "string_pattern_mismatch":
         return 'must be empty, "sqlite:///path" or "postgresql://…"'

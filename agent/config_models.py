@@ -1,8 +1,11 @@
 """The sections of the configuration that are about models: which there are, and what they may use."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+REFERENCE = r"^$|^env:[A-Z_][A-Z0-9_]*$|^file:.+"
+"""Where a secret is; never the secret itself."""
 
 
 class Section(BaseModel):
@@ -48,6 +51,63 @@ class ArtifactSettings(Section):
         ' object store, as in "s3://bucket/path", with the extra `artifacts` and fsspec\'s driver for'
         " it (here s3fs) installed.",
     )
+    timeout_seconds: float = Field(
+        default=30.0,
+        ge=1,
+        le=600,
+        description="A value that could not be written or read within this time is tried again"
+        " later; only the steps that need it wait.",
+    )
+    endpoint_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://[^\s]+$",
+        description='Of an S3 store that is not Amazon\'s, as in "http://127.0.0.1:9000".',
+    )
+    region: str = Field(default="", description="Of an S3 store.")
+    key: str = Field(
+        default="",
+        pattern=REFERENCE,
+        description="Where the access key of an S3 store is: env:NAME or file:PATH. Empty: where"
+        " its driver looks by itself.",
+    )
+    secret: str = Field(
+        default="",
+        pattern=REFERENCE,
+        description="Where the secret that belongs to the key is.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What else fsspec's driver takes, for any store; a text may be env:NAME or"
+        ' file:PATH, as in { token = "file:/run/secrets/token" }.',
+    )
+
+    @model_validator(mode="after")
+    def _fits_the_store(self) -> "ArtifactSettings":
+        if bool(self.key) != bool(self.secret):
+            raise ValueError("key and secret go together")
+        given = self.endpoint_url or self.region or self.key
+        if given and not self.url.startswith(("s3://", "s3a://")):
+            raise ValueError("endpoint_url, region, key and secret go with an s3:// url")
+        if self.options and "://" not in self.url:
+            raise ValueError("options go with the url of a store")
+        return self
+
+    def storage_options(self) -> dict[str, Any]:
+        """Return what fsspec's driver is given besides the URL; references are not resolved."""
+        options: dict[str, Any] = {}
+        if self.url.startswith(("s3://", "s3a://")):
+            # Its client would wait for a minute and try again four times by itself.
+            seconds = self.timeout_seconds
+            options["config_kwargs"] = {
+                "connect_timeout": min(5.0, seconds),
+                "read_timeout": seconds,
+                "retries": {"max_attempts": 1},
+            }
+            named = {"endpoint_url": self.endpoint_url, "key": self.key, "secret": self.secret}
+            options |= {name: value for name, value in named.items() if value}
+            if self.region:
+                options["client_kwargs"] = {"region_name": self.region}
+        return options | self.options
 
 
 class ModelSettings(Section):

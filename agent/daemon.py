@@ -9,6 +9,7 @@ the configuration grants. A closed terminal ends it gracefully too, unless it wa
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, audit, catalog, descriptors, event_loop, log, recovery
+from agent import app, audit, catalog, descriptors, event_loop, log, starting
 from agent.approvals import expiry
 from agent.config import Settings
 from agent.lock import Holder, Lock
 from agent.store.channels import Place
-from agent.store.database import Database
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
+from agent.tasks import watchdog
 from agent.tasks.event_tail import EventTail
 
 if TYPE_CHECKING:
@@ -61,8 +64,14 @@ class AlreadyRunningError(Exception):
 def take_lock(database: Database, role: str) -> Lock | None:
     """Take the database's lock for this process, or raise `AlreadyRunningError`."""
     lock = app.lock_of(database)
-    if lock is not None and not lock.acquire(role):
-        raise AlreadyRunningError(lock.holder())
+    try:
+        if lock is not None and not lock.acquire(role):
+            raise AlreadyRunningError(lock.holder())
+    except OSError as error:
+        # A file that was opened for reading only has no lock to take.
+        reason = "it cannot be written" if error.errno == errno.EBADF else error.strerror
+        text = f"{database.path} cannot be locked: {reason}"
+        raise StoreError(Fault.READONLY, text) from None
     return lock
 
 
@@ -83,8 +92,8 @@ async def serve(
     audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
-    began = await asyncio.to_thread(tail.open)
-    await asyncio.to_thread(recovery.recover, database, database.clock)
+    began = await starting.patiently_async(tail.open)
+    await starting.recover(database)
     worker = app.build_worker(settings, database)
     server = _open_server(settings, database, worker, began) if has_api else None
     channels = _open_channels(settings, database) if has_channels else None
@@ -125,9 +134,7 @@ async def serve(
         channels.start()
     worker.commit_listeners.append(tail.wake)
     tail.start()
-    # Who asks for a workflow at once finds those that are in files.
-    after_first = server.start if server is not None else None
-    watching = asyncio.create_task(_watch_workflows(settings, database, after_first))
+    watching = asyncio.create_task(_watch_workflows(settings, database, server))
     asking = asyncio.create_task(
         expiry.watch(database, database.clock, settings.approvals.loop_seconds)
     )
@@ -135,7 +142,8 @@ async def serve(
         if on_ready is not None:
             on_ready(server.url if server is not None else None)
         app.collect_garbage_seldom()
-        await worker.run()
+        with watchdog.watching(worker.blocks):
+            await worker.run()
     finally:
         for beside in (watching, asking):
             beside.cancel()
@@ -189,10 +197,11 @@ class InsideCommand:
             self._has_started.set()
 
     async def _serve(self) -> None:
-        await asyncio.to_thread(recovery.recover, self._database, self._database.clock)
+        await starting.recover(self._database)
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
-        await self._worker.run()
+        with watchdog.watching(self._worker.blocks):
+            await self._worker.run()
 
 
 def _tell(events: list[tuple[Any, ...]]) -> None:
@@ -243,13 +252,17 @@ def _open_channels(settings: Settings, database: Database) -> "Channels | None":
     return Channels(settings, database)
 
 
-async def _watch_workflows(
-    settings: Settings, database: Database, after_first: Callable[[], None] | None
-) -> None:
-    """Keep the stored workflows equal to the files, as they change."""
+async def _watch_workflows(settings: Settings, database: Database, server: "Server | None") -> None:
+    """Keep the stored workflows equal to the files, as they change; then let the server answer.
+
+    Who asks for a workflow at once finds those that are in files. Where they cannot be put on record
+    yet, the server answers all the same, and says of a name that it does not know to come back.
+    """
     logger = structlog.get_logger(__name__)
     shelf = catalog.Shelf(settings)
-    is_first = True
+    is_first, has_started = True, False
+    if server is not None:
+        server.startup.has_workflows = False
     while True:
         try:
             changes = await asyncio.to_thread(shelf.sync, database)
@@ -266,9 +279,11 @@ async def _watch_workflows(
                 else:
                     logger.info(change.event, **change.details)
             is_first = False
-        if after_first is not None:
-            after_first()
-            after_first = None
+            if server is not None:
+                server.startup.has_workflows = True
+        if server is not None and not has_started:
+            server.start()
+            has_started = True
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
+from agent.harmless import harmless, harmless_json
 from agent.redaction import everywhere
 
 HIDDEN = "[hidden]"
@@ -21,8 +22,9 @@ _SECRET_NAME = re.compile(
     r"|token|api_?keys?|private_?keys?|authorization)($|[_-])",
     re.IGNORECASE,
 )
+# A bounded scheme: without a bound, a long text of what schemes are made of takes quadratic time.
 _ADDRESS_PASSWORD = re.compile(
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
+    r"(?P<start>\b[a-z][a-z0-9+.-]{0,40}://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
 )
 
 
@@ -80,6 +82,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
                 # As text before redaction: a secret in a traceback is a secret in the log.
                 structlog.processors.format_exc_info,
                 _redact_event,
+                *([_show_safely] if is_console else []),
                 _renderer(is_console=is_console, is_colored=_wants_color(stream)),
             ],
         )
@@ -97,7 +100,12 @@ def _renderer(*, is_console: bool, is_colored: bool) -> Any:
 
     if is_console:
         return structlog.dev.ConsoleRenderer(colors=is_colored, pad_event_to=32)
-    return structlog.processors.JSONRenderer(ensure_ascii=False)
+    return structlog.processors.JSONRenderer(serializer=_written)
+
+
+def _written(event: Any, **_: Any) -> str:
+    # Everything in it is plain by now: redaction has written the rest as text.
+    return harmless_json(event)
 
 
 def _wants_color(stream: TextIO) -> bool:
@@ -110,3 +118,12 @@ def _redact_event(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     return {key: redact(value, key) for key, value in event.items()}
+
+
+def _show_safely(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Let no text of others steer the terminal; inside of other values it is escaped already."""
+    return {
+        key: harmless(value) if isinstance(value, str) else value for key, value in event.items()
+    }

@@ -254,3 +254,47 @@ def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must say where the bot_token is") as raised:
         load(path, {})
     assert "very-secret" not in str(raised.value)
+
+
+def test_an_s3_store_is_told_where_it_is_and_how_to_get_in(tmp_path: Path) -> None:
+    """Its endpoint, region and keys become what its driver takes, which is given bounds in time."""
+    text = """
+[artifacts]
+url = "s3://bucket/path"
+timeout_seconds = 20.0
+endpoint_url = "http://127.0.0.1:9000"
+region = "eu-central-1"
+key = "env:STORE_KEY"
+secret = "file:/run/secrets/store"
+options = { anon = false, token = "env:STORE_TOKEN" }
+"""
+    assert load(_file(tmp_path, text), {}).artifacts.storage_options() == {
+        "endpoint_url": "http://127.0.0.1:9000",
+        "client_kwargs": {"region_name": "eu-central-1"},
+        "key": "env:STORE_KEY",
+        "secret": "file:/run/secrets/store",
+        "config_kwargs": {
+            "connect_timeout": 5.0,
+            "read_timeout": 20.0,
+            "retries": {"max_attempts": 1},
+        },
+        "anon": False,
+        "token": "env:STORE_TOKEN",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('url = "s3://b"\nkey = "AKIA1234"\nsecret = "env:S"', "must say where the key is"),
+        ('url = "s3://b"\nkey = "env:K"', "key and secret go together"),
+        ('url = "gs://b"\nregion = "x"', "go with an s3:// url"),
+        ('url = "kept"\noptions = { token = "hidden-token" }', "options go with the url"),
+    ],
+)
+def test_what_a_store_cannot_use_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    """A key in the file itself is refused, and never repeated in the message."""
+    (found,) = _refused(tmp_path, f"[artifacts]\n{text}\n")
+    assert problem in found
+    assert "AKIA1234" not in found
+    assert "hidden-token" not in found

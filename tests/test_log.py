@@ -101,3 +101,17 @@ def test_redaction_keeps_what_is_no_secret() -> None:
     assert log.redact(value) == value
     assert log.redact({"password": None}) == {"password": None}
     assert log.redact({"private_key": {"pem": "x"}}) == {"private_key": "[hidden]"}
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_texts_of_others_do_not_steer_the_terminal(form: str) -> None:
+    """Neither control characters nor marks of direction reach it; JSON reads back as it was."""
+    stream = io.StringIO()
+    log.configure(form, "info", stream)
+    given = "a\x1b]0;x\x07\x9b\u202eb"
+    structlog.get_logger("engine").warning("failed", error=given, data={"error": given})
+    text = stream.getvalue()
+    assert text.strip().isprintable()
+    if form == "json":
+        (line,) = _lines(stream)
+        assert line["error"] == given

@@ -7,6 +7,7 @@ import re
 import shlex
 import string
 import time
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import hypothesis
@@ -41,7 +42,7 @@ def lowered(text: str) -> str:
     return re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), text)
 
 
-WRITTEN = {
+WRITTEN: dict[str, Callable[[str], str]] = {
     "plain": lambda secret: secret,
     "quote": quote,
     "quote all": lambda secret: quote(secret, safe=""),

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.channels.wording import cut
 from agent.clock import SECOND
+from agent.harmless import harmless
 from agent.steps.asking import VERDICTS
 from agent.steps.outcome import Json
 from agent.store import answer_tokens
@@ -31,7 +32,8 @@ def offered(document: dict[str, Json]) -> list[tuple[str, dict[str, Json]]]:
     if not 0 < len(choices) <= MOST_CHOICES:
         return [_DENY]
     given: list[tuple[str, dict[str, Json]]] = [
-        (cut(str(choice), 40), {"decision": "answer", "value": choice}) for choice in choices
+        (cut(harmless(str(choice)), 40), {"decision": "answer", "value": choice})
+        for choice in choices
     ]
     return [*given, _DENY]
 

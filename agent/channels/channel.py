@@ -72,6 +72,8 @@ class Notice:
     """Where it stands in the event log; None for what was open before the channel was."""
     task: dict[str, Json] | None = None
     approval: dict[str, Json] | None = None
+    outage: dict[str, Json] | None = None
+    """What an event about a store outside the database tells."""
 
 
 class Channel(Protocol):

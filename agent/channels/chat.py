@@ -15,6 +15,7 @@ from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.commands import Caller
 from agent.channels.conversation import Conversation, typed_value
 from agent.config_channels import TOLD
+from agent.harmless import harmless
 from agent.scopes import implied
 from agent.steps.outcome import Json
 from agent.store import channels as store
@@ -81,10 +82,11 @@ class Chat(ABC):
 
     async def say(self, place: str, text: str) -> None:
         """Show somebody a text."""
+        text = harmless(text)
         await self.post(place, wording.cut(text, self.room(text)), [])
 
     async def deliver(self, notice: Notice) -> None:
-        """Show a question, or the news of a failed task, to everybody who is paired."""
+        """Show a question, a failed task or an outage to everybody who is paired."""
         approval = notice.approval
         is_reminder = notice.event == "approval.reminded"
         if approval is not None and approval["status"] != "pending":
@@ -99,6 +101,8 @@ class Chat(ABC):
             try:
                 if approval is not None:
                     await self._ask(place, approval, is_reminder=is_reminder)
+                elif notice.outage is not None:
+                    await self.say(place, wording.outage(notice.event, notice.outage))
                 elif notice.task is not None:
                     await self.say(place, wording.failed_task(notice.task))
                 told.add(place)
@@ -172,7 +176,7 @@ class Chat(ABC):
 
     async def _point_down(self, message: Message, approval: dict[str, Json]) -> None:
         """Leave a question with its buttons in one place: where it was shown last."""
-        text = f"{approval['message']}\n\nasked again below"
+        text = harmless(f"{approval['message']}\n\nasked again below")
         try:
             await self.rewrite(message.place, message.reference, wording.cut(text, self.room(text)))
         except ChatError as error:

@@ -10,6 +10,7 @@ from agent.approvals.answering import InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError
 from agent.channels import commands, wording
 from agent.channels.commands import Caller, Command, CommandError
+from agent.harmless import harmless
 from agent.states import TaskStatus
 from agent.steps.asking import read_answer
 from agent.steps.outcome import Json
@@ -80,11 +81,11 @@ class Conversation:
             commands.check(caller, command)
             act = self._does.get(command.name, self._run_own)
             if command.name not in _AUDITED:
-                return act(caller, command, key)
+                return harmless(act(caller, command, key))
             with _audited(caller, command):
-                return act(caller, command, key)
+                return harmless(act(caller, command, key))
         except _EXPECTED as error:
-            return str(error)
+            return harmless(str(error))
 
     def give(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
         """Give an answer that a button or a reply stands for, if this person may."""
@@ -92,9 +93,9 @@ class Conversation:
             command = Command("answer", approval_id)
             commands.check(caller, command)
             with _audited(caller, command):
-                return self._given(caller, approval_id, said)
+                return harmless(self._given(caller, approval_id, said))
         except _EXPECTED as error:
-            return str(error)
+            return harmless(str(error))
 
     def _status(self, _caller: Caller, _command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():

@@ -3,6 +3,7 @@
 from agent.approvals import questions
 from agent.channels.channel import Notice
 from agent.clock import to_iso
+from agent.config_channels import OUTAGES
 from agent.steps.outcome import Json
 from agent.store import views
 from agent.store.channels import Event
@@ -26,7 +27,8 @@ def notice_of(connection: Connection, event: Event) -> Notice | None:
     task = _task(connection, event.task_id)
     if event.task_id is not None and task is None:
         return None
-    return Notice(notice_id, event.type, event.at, event.place, task, approval)
+    outage = data if event.type in OUTAGES else None
+    return Notice(notice_id, event.type, event.at, event.place, task, approval, outage)
 
 
 def open_questions(connection: Connection, limit: int) -> list[Notice]:

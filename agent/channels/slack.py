@@ -133,8 +133,7 @@ class Slack(Chat):
         else:
             # Closed by the other side, which is how it asks for a new connection.
             await self._hang_up()
-        if self._socket is None:
-            await self._pacing.end(has_news=self._has_heard)
+        await self._pause_if_closed()
         return True
 
     async def close(self) -> None:
@@ -151,6 +150,10 @@ class Slack(Chat):
             heartbeat=_SILENCE_SECONDS / 4,
             timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
         )
+
+    async def _pause_if_closed(self) -> None:
+        if self._socket is None:
+            await self._pacing.end(has_news=self._has_heard)
 
     async def _hang_up(self) -> None:
         if self._socket is not None:

@@ -68,6 +68,8 @@ class Webhook:
 
     def _document(self, notice: Notice) -> dict[str, Json]:
         data: dict[str, Json] = {"task": notice.task}
+        if notice.outage is not None:
+            data["outage"] = notice.outage
         if notice.approval is not None:
             data["approval"] = notice.approval
             if notice.approval["status"] == "pending" and self._settings.link_base_url:

@@ -1,9 +1,8 @@
 """Words for chats: questions, decisions and tasks as plain text."""
 
-import json
 from typing import Any, Final
 
-from agent.harmless import harmless
+from agent.harmless import harmless, harmless_json
 from agent.steps.outcome import Json
 from agent.tasks.documents import short_id
 
@@ -34,7 +33,7 @@ def question(document: dict[str, Json], most: int, word: str = "") -> tuple[str,
     for name in ("choices", "schema", "editable"):
         if document[name]:
             head += f"\n{name}: {_json(document[name])}"
-    request = json.dumps(document["request"], ensure_ascii=False, indent=1)
+    request = harmless_json(document["request"], indent=1)
     whole = harmless(f"{head}\n\n{request}")
     if len(whole) <= most:
         return whole, True
@@ -76,7 +75,7 @@ def decided(document: dict[str, Json]) -> str:
 
 def approval_line(document: dict[str, Json]) -> str:
     """Return a question on one line."""
-    message = cut(" ".join(str(document["message"]).split()), 120)
+    message = cut(harmless(" ".join(str(document["message"]).split())), 120)
     return f"{short_id(document['id'])}  {document['kind']}  {document['workflow']}: {message}"
 
 
@@ -96,7 +95,7 @@ def task(document: dict[str, Json]) -> str:
         for step in document["steps"]
     ]
     if document["output"] is not None:
-        lines.append(f"output: {cut(_json(document['output']), 500)}")
+        lines.append(f"output: {cut(harmless(_json(document['output'])), 500)}")
     if document["error"] is not None:
         lines.append(f"error: {error(document['error'])}")
     return "\n".join(lines)
@@ -105,7 +104,8 @@ def task(document: dict[str, Json]) -> str:
 def why(document: dict[str, Json]) -> str:
     """Return why a task is as it is."""
     head = f"{document['workflow']} {short_id(document['id'])} is {document['status']}"
-    lines = [head + (f": {document['pause_reason']}" if document["pause_reason"] else "")]
+    reason = document["pause_reason"]
+    lines = [head + (f": {harmless(reason)}" if reason else "")]
     if document["error"] is not None:
         lines.append(error(document["error"]))
     lines += [
@@ -124,11 +124,14 @@ def why(document: dict[str, Json]) -> str:
 
 def _what_for(on: dict[str, Json]) -> str:
     if "approval" in on:
-        return f"for an answer to {short_id(on['approval'])}: {cut(str(on.get('message')), 300)}"
+        message = cut(harmless(str(on.get("message"))), 300)
+        return f"for an answer to {short_id(on['approval'])}: {message}"
     if "signal" in on:
         return f"for the signal {on['signal']!r}"
+    if "store" in on:
+        return f"for the artifact store: {cut(str(on.get('error') or on['store']), 300)}"
     rest = {name: value for name, value in on.items() if name != "step" and value}
-    return f"for {cut(_json(rest), 300)}"
+    return f"for {cut(harmless(_json(rest)), 300)}"
 
 
 def failed_task(document: dict[str, Json]) -> str:
@@ -136,10 +139,20 @@ def failed_task(document: dict[str, Json]) -> str:
     return f"✗ {document['workflow']} {short_id(document['id'])} failed: {error(document['error'])}"
 
 
+def outage(event: str, told: dict[str, Json]) -> str:
+    """Return the news that a store of large values does not answer, or does again."""
+    if event == "artifacts.reachable":
+        return harmless(f"✓ the artifact store {told.get('store')} answers again")
+    reason = cut(str(told.get("error")), 500)
+    return harmless(
+        f"✗ the artifact store {told.get('store')} does not answer; what needs it waits: {reason}"
+    )
+
+
 def error(found: Any) -> str:
     """Return an error's message."""
     message = found.get("message") if isinstance(found, dict) else found
-    return cut(str(message), 1000)
+    return cut(harmless(str(message)), 1000)
 
 
 def cut(text: str, most: int) -> str:
@@ -155,4 +168,4 @@ def _place(document: dict[str, Json]) -> str:
 
 
 def _json(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else harmless_json(value)

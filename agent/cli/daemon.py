@@ -38,7 +38,7 @@ def worker() -> None:
 
 
 def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
-    from agent import app, daemon, event_loop, log
+    from agent import app, daemon, event_loop, log, starting
     from agent.cli import running
     from agent.cli.errors import CommandError, Exit
     from agent.server.address import check_bind
@@ -46,12 +46,12 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     check_bind(settings.server)
     running.close_to_others(settings)
     submission = None if first is None else running.submission(settings, first, {}, {})
-    database = app.open_database(settings, create=True)
+    log.configure(settings.log.format, settings.log.level)
+    database = starting.open_database(settings)
     try:
         lock = daemon.take_lock(database, "daemon")
     except daemon.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
-    log.configure(settings.log.format, settings.log.level)
     app.hide_secrets(settings)
 
     def ready(address: str | None) -> None:
@@ -59,7 +59,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
         if submission is not None:
             from agent.tasks.operator import Operator
 
-            task_id = Operator(database, database.clock).submit(submission)
+            operator = Operator(database, database.clock)
+            task_id = starting.patiently(lambda: operator.submit(submission))
         first_name = _greet(settings, database, is_worker=is_worker)
         if not is_worker:
             _tell_address(settings, address)

@@ -10,12 +10,16 @@ from agent.cli import session
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from agent.cli.contents import Reading
     from agent.config import Settings
     from agent.store.database import Connection, Database
     from agent.workflows.directory import Entry
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
+_NO_SPACE_BYTES = 64 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
+_PROBE_SECONDS = 10.0
+"""How long the store of large values may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +36,26 @@ class Finding:
 def doctor(
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Also read the whole database.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="2d|TIME",
+            help="With --deep: leave out tasks that ended before this.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check configuration, workflows, database and agent."""
     from agent.cli import terminal
-    from agent.cli.errors import Exit
+    from agent.cli.contents import Reading, instant_of
+    from agent.cli.errors import CommandError, Exit
 
+    if since is not None and not deep:
+        raise CommandError("--since is about what --deep reads: give both")
+    reading = Reading(since=instant_of(since), is_quiet=as_json) if deep else None
     findings = []
-    for finding in _findings(deep=deep):
+    for finding in _findings(reading):
         findings.append(finding)
         if not as_json:
             mark, style = _MARKS[finding.state]
@@ -59,7 +75,7 @@ def _worst(findings: list[Finding], otherwise: int, no_database: int) -> int:
     return no_database if "database" in broken else otherwise
 
 
-def _findings(*, deep: bool) -> Iterator[Finding]:
+def _findings(reading: "Reading | None") -> Iterator[Finding]:
     import platform
 
     from agent import __version__, app
@@ -76,7 +92,10 @@ def _findings(*, deep: bool) -> Iterator[Finding]:
     try:
         database = app.open_database(settings)
         with database.connect("reader") as connection:
-            yield from _database(database, connection, deep=deep)
+            yield from _database(database, connection)
+            if reading is not None:
+                for task_id, step, state, message in reading.findings(connection):
+                    yield Finding("contents", state, message, task_id, step)
             yield from _channels(settings, database, connection)
     except StoreError as error:
         yield Finding("database", "error", str(error))
@@ -123,19 +142,21 @@ def _webhook(entry: "Entry") -> Iterator[Finding]:
 
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:
+    from agent import app
     from agent.store.database import StoreError
-    from agent.store.vault import Vault
 
-    if settings.artifacts_url:
+    url = settings.artifacts_url
+    if url:
+        seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            Vault(settings.artifacts_url)
+            app.vaults_of(settings).probe(url, seconds)
         except StoreError as error:
-            yield Finding("artifacts", "error", str(error))
+            yield Finding("artifacts", "error", f"{error}; steps that need it wait")
         else:
-            yield Finding("artifacts", "ok", f"are kept at {settings.artifacts_url}")
+            yield Finding("artifacts", "ok", f"are kept at {url}: written, read and removed there")
 
 
-def _database(database: "Database", connection: "Connection", *, deep: bool) -> Iterator[Finding]:
+def _database(database: "Database", connection: "Connection") -> Iterator[Finding]:
     from agent import app
     from agent.cli import terminal
     from agent.store import health, schema
@@ -158,7 +179,8 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
     if holder is None:
         yield Finding("agent", "warning", "none is running: `agent up` starts it")
     else:
-        yield Finding("agent", "ok", f"running as process {holder.process_id}")
+        which = f" as process {holder.process_id}" if holder.process_id else ""
+        yield Finding("agent", "ok", f"running{which}")
     counts = health.task_counts(connection)
     told = ", ".join(f"{count} {status}" for status, count in counts.items())
     yield Finding("tasks", "ok", told or "none yet")
@@ -176,8 +198,6 @@ def _database(database: "Database", connection: "Connection", *, deep: bool) -> 
     if age > _LONG_TRANSACTION_SECONDS:
         told = terminal.duration(age)
         yield Finding("database", "warning", f"a transaction has been open for {told}")
-    if deep:
-        yield from _contents(connection)
 
 
 def _channels(
@@ -189,34 +209,6 @@ def _channels(
     is_running = app.holder_of(database) is not None
     for what, state, message in channel_findings(settings, connection, is_running=is_running):
         yield Finding(what, state, message)
-
-
-def _contents(connection: "Connection") -> Iterator[Finding]:
-    """Read everything: is the file whole, and does it keep what the engine promises?"""
-    from agent.cli import terminal
-    from agent.store import evidence, health
-    from agent.tasks import checker
-
-    count = 0
-    with connection.snapshot():
-        damage = health.damage(connection)
-        total = evidence.task_count(connection)
-    for problem in damage:
-        count += 1
-        yield Finding("contents", "error", problem)
-    with terminal.counting("tasks", total) as told:
-        for violation in checker.violations(connection, progress=told):
-            count += 1
-            task_id = violation.task_id
-            where = "" if task_id is None else f"task {terminal.short(task_id)}: "
-            message = where + violation.sentence
-            yield Finding("contents", "error", message, task_id, violation.step)
-    if count == 0:
-        yield Finding(
-            "contents", "ok", f"everything was read ({total} tasks), and all of it is in order"
-        )
-    else:
-        yield Finding("contents", "error", f"{count} things are not as they should be")
 
 
 def _writing(database: "Database") -> Iterator[Finding]:
@@ -236,5 +228,9 @@ def _space(database: "Database") -> Iterator[Finding]:
     if database.path is None:
         return
     free = shutil.disk_usage(database.path.parent).free
-    if free < _LITTLE_SPACE_BYTES:
+    if free < _NO_SPACE_BYTES:
+        yield Finding(
+            "disk", "error", f"no room is left in {database.path.parent}: no task is created or run"
+        )
+    elif free < _LITTLE_SPACE_BYTES:
         yield Finding("disk", "warning", f"only {free // 1024 // 1024} MB are free")

@@ -1,9 +1,10 @@
 """Exit codes, and the one message that a person gets when something is wrong."""
 
-import json
 import sys
 from enum import IntEnum
 from typing import NoReturn
+
+from agent.harmless import harmless, harmless_json
 
 
 class Exit(IntEnum):
@@ -37,8 +38,8 @@ def leave(error: BaseException, *, as_json: bool) -> NoReturn:
         raise SystemExit(int(code))
     if as_json:
         document = {"error": {"code": code.name.lower(), "message": message}}
-        print(json.dumps(document, ensure_ascii=False), flush=True)
-    print(f"agent: {message}", file=sys.stderr, flush=True)
+        print(harmless_json(document), flush=True)
+    print(harmless(f"agent: {message}"), file=sys.stderr, flush=True)
     raise SystemExit(int(code))
 
 

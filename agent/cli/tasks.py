@@ -77,6 +77,8 @@ def _row(task: dict[str, Any]) -> tuple[str, ...]:
     remark = (task["error"] or {}).get("message", "")
     if task["status"] == "paused":
         remark = task["pause_reason"] or ""
+    if not remark and task.get("delay"):
+        remark = f"waits for the artifact store {task['delay'].get('store')}"
     if not remark and task["waits"]:
         remark = "waits for somebody: agent show " + terminal.short(task["id"])
     return (

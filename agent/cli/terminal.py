@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.cli import session
 from agent.harmless import harmless as escaped
+from agent.harmless import harmless_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +24,7 @@ WIDE = 200
 """Columns of what is no terminal: a pipe should get whole lines."""
 
 SHORT_ID = 8
+_SHOW_SECONDS = 0.2
 
 STYLES = {
     "pending": ("○", "dim"),
@@ -67,7 +70,7 @@ def note(text: str) -> None:
 
 def harmless(text: str) -> str:
     """Write what would steer a terminal as escapes; colours go without a trace."""
-    return text if text.isprintable() else escaped(_COLOUR.sub("", text))
+    return escaped(_COLOUR.sub("", text))
 
 
 def print_json(document: Any) -> None:
@@ -76,14 +79,37 @@ def print_json(document: Any) -> None:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how much of something long is done; elsewhere nothing."""
+def working(what: str, *, is_quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal what takes a while; elsewhere nothing."""
     beside = console(is_error=True)
-    if not beside.is_terminal:
+    if is_quiet or not beside.is_terminal:
+        yield
+        return
+    with beside.status(what):
+        yield
+
+
+@contextmanager
+def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how much of something long is done, and how long it will take; else nothing."""
+    beside = console(is_error=True)
+    if is_quiet or not beside.is_terminal:
         yield lambda _: None
         return
-    with beside.status("") as status:
-        yield lambda done: status.update(f"{done:,} of {total:,} {what}")
+    began = last = time.monotonic()
+    with beside.status(f"0 of {total:,} {what}") as status:
+
+        def show(done: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            # Drawing costs more than checking a task does.
+            if now - last < _SHOW_SECONDS:
+                return
+            last = now
+            left = duration((now - began) / done * max(total - done, 0))
+            status.update(f"{done:,} of {total:,} {what}, about {left} left")
+
+        yield show
 
 
 def program() -> str:
@@ -117,8 +143,8 @@ def user() -> str:
 
 
 def written(value: Any) -> str:
-    """Write a value as JSON that a person can read."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    """Write a value as JSON that a person can read, and a program as the very same value."""
+    return harmless_json(value, indent=2)
 
 
 def short(task_id: str | None) -> str:

@@ -20,6 +20,9 @@ def validate(
         typer.Argument(metavar="FILE", help="Workflow files (default: the directory's)."),
     ] = None,
     *,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run workflow files in Python, to check what they make.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check workflow files without running them."""
@@ -27,7 +30,7 @@ def validate(
     from agent.cli import terminal
 
     if files:
-        entries = [_read(path) for path in files]
+        entries = [_read(path, is_trusted=trust) for path in files]
         known = _beside(entries)
     else:
         settings = session.settings()
@@ -49,11 +52,18 @@ def validate(
         raise typer.Exit(int(Exit.BAD_INPUT))
 
 
-def _read(path: Path) -> "Entry":
+def _read(path: Path, *, is_trusted: bool) -> "Entry":
     import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
-    from agent.workflows.directory import read_entry
+    from agent.workflows.directory import Entry, read_entry
+    from agent.workflows.problems import Problem
 
-    return read_entry(path)
+    if path.suffix == ".py" and not is_trusted and path.is_file():
+        message = (
+            "not checked: to check a workflow in Python its file must be run, with your rights"
+        )
+        problem = Problem(str(path), None, None, "", message, "--trust runs it; read it first")
+        return Entry(path, problems=(problem,))
+    return read_entry(path, is_trusted=is_trusted)
 
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":

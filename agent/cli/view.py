@@ -139,7 +139,15 @@ def reason(step: dict[str, Any]) -> str:
         return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
     if step["status"] == "waiting":
         return _waiting(step["waiting_on"] or {})
+    if delay := step.get("delay"):
+        return delayed(delay)
     return ""
+
+
+def delayed(delay: dict[str, Any]) -> str:
+    """Say which store of large values a step waits for."""
+    why = terminal.one_line(delay.get("error") or "", 200)
+    return f"waits for the artifact store {delay.get('store')}: {why}"
 
 
 def _waiting(on: dict[str, Any]) -> str:
@@ -149,6 +157,8 @@ def _waiting(on: dict[str, Any]) -> str:
         return "nobody knows whether its effect happened"
     if "approval" in on:
         return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
+    if "store" in on:
+        return f"waits for the artifact store: {terminal.one_line(on['store'], 200)}"
     if "timer" in on:
         from agent.clock import to_iso
 

@@ -93,9 +93,7 @@ class AnthropicConnector:
             wished = [block for block in blocks if block["type"] == "tool_use"]
             uses = tuple(
                 ToolUse(block["id"], block["name"], arguments)
-                for block, arguments in zip(
-                    wished, reading.inputs_of(body, document), strict=True
-                )
+                for block, arguments in zip(wished, reading.inputs_of(body, document), strict=True)
             )
             reason = _STOPS.get(str(document["stop_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:

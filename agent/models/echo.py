@@ -23,7 +23,7 @@ from agent.models.errors import ModelError
 
 LABEL: Final = "[echo]"
 _BYTES_PER_TOKEN: Final = 4
-_SCRIPT: Final = re.compile(r"```echo\s*\n(.*?)```", re.DOTALL)
+_SCRIPT: Final = re.compile(r"```echo[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
 class EchoConnector:

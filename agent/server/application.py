@@ -41,6 +41,7 @@ from agent.server.routes import (
     tasks,
     workflows,
 )
+from agent.server.startup import Startup
 from agent.server.table import Table, mount
 from agent.server.tokens import Tokens
 from agent.store.channels import Place
@@ -70,6 +71,7 @@ def context_of(
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
+    startup: Startup,
     count_from: Place | None = None,
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
@@ -82,7 +84,7 @@ def context_of(
         operator=Operator(database, database.clock),
         reading=reading,
         commands=commands,
-        desk=Desk(worker, worker_loop, reading, settings.engine, bounds.max_requests),
+        desk=Desk(worker, worker_loop, reading, startup, settings.engine, bounds.max_requests),
         repeats=Repeats(database, commands),
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
         event_counts=EventCounts(reading, count_from),
@@ -90,6 +92,8 @@ def context_of(
         readiness=Readiness(reading, database.clock.monotonic),
         failures=Failures(database.clock.monotonic),
         tokens=tokens,
+        startup=startup,
+        troubles=worker.troubles,
     )
 
 

@@ -13,10 +13,12 @@ from agent.server.meters import Meters
 from agent.server.pool import Pool
 from agent.server.readiness import Readiness
 from agent.server.repeats import Repeats
+from agent.server.startup import Startup
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
 from agent.store.database import Database
 from agent.tasks.operator import Operator
+from agent.tasks.troubles import Troubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class Context:
     readiness: Readiness
     failures: Failures
     tokens: Tokens
+    startup: Startup
+    troubles: Troubles
+    """What keeps the worker from its work at the moment."""
 
 
 def here(request: Request) -> Context:

@@ -7,16 +7,21 @@ from typing import Any, Final
 from agent.config import EngineSettings
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
+from agent.server.startup import Startup
 from agent.store import queries, versions
 from agent.store.values import encode
 from agent.tasks.creation import Submission
 from agent.tasks.operator import NotFoundError
 from agent.tasks.submitters import RefusedError
+from agent.tasks.troubles import Trouble
 from agent.tasks.worker import Worker
 from agent.workflows.graph import Graph
 from agent.workflows.inputs import check_inputs
 
-_PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 10.0
+"""How long a submission waits for its commit before it is refused."""
+_REFUSE_AFTER_SECONDS: Final = 1.0
+"""A database that could not be written for so long is not waited for."""
 _GRAPHS: Final = 200
 
 
@@ -39,12 +44,14 @@ class Desk:
         worker: Worker,
         worker_loop: asyncio.AbstractEventLoop,
         reading: Pool,
+        startup: Startup,
         engine: EngineSettings,
         most_waiting: int,
     ) -> None:
         self._worker = worker
         self._worker_loop = worker_loop
         self._reading = reading
+        self._startup = startup
         self._engine = engine
         self._most_waiting = most_waiting
         self._waiting = 0
@@ -55,6 +62,8 @@ class Desk:
         """Return a workflow by its name."""
         found = await self._reading.read(lambda connection: versions.latest(connection, name))
         if found is None:
+            if not self._startup.has_workflows:
+                raise self._startup.not_yet(name)
             raise NotFoundError(f"there is no workflow {name!r}")
         version, text, source, path = found
         graph = self._graphs.get((name, version))
@@ -64,6 +73,12 @@ class Desk:
             while len(self._graphs) > _GRAPHS:
                 self._graphs.popitem(last=False)
         return Workflow(graph, source, path)
+
+    def database_trouble(self) -> Trouble | None:
+        """Return why nothing can be written, once that has lasted."""
+        troubles = self._worker.troubles
+        lasted = troubles.seconds("database")
+        return troubles.of("database") if lasted >= _REFUSE_AFTER_SECONDS else None
 
     async def submit(
         self,
@@ -112,11 +127,18 @@ class Desk:
     async def _hand_over(self, submission: Submission) -> str:
         if not self.is_open:
             raise retry_later(503, "stopping", "the agent is stopping; nothing was created")
+        if self.database_trouble() is not None:
+            raise retry_later(
+                503,
+                "unavailable",
+                "the database cannot be written at the moment; nothing was created",
+                5,
+            )
         if self._waiting >= self._most_waiting:
             raise retry_later(429, "too-many", "too many new tasks wait to be created")
         self._waiting += 1
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 return await asyncio.wrap_future(
                     asyncio.run_coroutine_threadsafe(
                         self._worker.submit(submission), self._worker_loop
@@ -126,8 +148,8 @@ class Desk:
             raise retry_later(
                 503,
                 "unavailable",
-                "the task could not be created in time, and may still be; with an Idempotency-Key"
-                " the same request can be sent again",
+                "the task could not be created in time and was withdrawn, unless its commit was"
+                " under way; with an Idempotency-Key the same request can be sent again",
                 5,
             ) from None
         finally:

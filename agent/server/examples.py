@@ -23,6 +23,7 @@ STEP: Final[dict[str, Any]] = {
     "attempt": 1,
     "max_attempts": 4,
     "waiting_on": None,
+    "delay": None,
     "wake_at": None,
     "output": {"status": 200, "headers": {}, "body": "…"},
     "error": None,
@@ -62,7 +63,7 @@ TASK: Final[dict[str, Any]] = {
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
     "steps": [STEP],
 }
-TASKS: Final = {"tasks": [{**SUMMARY, "waits": 0}], "next": None}
+TASKS: Final = {"tasks": [{**SUMMARY, "waits": 0, "delay": None}], "next": None}
 STEPS: Final = {"steps": [STEP]}
 TRANSCRIPT: Final[dict[str, Any]] = {
     "task": TASK_ID,

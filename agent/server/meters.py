@@ -126,6 +126,18 @@ class Meters:
                 "status",
                 {str(status): count for status, count in sorted(self._requests.copy().items())},
             ),
+            *_single(
+                "agent_event_loop_blocks_total",
+                "counter",
+                "How often the event loop was blocked for more than a second.",
+                self._worker.blocks.count,
+            ),
+            *_single(
+                "agent_event_loop_blocked_seconds_total",
+                "counter",
+                "How long those blocks took.",
+                self._worker.blocks.seconds,
+            ),
             *_histogram("agent_turn_seconds", "How long turns took.", turns.seconds),
             *_histogram(
                 "agent_turn_batch", "Outcomes and new tasks that turns carried.", turns.carried

@@ -130,7 +130,14 @@ def problem_of(error: Exception) -> Problem:
             return Problem(400, "bad-request", "the client left before its request was complete")
         case StoreError(fault=Fault.DATA):
             return Problem(422, "invalid", error.message, errors=[error.message])
-        case StoreError(fault=Fault.BUSY | Fault.LOST | Fault.FULL | Fault.READONLY):
+        case StoreError(fault=Fault.UNREACHABLE):
+            log.warning("api.unavailable", fault=str(error.fault), error=error.message)
+            return retry_later(
+                503, "unavailable", "value unavailable: its store is unreachable at the moment", 5
+            )
+        case StoreError(
+            fault=Fault.BUSY | Fault.LOST | Fault.FULL | Fault.READONLY | Fault.REPLACED
+        ):
             log.warning("api.unavailable", fault=str(error.fault), error=error.message)
             return retry_later(503, "unavailable", "the database cannot be used at the moment", 5)
     log.error("api.defect", error=str(error), exc_info=error)

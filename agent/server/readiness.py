@@ -30,7 +30,7 @@ class Readiness:
 
     async def _ask(self) -> Exception | None:
         try:
-            await self._reading.read(lambda connection: connection.query("SELECT 1"))
+            await self._reading.read(lambda connection: connection.check())
         except Exception as problem:
             return problem.with_traceback(None)
         return None

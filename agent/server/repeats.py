@@ -14,12 +14,14 @@ from fastapi import Header
 
 from agent.keys import content_hash, request_hash
 from agent.server.pool import Pool
-from agent.server.problems import Problem
+from agent.server.problems import Problem, retry_later
 from agent.server.tokens import Grant
 from agent.store import request_keys
 from agent.store.database import Database
 from agent.store.request_keys import Claim
 
+PATIENCE_SECONDS: Final = 5.0
+"""How long a key waits to be put on record before its request is refused."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 IdempotencyKey = Annotated[
@@ -68,7 +70,13 @@ class Repeats:
         self._waiting.append((claim, known))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
-        return await known
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await known
+        except TimeoutError:
+            raise retry_later(
+                503, "unavailable", "the database is busy; nothing was created", 5
+            ) from None
 
     async def _write(self) -> None:
         while self._waiting:

@@ -12,6 +12,7 @@ from agent import descriptors
 from agent.config import Settings
 from agent.exposure import trust_of
 from agent.server.address import listen, url_of
+from agent.server.startup import Startup
 from agent.server.tokens import Tokens
 from agent.store.channels import Place
 from agent.store.database import Database, StoreError
@@ -65,6 +66,7 @@ class Server:
 
         self.tokens = Tokens(settings.home, trust_of(settings))
         self.tokens.ensure_owner()
+        self.startup = Startup()
         self._settings = settings
         self._database = database
         self._worker = worker
@@ -129,6 +131,7 @@ class Server:
             self._worker,
             worker_loop,
             self.tokens,
+            self.startup,
             self._count_from,
         )
         self._context = context

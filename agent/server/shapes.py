@@ -115,6 +115,10 @@ class StepDocument(_Shape):
     attempt: int
     max_attempts: int
     waiting_on: Any
+    delay: Any = Field(
+        description="what it waits for although it is running: a `store` of large values that does"
+        " not answer, and its `error`"
+    )
     wake_at: Instant | None
     output: Any
     error: Any
@@ -436,4 +440,9 @@ class Health(_Shape):
 
     model_config = _like({"status": "ok"})
 
-    status: str = Field(examples=["ok"])
+    status: str = Field(
+        examples=["ok"], description="ok, degraded, starting, stopping, unavailable"
+    )
+    because: list[str] | None = Field(
+        default=None, description="what does not work: database, artifacts"
+    )

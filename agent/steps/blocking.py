@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agent.steps import containment
+from agent.steps.calls import Readied
 from agent.steps.claimed import RevokedError
 from agent.steps.context import ContextFacts, StepContext, bind_call
 from agent.steps.effects import Answer, Call, Reconcile
@@ -68,10 +69,11 @@ class BlockingContext(ContextFacts):
         except BaseException as problem:
             self._wait_for(self._fail(opened, problem, has_begun))
             raise
-        return self._wait_for(self._succeed(opened, response))
+        readied = self.calls.readied(opened, response)
+        return self._wait_for(self._succeed(opened, readied))
 
-    async def _succeed(self, call: Call, response: Json) -> Json:
-        return self.calls.succeed(call, response)
+    async def _succeed(self, call: Call, readied: Readied) -> Json:
+        return self.calls.succeed(call, readied)
 
     async def _fail(self, call: Call, problem: BaseException, has_begun: bool) -> None:
         self.calls.fail(call, problem, has_begun=has_begun)

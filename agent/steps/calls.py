@@ -8,7 +8,7 @@ record. One that may have happened is never repeated by itself: what to do is th
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from agent import descriptors, keys
 from agent.clock import SECOND, Clock
@@ -43,9 +43,14 @@ from agent.steps.secrets import Secrets
 from agent.steps.services import Services
 from agent.store.values import NotPlainJsonError, encode
 
+Readied = tuple[Json, str] | StepError
+"""An answer as it is kept and as text, or why it cannot be kept."""
+_STORE_WAIT_SECONDS: Final = 15
+"""After so long a step tries again to store a large request."""
+
 
 class Calls:
-    """The calls of one attempt; all methods but `begin` belong to the event loop's thread."""
+    """The calls of one attempt; most methods belong to the event loop's thread."""
 
     def __init__(self, claimed: Claimed, services: Services, secrets: Secrets) -> None:
         self._claimed = claimed
@@ -140,21 +145,26 @@ class Calls:
         clock, seconds = self._services.clock, self._services.limits.send_window_seconds
         return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
-    def succeed(self, call: Call, response: Json, spend: Spend | None = None) -> Json:
-        """Record a call's answer and return it as it is kept."""
+    def readied(self, call: Call, response: Json) -> Readied:
+        """Return a call's answer as it is kept, and as text; any thread may ask for it."""
         where = f"the response of {call.action}"
         try:
             response = self._secrets.redact_value(response)
-            text = encode(response, where)
+            return response, encode(response, where)
         except BaseException as problem:  # also a method of the answer may raise
             # It happened, whatever its answer looks like: the ledger says so, the step fails.
             is_deep = isinstance(problem, RecursionError)
             reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
             if isinstance(problem, NotPlainJsonError):
                 reason = str(problem)
-            error = self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
-            self._resolve(call, CallStatus.SUCCEEDED, error=error, spend=spend)
-            self.end(Failed(error, call.idempotency_key))
+            return self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
+
+    def succeed(self, call: Call, readied: Readied, spend: Spend | None = None) -> Json:
+        """Record a call's answer and return it as it is kept."""
+        if isinstance(readied, StepError):
+            self._resolve(call, CallStatus.SUCCEEDED, error=readied, spend=spend)
+            self.end(Failed(readied, call.idempotency_key))
+        response, text = readied
         apart = large(text, self._services.limits.inline_bytes)
         self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend, apart=apart)
         return response
@@ -186,7 +196,9 @@ class Calls:
             return None
         call = known.call
         if call.status == CallStatus.UNKNOWN:
-            now = None if known.is_same else {"action": action, "request": request.body}
+            now = None
+            if not known.is_same:
+                now = {"action": action, "request": self._secrets.redact_value(request.body)}
             return await self._settle_unknown(call, request, now)
         if call.status == CallStatus.FAILED:
             raise replay.failure_of(call)
@@ -241,6 +253,11 @@ class Calls:
         shown = self._secrets.redact_value(request.body)
         if shown is not request.body:
             body = encode(shown, f"the request of {action}")
+        apart = large(body, self._services.limits.inline_bytes)
+        if apart is not None and (reason := await self._services.journal.keep(claimed, apart)):
+            # Before the time in which it may be sent begins, and without using up an attempt.
+            again = clock.now() + _STORE_WAIT_SECONDS * SECOND
+            self.end(Waiting({"timer": again, "store": reason}, again, self.checkpoint))
         if prepare is not None:
             process = await prepare()
         else:
@@ -270,7 +287,7 @@ class Calls:
             process_started=process.started if process is not None else None,
             settles_step=request.settles_step,
             reservation=request.reservation,
-            large=large(body, self._services.limits.inline_bytes),
+            large=apart,
         )
         call = Call(
             number,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.steps.outcome import CallResult, Intent, Json, RecordedApproval, RecordedCall
+from agent.steps.sizes import SMALL_BYTES, is_small
 from agent.store.values import decode
 from agent.workflows.graph import Graph, Step
 
@@ -44,6 +45,13 @@ class Upstream:
         self.error = error
         self._output = output
         self._text = text
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its output may be read and treated on the event loop."""
+        if self._text is not None:
+            return len(self._text) <= SMALL_BYTES
+        return is_small(self._output)
 
     @property
     def output(self) -> Json:
@@ -142,6 +150,9 @@ class Journal(Protocol):
 
         Raise `BudgetRefusedError` if what it reserves is more than a budget has left.
         """
+
+    async def keep(self, claimed: Claimed, text: str) -> str | None:
+        """Store a large request ahead of its intent; return why that cannot be done at the moment."""
 
     def resolve(self, claimed: Claimed, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""

@@ -14,6 +14,7 @@ from agent.steps.effects import Answer, Call, Measured, Process, Reconcile, Requ
 from agent.steps.outcome import Json, Paused, Spend
 from agent.steps.secrets import Place, Secrets
 from agent.steps.services import Services
+from agent.steps.sizes import is_small
 from agent.store.values import encode
 
 Perform = Callable[[Call], Awaitable[Json | Measured]]
@@ -124,12 +125,22 @@ class ContextFacts:
         left = self.services.limits.log_bytes - self._logged_bytes
         if left <= 0 or not text:
             return
-        text = self.secrets.redact(text).replace("\0", "\ufffd")
+        text = self._redacted(text, left).replace("\0", "\ufffd")
         text = text.encode("utf-8", "replace").decode("utf-8")
         self._logged_bytes += len(text)
         if len(text) > left:
             text = text[:left] + "\n[the log ends here: it reached its limit]"
         self.services.journal.log(self.claimed, stream, text)
+
+    def _redacted(self, text: str, most: int) -> str:
+        """Redact as much of a text as is logged: what is longer costs no more."""
+        longest = self.secrets.longest
+        cut = text[: most + longest + 1]
+        if len(cut) == len(text):
+            return self.secrets.redact(text)
+        # A secret may be cut in two at the end: so much is left out.
+        redacted = self.secrets.redact(cut)
+        return redacted[: len(redacted) - longest] if longest else redacted
 
     def _request(
         self,
@@ -162,8 +173,10 @@ class StepContext(ContextFacts):
         """Make a checkpoint durable; the attempt ends here if the task is paused."""
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
-        value = self.secrets.redact_value(value)
-        encode(value, "checkpoint")
+        if is_small(value):
+            value = self._checkpointed(value)
+        else:
+            value = await asyncio.to_thread(self._checkpointed, value)
         try:
             await self.services.journal.checkpoint(self.claimed, value)
         except RevokedError:
@@ -172,6 +185,12 @@ class StepContext(ContextFacts):
         self.calls.checkpoint = value
         if self.should_pause:
             self.calls.end(Paused(value))
+
+    def _checkpointed(self, value: Json) -> Json:
+        """Return a checkpoint as it is kept; refuse one that cannot be."""
+        value = self.secrets.redact_value(value)
+        encode(value, "checkpoint")
+        return value
 
     async def call(
         self,
@@ -221,7 +240,17 @@ class StepContext(ContextFacts):
         spend: Spend | None = None
         if isinstance(response, Measured):
             response, spend = response.response, response.spend
-        return Answer(self.calls.succeed(opened, response, spend), opened.idempotency_key)
+        if is_small(response):
+            readied = self.calls.readied(opened, response)
+        else:
+            work = asyncio.ensure_future(asyncio.to_thread(self.calls.readied, opened, response))
+            try:
+                readied = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # The answer is there: it is recorded, and the next attempt takes it from there.
+                self.calls.succeed(opened, await work, spend)
+                raise
+        return Answer(self.calls.succeed(opened, readied, spend), opened.idempotency_key)
 
     def request(
         self,

@@ -193,6 +193,7 @@ def _reservation(
         daily_tokens=models.daily_tokens,
         daily_microusd=models.daily_microusd,
         daily_ms=models.daily_ms,
+        section=model.name,
     )
 
 

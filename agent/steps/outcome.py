@@ -64,6 +64,8 @@ class Reservation:
     daily_microusd: int | None = None
     daily_ms: int | None = None
     """What all tasks together may use in a day."""
+    section: str = ""
+    """The model's name in the configuration, as in `[models.fast]`; `model` is the provider's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """What a step may give: plain JSON, within its bound, of the shape that the definition asks for."""
 
-from typing import Any
+from typing import Any, Final
 
 from agent.steps.outcome import Json, StepError
+from agent.steps.sizes import size_up_to
 from agent.store.artifacts import looks_like_reference
 from agent.store.values import NotPlainJsonError, encode
+
+_MOST_KEYS: Final = 100
 
 
 def find_problem(output: Json, schema: dict[str, Any] | None, limit_bytes: int) -> StepError | None:
@@ -44,6 +47,17 @@ def _too_large(output: Json, size: int, limit_bytes: int) -> StepError:
     return StepError(
         "output_too_large", "limit", f"{where} is {size} bytes, and {limit_bytes} are allowed"
     )
+
+
+def far_too_large(output: Json, limit_bytes: int) -> StepError:
+    """Say that an output is beyond its bound, of which nothing was written."""
+    where = "the output"
+    if type(output) is dict and output:
+        candidates = list(output)[:_MOST_KEYS]
+        largest = max(candidates, key=lambda key: size_up_to(output[key], limit_bytes))
+        where = f"the output, most of it under output.{largest},"
+    text = f"{where} is more than {limit_bytes} bytes, and {limit_bytes} are allowed"
+    return StepError("output_too_large", "limit", text)
 
 
 def _unlike(output: Json, schema: dict[str, Any], characters: int) -> StepError | None:

@@ -20,6 +20,7 @@ from agent.steps.errors import DefiniteFailure
 from agent.steps.kinds import KINDS, Kind
 from agent.steps.outcome import Json, Succeeded, Waiting
 from agent.steps.secrets import Place, at, references, watch
+from agent.steps.sizes import is_small
 from agent.store.values import NotPlainJsonError
 from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
 from agent.workflows.problems import write_key
@@ -88,6 +89,18 @@ def secret_references(graph: Graph) -> list[Json]:
             continue
         found += [at(step.config, place) for place in places]
     return found
+
+
+def is_heavy(claimed: Claimed) -> bool:
+    """Whether templates of this attempt see large values: they are then rendered in a thread."""
+    step = claimed.step
+    if step.condition is None and step.fanout is None and not step.has_templates:
+        return False
+    return (
+        any(not upstream.is_small for upstream in claimed.upstream.values())
+        or not is_small(claimed.task.input)
+        or not is_small(claimed.item)
+    )
 
 
 def is_wanted(claimed: Claimed) -> bool:

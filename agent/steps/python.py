@@ -34,11 +34,12 @@ async def load(call: str, context: StepContext) -> Function:
     A module that is not loaded yet is loaded in a thread: its code may take long, or hang.
     """
     path = context.claimed.task.source_path
-    function = find_loaded(call, path)
-    if function is None:
-        function = await _in_thread(lambda: containment.call(call, find, call, path), context)
-        if context.is_interrupted():
-            raise RevokedError(f"the attempt ended while {call} was loaded")
+    loaded = find_loaded(call, path)
+    if loaded is not None:
+        return loaded
+    function: Function = await _in_thread(lambda: containment.call(call, find, call, path), context)
+    if context.is_interrupted():
+        raise RevokedError(f"the attempt ended while {call} was loaded")
     return function
 
 

@@ -9,6 +9,8 @@ import contextlib
 from dataclasses import replace
 from typing import Final
 
+from pydantic import BaseModel
+
 from agent.clock import SECOND
 from agent.states import CallStatus
 from agent.steps import preparation, replay
@@ -19,10 +21,12 @@ from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure, EndAttempt
 from agent.steps.kinds import KINDS, Handler, Kind
 from agent.steps.outcome import Failed, Outcome, Retry, Returned, StepError, Succeeded, Waiting
-from agent.steps.outputs import check, large
+from agent.steps.outputs import check, far_too_large, large
+from agent.steps.preparation import Plan
 from agent.steps.scope import Scope
 from agent.steps.secrets import Secrets, watch
 from agent.steps.services import Services
+from agent.steps.sizes import is_small, surely_exceeds
 from agent.store.values import NotPlainJsonError
 
 SHUTDOWN: Final = "shutdown"
@@ -57,26 +61,18 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
     try:
         preparation.watch_secrets(claimed.graph)
         watch.refresh()
-        if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
-            return Failed(exhausted(claimed))
-        if not preparation.is_wanted(claimed):
-            return Succeeded(skipped="if")
-        if claimed.is_group:
-            return preparation.items_of(claimed, services.limits.items_per_group)
-        plan = preparation.plan_of(claimed.step)
-        if claimed.step.approval is None:
-            config = preparation.config_of(claimed, plan)
-        else:
-            passed = preparation.gated(claimed, plan)
-            if isinstance(passed, Waiting):
-                return passed
-            if not claimed.may_act and not _may_find_out(claimed):
-                return Failed(exhausted(claimed))
-            config = passed
-    except DefiniteFailure as problem:
-        return _without_secrets(Failed(problem.error), secrets)
-    except BaseException as problem:  # nothing here awaits: no interruption reaches it
+    except Exception as problem:
         return Failed(_internal(problem, secrets))
+    if preparation.is_heavy(claimed):
+        try:
+            prepared = await asyncio.to_thread(_prepared, claimed, services, secrets)
+        except asyncio.CancelledError:
+            return Returned(SHUTDOWN)
+    else:
+        prepared = _prepared(claimed, services, secrets)
+    if not isinstance(prepared, tuple):
+        return prepared
+    plan, config = prepared
     calls = Calls(claimed, services, secrets)
     context = StepContext(claimed, signals, services, secrets, calls)
     context.secret_places = plan.secret_places
@@ -94,6 +90,34 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
         signals.on_stop = None
         calls.on_idle = None
         calls.is_revoked = True
+
+
+def _prepared(
+    claimed: Claimed, services: Services, secrets: Secrets
+) -> Outcome | tuple[Plan, BaseModel]:
+    """Return what the attempt is to do, or its outcome where nothing is; any thread may ask."""
+    try:
+        if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
+            return Failed(exhausted(claimed))
+        if not preparation.is_wanted(claimed):
+            return Succeeded(skipped="if")
+        if claimed.is_group:
+            return preparation.items_of(claimed, services.limits.items_per_group)
+        plan = preparation.plan_of(claimed.step)
+        if claimed.step.approval is None:
+            config = preparation.config_of(claimed, plan)
+        else:
+            passed = preparation.gated(claimed, plan)
+            if isinstance(passed, Waiting):
+                return passed
+            if not claimed.may_act and not _may_find_out(claimed):
+                return Failed(exhausted(claimed))
+            config = passed
+        return plan, config
+    except DefiniteFailure as problem:
+        return _without_secrets(Failed(problem.error), secrets)
+    except BaseException as problem:
+        return Failed(_internal(problem, secrets))
 
 
 async def _get_ready(kind: Kind, config: object, context: StepContext) -> bool:
@@ -158,6 +182,18 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     if problem is not None:
         return _classified(problem, context)
     assert outcome is not None
+    if not isinstance(outcome, Succeeded) or is_small(outcome.output):
+        return _taken(outcome, context)
+    work = asyncio.ensure_future(asyncio.to_thread(_taken, outcome, context))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        # The worker ends, and the step has ended already: its output is checked and kept.
+        return await work
+
+
+def _taken(outcome: Outcome, context: StepContext) -> Outcome:
+    """Check an outcome, whatever its value does when it is read; any thread may."""
     try:
         return _checked(outcome, context)
     except BaseException as raised:  # a method of what the step's code returned
@@ -260,9 +296,12 @@ def _checked(outcome: Outcome, context: StepContext) -> Outcome:
     """Hold an output against its bounds and its schema."""
     if not isinstance(outcome, Succeeded):
         return outcome
-    output = context.secrets.redact_value(outcome.output)
     schema = context.claimed.step.output_schema
     limits = context.services.limits
+    if not is_small(outcome.output) and surely_exceeds(outcome.output, limits.output_bytes):
+        # Found without writing it, which would hold the interpreter for as long as it is large.
+        return Failed(far_too_large(outcome.output, limits.output_bytes), outcome.idempotency_key)
+    output = context.secrets.redact_value(outcome.output)
     error, text = check(output, schema, limits.output_bytes)
     if error is not None:
         return Failed(error, outcome.idempotency_key)

@@ -14,7 +14,6 @@ from typing import Final
 
 from agent.clock import SECOND
 from agent.keys import content_hash
-from agent.store import vault
 from agent.store.database import Connection, StoreError
 from agent.store.dialect import Fault
 from agent.store.values import Json, encode
@@ -50,7 +49,10 @@ class Packed:
 
 
 def pack(content: bytes, kept_in: Vault | None = None) -> Packed:
-    """Compress content, and write it where it is to be kept, if that is outside the database."""
+    """Compress content, and write it where it is to be kept, if that is outside the database.
+
+    Such a place may take its time, or hang: this is no work for a thread that others wait for.
+    """
     name = content_hash(content)
     packed = zlib.compress(content)
     is_smaller = len(packed) < len(content)
@@ -77,13 +79,17 @@ def put(tx: Connection, content: bytes | Packed, now: int) -> str:
 
 
 def get(tx: Connection, name: str) -> bytes | None:
-    """Return content by its hash; None when there is none."""
+    """Return content by its hash, within a few seconds; None when there is none."""
+    return _get(tx, name, tx.vaults.read)
+
+
+def _get(tx: Connection, name: str, read: Callable[[str], bytes | None]) -> bytes | None:
     rows = tx.query("SELECT encoding, data FROM artifacts WHERE hash = :hash", hash=name)
     if not rows:
         return None
     encoding, data = rows[0]
     if encoding.endswith(_ELSEWHERE):
-        data = vault.read(bytes(data).decode())
+        data = read(bytes(data).decode())
         if data is None:
             return None
     try:
@@ -123,15 +129,52 @@ def take(connection: Connection, text: str | None) -> Json:
 
     What cannot be had now, or never again, is an error: no step may take a reference for its value.
     """
+    return _take(connection, text, connection.vaults.read)
+
+
+def _take(connection: Connection, text: str | None, read: Callable[[str], bytes | None]) -> Json:
     if text is None:
         return None
     value = json.loads(text)
     if not looks_like_reference(text):
         return value
-    content = get(connection, value[REFERENCE_KEY])
+    content = _get(connection, value[REFERENCE_KEY], read)
     if content is None:
         raise StoreError(Fault.DATA, "this artifact is gone")
     return json.loads(content)
+
+
+class NotFetchedError(Exception):
+    """Values are outside the database and have not been read yet: `Fetched.missing` names them."""
+
+
+class Fetched:
+    """Reads values without leaving the database; what is outside must have been fetched before.
+
+    A value that is not there yet reads as None, and its address is noted as missing: whoever reads
+    must look at `missing` before anything is done with the values.
+    """
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes | None] = {}
+        """What was fetched, by address; None for what is gone."""
+        self.missing: set[str] = set()
+        self.misses = 0
+        """How often something was missing; the same address may be missed twice."""
+
+    def take(self, connection: Connection, text: str | None) -> Json:
+        """Read a stored value as `artifacts.take` does."""
+        try:
+            return _take(connection, text, self._read)
+        except NotFetchedError:
+            return None
+
+    def _read(self, address: str) -> bytes | None:
+        if address not in self.contents:
+            self.missing.add(address)
+            self.misses += 1
+            raise NotFetchedError
+        return self.contents[address]
 
 
 def load(connection: Connection, text: str | None) -> Json:
@@ -139,7 +182,10 @@ def load(connection: Connection, text: str | None) -> Json:
     try:
         return take(connection, text)
     except StoreError as error:
-        return {**json.loads(text or "{}"), "problem": error.message}
+        problem = error.message
+        if error.fault is Fault.UNREACHABLE:
+            problem = f"value unavailable: store unreachable: {problem}"
+        return {**json.loads(text or "{}"), "problem": problem}
 
 
 Read = Callable[[Connection, str | None], Json]
@@ -173,7 +219,7 @@ def prune(connection: Connection, now: int) -> int:
         removed += len(gone)
         for _, address in gone:
             if address is not None:
-                vault.remove(bytes(address).decode(), before)
+                connection.vaults.remove(bytes(address).decode(), before)
     return removed
 
 

@@ -1,15 +1,21 @@
 """A database by its address, and what a connection to one can do."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from agent.clock import SECOND, Clock
+from agent.inode import Identity, identity_of
 from agent.store.dialect import Fault, Sql
 from agent.store.gate import Gate
+
+if TYPE_CHECKING:
+    from agent.store.sqlite import SqliteConnection
+    from agent.store.vault import Vaults
 
 Role = Literal["turn", "writer", "reader", "listener"]
 """Who uses a connection: the engine's turn, any other writer, a reader, who waits for notices."""
@@ -34,6 +40,15 @@ class CommitUnknownError(StoreError):
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(fault, f"{message}; whether the change was made is not known")
+
+
+def replaced(path: Path | None) -> StoreError:
+    """Return the error of a file that is no longer the one under its name."""
+    return StoreError(
+        Fault.REPLACED,
+        f"{path} was deleted, moved or replaced while it was in use; nothing is written to it any"
+        " more: put the right file there and start again",
+    )
 
 
 class Later:
@@ -88,6 +103,8 @@ class Connection(ABC):
     """Whether a connection pooler may give each transaction to another of the server's sessions."""
     can_assume: bool = False
     """Whether a transaction may write rows that it has not read, and be refused if they changed."""
+    vaults: "Vaults"
+    """The places outside the database where large values are."""
 
     @abstractmethod
     def query(self, sql: str, /, **params: Any) -> list[Row]:
@@ -144,6 +161,13 @@ class Connection(ABC):
         To be asked inside a transaction; None where the database cannot tell.
         """
         return None
+
+    def check(self) -> None:
+        """Raise `StoreError` unless this connection still reads the database that it was opened on."""
+        self.query("SELECT 1")
+
+    def check_file(self) -> None:  # noqa: B027  (only SQLite has a file to lose)
+        """Raise `StoreError` if its file was deleted or replaced; only asks the file system."""
 
     @abstractmethod
     def lock_timeout(self, timeout_ms: int) -> None:
@@ -203,6 +227,9 @@ class Database:
         self.directory: Path | None = None
         """Where files that belong to it are kept: beside it, or where its user says."""
         self.gate: Gate | None = None
+        self._vaults: Vaults | None = None
+        self._identity: Identity | None = None
+        """The SQLite file that was found at the first connection."""
         self._timeout_seconds = timeout_seconds
         scheme, separator, rest = url.partition("://")
         if separator and scheme in ("postgresql", "postgres"):
@@ -211,7 +238,9 @@ class Database:
             self.is_sqlite = True
             self.path = Path(rest[1:]).absolute()
             self.directory = self.path.parent
-            self.gate = Gate(self.path.with_name(self.path.name + ".gate")) if gate else None
+            # By the file's own name: whoever comes by a symlink must meet the same gate.
+            real = Path(os.path.realpath(self.path))
+            self.gate = Gate(real.with_name(real.name + ".gate")) if gate else None
         else:
             raise StoreError(
                 Fault.DEFECT,
@@ -229,16 +258,53 @@ class Database:
 
         return POSTGRESQL
 
+    @property
+    def vaults(self) -> "Vaults":
+        """The places outside the database where large values are."""
+        if self._vaults is None:
+            from agent.store.vault import Vaults
+
+            self._vaults = Vaults()
+        return self._vaults
+
+    @vaults.setter
+    def vaults(self, vaults: "Vaults") -> None:
+        self._vaults = vaults
+
     def connect(self, role: Role = "writer") -> Connection:
         """Open a connection; the database must exist, and its schema is not looked at."""
         # The drivers are imported here, so that a process pays only for the one it uses.
+        connection: Connection
         if self.path is not None:
             from agent.store import sqlite
 
-            return sqlite.SqliteConnection(self.path, role, self.gate)
-        from agent.store import postgres
+            connection = self._same(sqlite.SqliteConnection(self.path, role, self.gate))
+        else:
+            from agent.store import postgres
 
-        return postgres.PostgresConnection(self.url, role, self._timeout_seconds)
+            connection = postgres.PostgresConnection(self.url, role, self._timeout_seconds)
+        connection.vaults = self.vaults
+        return connection
+
+    def _same(self, connection: "SqliteConnection") -> "SqliteConnection":
+        """Refuse a connection to another file than the one that this process has worked with."""
+        if self._identity is None:
+            self._identity = connection.identity
+        if self._identity != connection.identity:
+            connection.close()
+            raise replaced(self.path)
+        return connection
+
+    def check_file(self) -> None:
+        """Raise `StoreError` if the SQLite file was deleted or replaced since it was opened."""
+        if self.path is None or self._identity is None:
+            return
+        try:
+            is_same = identity_of(self.path) == self._identity
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise replaced(self.path)
 
     def write_mark(self) -> int:
         """Return a number that grows with every commit of a writer on SQLite; elsewhere 0."""

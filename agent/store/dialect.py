@@ -30,6 +30,10 @@ class Fault(StrEnum):
     """The database cannot be reached, or the connection to it is gone."""
     CORRUPT = "corrupt"
     """The file or the disk is damaged: stop."""
+    REPLACED = "replaced"
+    """The file that was opened is no longer the one under its name: stop."""
+    UNREACHABLE = "unreachable"
+    """A store outside the database does not answer; the database itself is well."""
     DEFECT = "defect"
     """The statement or its use is wrong: a bug of ours, or a schema that is not ours."""
 

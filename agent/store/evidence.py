@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from agent.store.database import Connection
+from agent.store.database import Connection, Row
 
-TASKS_AT_ONCE = 50
-"""A wide task has thousands of rows: few tasks are held in memory at a time."""
+TASKS_AT_ONCE = 1000
+EVENTS_AT_ONCE = 20_000
+"""A wide task has thousands of rows: few such are held in memory at a time."""
 
 _IDS_AT_ONCE: Final = 1000
 
@@ -24,7 +25,7 @@ _WRITTEN: Final = {
 """Where values of users are written down; definitions are users' own files."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskFacts:
     """A task's row, without its values."""
 
@@ -47,9 +48,9 @@ class TaskFacts:
     ended_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepFacts:
-    """A step's row, without its values."""
+    """A step's row, without its values: first what steps of like tasks have in common."""
 
     id: str
     task_id: str
@@ -69,16 +70,16 @@ class StepFacts:
     owner: str | None
     claim_token: int
     claim_turn: int | None
-    owner_turn: int | None
-    """The last turn of its owner that landed; null when there is no such worker."""
-    waiting_on: str | None
     skip_reason: str | None
-    idempotency_key: str | None
     parallel_count: int | None
     items_done: int
     items_placed: int
     items_ended: int
     items_failed: int
+    owner_turn: int | None
+    """The last turn of its owner that landed; null when there is no such worker."""
+    waiting_on: str | None
+    idempotency_key: str | None
     process_id: int | None
     process_started: str | None
     ended_at: int | None
@@ -104,7 +105,13 @@ class StepFacts:
         return on
 
 
-@dataclass(frozen=True, slots=True)
+STEP_COLUMNS: Final = {field.name: place for place, field in enumerate(fields(StepFacts))}
+"""Where each field stands in a row of steps."""
+_KEY: Final = STEP_COLUMNS["idempotency_key"]
+_PROCESS: Final = STEP_COLUMNS["process_id"]
+
+
+@dataclass(slots=True)
 class EventFacts:
     """One event of a task."""
 
@@ -121,7 +128,7 @@ class EventFacts:
         return data
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallFacts:
     """One call, with its row of the ledger; what is of the ledger is null when it has none."""
 
@@ -197,39 +204,82 @@ class Evidence:
     """One task with all that belongs to it."""
 
     task: TaskFacts
-    graph: str | None
-    """The definition of its version, as it is stored."""
     read_at: int
     """The instant at which all of it was read, by the database's clock."""
-    steps: list[StepFacts] = field(default_factory=list)
-    events: list[EventFacts] = field(default_factory=list)
+    step_rows: list[Row] = field(default_factory=list)
+    """The fields of `StepFacts`, for whoever needs not look at each by name."""
+    event_rows: list[Row] = field(default_factory=list)
+    """The fields of `EventFacts`."""
     calls: list[CallFacts] = field(default_factory=list)
     approvals: list[ApprovalFacts] = field(default_factory=list)
     budgets: list[BudgetFacts] = field(default_factory=list)
     children: set[str] = field(default_factory=set)
     """Tasks that its steps have started."""
+    _steps: list[StepFacts] | None = None
+    _events: list[EventFacts] | None = None
+
+    @property
+    def steps(self) -> list[StepFacts]:
+        """Its steps in the order of their places."""
+        if self._steps is None:
+            self._steps = [StepFacts(*row) for row in self.step_rows]
+        return self._steps
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but its steps and their events belongs to it."""
+        return not (self.calls or self.approvals or self.budgets) and all(
+            row[_KEY] is None and row[_PROCESS] is None for row in self.step_rows
+        )
+
+    @property
+    def events(self) -> list[EventFacts]:
+        """Its events in their order."""
+        if self._events is None:
+            self._events = [EventFacts(*row) for row in self.event_rows]
+        return self._events
 
 
-def collect(connection: Connection) -> Iterator[Evidence]:
-    """Yield every task, some at a time, each as it was at one moment."""
+def collect(connection: Connection, since: int | None = None) -> Iterator[Evidence]:
+    """Yield every task, some at a time, each as it was at one moment.
+
+    With `since`, only those that have not ended before that instant.
+    """
     last = ""
     while True:
         if connection.in_transaction:
-            page = _page(connection, last)
+            page = _page(connection, last, since)
         else:
             # A snapshot a page: a long one would keep the database from tidying up.
             with connection.snapshot():
-                page = _page(connection, last)
+                page = _page(connection, last, since)
         if not page:
             return
         yield from page
         last = page[-1].task.id
 
 
-def task_count(connection: Connection) -> int:
-    """Return how many tasks there are."""
-    ((count,),) = connection.query("SELECT count(*) FROM tasks")
+def task_count(connection: Connection, since: int | None = None) -> int:
+    """Return how many tasks there are, or how many have not ended before an instant."""
+    condition, params = _changed(since)
+    ((count,),) = connection.query(f"SELECT count(*) FROM tasks AS t WHERE {condition}", **params)
     return int(count)
+
+
+def created_at(connection: Connection, task_id: str) -> int | None:
+    """Return when a task was created; None if it is gone."""
+    rows = connection.query("SELECT created_at FROM tasks WHERE id = :id", id=task_id)
+    return int(rows[0][0]) if rows else None
+
+
+def definition(connection: Connection, name: str, version: int) -> str | None:
+    """Return a version of a workflow, as it is stored."""
+    rows = connection.query(
+        "SELECT graph FROM workflows WHERE name = :name AND version = :version",
+        name=name,
+        version=version,
+    )
+    return str(rows[0][0]) if rows else None
 
 
 def duplicates(connection: Connection) -> list[tuple[str, int]]:
@@ -350,76 +400,97 @@ def undead(connection: Connection) -> list[tuple[str, int, int]]:
     ]
 
 
-def _page(connection: Connection, last: str) -> list[Evidence]:
+def _changed(since: int | None) -> tuple[str, dict[str, Any]]:
+    """Return the condition on tasks that did not end before an instant, and its parameters."""
+    if since is None:
+        return "true", {}
+    return "(t.ended_at IS NULL OR t.ended_at >= :since)", {"since": since}
+
+
+def _page(connection: Connection, last: str, since: int | None) -> list[Evidence]:
+    condition, params = _changed(since)
     tasks = connection.query(
         "SELECT t.id, t.status, t.workflow_name, t.workflow_version, t.next_wake_time, t.deadline,"
         " t.steps_open, t.steps_running, t.steps_failed, t.steps_held, t.places_taken, t.phase,"
         " t.event_seq, t.retry_of IS NOT NULL OR t.forked_from IS NOT NULL, t.error IS NOT NULL,"
-        " t.ended_at, w.graph FROM tasks AS t LEFT JOIN workflows AS w"
-        " ON w.name = t.workflow_name AND w.version = t.workflow_version"
-        " WHERE t.id > :last ORDER BY t.id LIMIT :most",
+        f" t.ended_at FROM tasks AS t WHERE t.id > :last AND {condition}"
+        " ORDER BY t.id LIMIT :most",
         last=last,
         most=TASKS_AT_ONCE,
+        **params,
     )
     ((now,),) = connection.query(f"SELECT {connection.sql.now_us}")
-    page = {row[0]: Evidence(TaskFacts(*row[:-1]), row[-1], int(now)) for row in tasks}
-    ids = list(page)
-    if not ids:
-        return []
-    for row in _of(
-        connection,
+    page: dict[str, Evidence] = {}
+    events = 0
+    for row in tasks:
+        task = TaskFacts(*row)
+        events += task.event_seq
+        if page and events > EVENTS_AT_ONCE:
+            break
+        page[task.id] = Evidence(task, int(now))
+    if page:
+        # All tasks of a range are quicker read as that than one by one.
+        first, end = next(iter(page)), next(reversed(page))
+        _read(connection, page, None if since is not None else (first, end))
+    return list(page.values())
+
+
+def _read(connection: Connection, page: dict[str, Evidence], span: tuple[str, str] | None) -> None:
+    """Add to tasks what belongs to them; rows whose task is gone belong to none."""
+
+    def of(sql: str) -> list[Row]:
+        if span is None:
+            return _of(connection, sql.replace("{within}", "IN {ids}"), list(page))
+        between = "BETWEEN :first AND :end"
+        return connection.query(sql.replace("{within}", between), first=span[0], end=span[1])
+
+    for row in of(
         'SELECT s.id, s.task_id, s."index", s.parallel_index, s.name, s.kind, s.status, s.attempt,'
-        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.alone, s.owner,"
-        " s.claim_token, s.claim_turn, w.turn, s.waiting_on, s.skip_reason, s.idempotency_key,"
-        " s.parallel_count, s.items_done, s.items_placed, s.items_ended, s.items_failed,"
+        " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.alone,"
+        " s.owner, s.claim_token, s.claim_turn, s.skip_reason, s.parallel_count, s.items_done,"
+        " s.items_placed, s.items_ended, s.items_failed, w.turn, s.waiting_on, s.idempotency_key,"
         " s.process_id, s.process_started, s.ended_at"
-        " FROM steps AS s LEFT JOIN workers AS w ON w.id = s.owner WHERE s.task_id IN {ids}"
-        ' ORDER BY s.task_id, s."index", s.parallel_index',
-        ids,
+        " FROM steps AS s LEFT JOIN workers AS w ON w.id = s.owner WHERE s.task_id {within}"
+        ' ORDER BY s.task_id, s."index", s.parallel_index'
     ):
-        page[row[1]].steps.append(StepFacts(*row))
-    for row in _of(
-        connection,
-        "SELECT task_id, seq, type, step_id, attempt, data FROM events WHERE task_id IN {ids}"
-        " ORDER BY task_id, seq",
-        ids,
+        if (task := page.get(row[1])) is not None:
+            task.step_rows.append(row)
+    for row in of(
+        "SELECT task_id, seq, type, step_id, attempt, data FROM events WHERE task_id {within}"
+        " ORDER BY task_id, seq"
     ):
-        page[row[0]].events.append(EventFacts(*row))
-    for row in _of(
-        connection,
+        if (task := page.get(row[0])) is not None:
+            task.event_rows.append(row)
+    for row in of(
         "SELECT c.task_id, c.id, c.step_id, c.number, c.attempt, c.action, c.idempotency_key,"
         " c.request_hash, c.remote_key, c.on_unknown, c.model, c.tokens_in + c.tokens_out,"
         " c.cost_microusd, c.reserved_tokens, c.reserved_microusd, o.status, o.resolved_at, c.error"
         " FROM tool_calls AS c"
         " LEFT JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " AND o.tool_call_id = c.id"
-        " WHERE c.task_id IN {ids} ORDER BY c.task_id, c.step_id, c.number, c.attempt, c.id",
-        ids,
+        " WHERE c.task_id {within} ORDER BY c.task_id, c.step_id, c.number, c.attempt, c.id"
     ):
-        page[row[0]].calls.append(CallFacts(*row))
-    for row in _of(
-        connection,
+        if (task := page.get(row[0])) is not None:
+            task.calls.append(CallFacts(*row))
+    for row in of(
         "SELECT task_id, id, step_id, kind, status, request, request_hash, approved_hash, edits,"
-        " renews, who, decided_by, decided_channel, decided_at FROM approvals WHERE task_id IN {ids} ORDER BY task_id, id",
-        ids,
+        " renews, who, decided_by, decided_channel, decided_at FROM approvals"
+        " WHERE task_id {within} ORDER BY task_id, id"
     ):
-        page[row[0]].approvals.append(ApprovalFacts(*row))
-    for row in _of(
-        connection,
+        if (task := page.get(row[0])) is not None:
+            task.approvals.append(ApprovalFacts(*row))
+    for row in of(
         "SELECT task_id, id, tokens_limit, microusd_limit, tokens_used, microusd_used,"
-        " tokens_reserved, microusd_reserved FROM budgets WHERE task_id IN {ids} ORDER BY id",
-        ids,
+        " tokens_reserved, microusd_reserved FROM budgets WHERE task_id {within} ORDER BY id"
     ):
-        page[row[0]].budgets.append(BudgetFacts(*row))
-    for task_id, child in _of(
-        connection,
+        if (task := page.get(row[0])) is not None:
+            task.budgets.append(BudgetFacts(*row))
+    for task_id, child in of(
         "SELECT parent_task_id, id FROM tasks WHERE parent_step_id IN"
-        " (SELECT id FROM steps WHERE task_id IN {ids} AND kind IN ('workflow', 'agent'))",
-        ids,
+        " (SELECT id FROM steps WHERE task_id {within} AND kind IN ('workflow', 'agent'))"
     ):
         if task_id in page:
             page[task_id].children.add(child)
-    return list(page.values())
 
 
 def _of(connection: Connection, sql: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:

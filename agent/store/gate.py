@@ -39,13 +39,16 @@ class Gate:
         """Return a handle of one connection; two handles exclude each other in one process too."""
         place = self._open(self.path.with_suffix(".next"))
         try:
-            return GateHandle(self._open(self.path), place)
+            return GateHandle(self, self._open(self.path), place)
         except OSError:
             os.close(place)
             raise
 
     def mark(self) -> int:
         """Return how often writers have committed."""
+        if self._reader is not None and is_removed(self._reader):
+            os.close(self._reader)
+            self._reader = None
         if self._reader is None:
             self._reader = self._open(self.path)
         return int.from_bytes(os.pread(self._reader, 8, 0), "little")
@@ -68,9 +71,10 @@ class Gate:
 class GateHandle:
     """One connection's way through the gate."""
 
-    __slots__ = ("_gate", "_place")
+    __slots__ = ("_files", "_gate", "_place")
 
-    def __init__(self, gate: int, place: int) -> None:
+    def __init__(self, files: Gate, gate: int, place: int) -> None:
+        self._files = files
         self._gate = gate
         self._place = place
 
@@ -81,12 +85,22 @@ class GateHandle:
 
     def approach(self, patience_seconds: float) -> None:
         """Hold the gate and the place in front of it, so that nobody can come next."""
+        if is_removed(self._gate) or is_removed(self._place):
+            self._reopen()
         _lock(self._place, patience_seconds)
         try:
             _lock(self._gate, patience_seconds)
         except BaseException:
             self.leave_place()
             raise
+
+    def _reopen(self) -> None:
+        """Go to the gate that is there now: somebody has removed its files, and others made new ones."""
+        fresh = self._files.open()
+        os.close(self._gate)
+        os.close(self._place)
+        self._gate, self._place = fresh._gate, fresh._place
+        fresh._gate = fresh._place = -1
 
     def leave_place(self) -> None:
         """Let the next one come before the gate."""
@@ -113,6 +127,11 @@ class GateHandle:
     def __del__(self) -> None:
         # A connection that was left to the garbage collector must not hold everybody else.
         self.close()
+
+
+def is_removed(file: int) -> bool:
+    """Whether an open file has no name any more."""
+    return os.fstat(file).st_nlink == 0
 
 
 def _lock(file: int, patience_seconds: float) -> None:

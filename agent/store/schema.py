@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from agent import inode
 from agent.store import sqlite
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault, Sql, postgresql_fault, sqlite_fault
@@ -17,12 +18,12 @@ from agent.store.gate import GateTimeoutError
 if TYPE_CHECKING:
     import sqlalchemy
 
-HEAD: Final = "0008"
+HEAD: Final = "0005"
 """The revision that this code runs on; revisions are numbers and grow."""
 BREAKING: frozenset[str] = frozenset()
 """Revisions that workers of earlier versions cannot work with.
 
-Versions from 0008 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
+Versions from 0005 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
 keep those from enrolling.
 """
 
@@ -116,6 +117,8 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
+    # Held open until the migration's own connection is closed: see `agent.inode`.
+    file = inode.open_file(path)
     handle = None if database.gate is None else database.gate.open()
     try:
         if handle is not None:
@@ -133,6 +136,7 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     finally:
         if handle is not None:
             handle.close()
+        inode.give_back(file)
 
 
 def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
+from agent import inode
 from agent.store.database import (
     CommitUnknownError,
     Connection,
@@ -18,6 +19,7 @@ from agent.store.database import (
     Role,
     Row,
     StoreError,
+    replaced,
 )
 from agent.store.dialect import SQLITE, Fault, Sql, sqlite_fault
 from agent.store.gate import Gate, GateHandle, GateTimeoutError
@@ -94,8 +96,17 @@ class SqliteConnection(Connection):
         self._begun = 0
         self._errors: tuple[type[Exception], ...] = (chosen.module.Error, *_BINDING_ERRORS)
         self._is_writer = role == "writer"
-        if not path.exists():
-            raise StoreError(Fault.LOST, _missing(path))
+        try:
+            self._file: inode.OpenFile | None = inode.open_file(path)
+        except FileNotFoundError:
+            raise StoreError(Fault.LOST, _missing(path)) from None
+        except OSError as error:
+            reason = f"{path} cannot be opened: {error.strerror}"
+            raise StoreError(_os_fault(error), reason) from error
+        self.identity = self._file.identity
+        self._log: str | None = None
+        """The write-ahead log, where there is one; its name comes from the file's own."""
+        self._log_identity: inode.Identity | None = None
         try:
             self._raw = chosen.module.connect(
                 f"file:{quote(str(path))}?mode=rw",
@@ -106,21 +117,24 @@ class SqliteConnection(Connection):
                 cached_statements=_CACHED_STATEMENTS,
             )
         except chosen.module.Error as error:
+            self._leave_file()
             self._fail(error)
         self._execute = self._raw.execute
         try:
             self._set_up(chosen.journal_mode)
+            # Between the two openings another file may have taken the name.
+            self.check_file()
             if gate is not None and role in ("turn", "writer"):
                 self._gate = gate.open()
             if gate is not None and role == "listener":
                 self._seen_mark = gate.mark()
         except OSError as error:
-            self._raw.close()
+            self.close()
             raise StoreError(
                 _os_fault(error), f"cannot open the gate of {path}: {error.strerror}"
             ) from error
         except BaseException:
-            self._raw.close()
+            self.close()
             raise
 
     def _set_up(self, journal_mode: str) -> None:
@@ -128,7 +142,9 @@ class SqliteConnection(Connection):
             if self._path.stat().st_size == 0:
                 # Only possible before anything is written; lets the file shrink later.
                 self.query("PRAGMA auto_vacuum = INCREMENTAL")
-            self.query(f"PRAGMA journal_mode = {journal_mode}")
+            ((mode,),) = self.query(f"PRAGMA journal_mode = {journal_mode}")
+            if mode == "wal":
+                self._log = f"{os.path.realpath(self._path)}-wal"
             self.query(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self.query("PRAGMA synchronous = FULL")
             self.query("PRAGMA foreign_keys = ON")
@@ -201,12 +217,39 @@ class SqliteConnection(Connection):
                 raise StoreError(Fault.FULL, f"no room is left in {path.parent}") from error
             self._fail(error)
 
+    def check(self) -> None:
+        self.query("SELECT 1")
+        self.check_file()
+
+    def check_file(self) -> None:
+        try:
+            is_same = inode.identity_of(self._path) == self.identity
+            if is_same and self._log_identity is not None and self._log is not None:
+                is_same = inode.identity_of(self._log) == self._log_identity
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise replaced(self._path)
+
     def close(self) -> None:
         self._raw.close()
         self.in_transaction = False
         if self._gate is not None:
             self._gate.close()
             self._gate = None
+        self._leave_file()
+
+    def _leave_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            inode.give_back(file)
+
+    def __del__(self) -> None:
+        # A connection that was left to the garbage collector must not keep the file open.
+        if getattr(self, "_file", None) is not None:
+            if hasattr(self, "_raw"):
+                self._raw.close()
+            self._leave_file()
 
     def _begin(self) -> None:
         gate = self._gate
@@ -243,6 +286,16 @@ class SqliteConnection(Connection):
         if self._is_writer and self._gate is not None:
             self._gate.bump()
             self._gate.drop()
+        self._check_commit()
+
+    def _check_commit(self) -> None:
+        """Refuse to call committed what was written to a file that is no longer under its name."""
+        if self._log is not None and self._log_identity is None:
+            try:
+                self._log_identity = inode.identity_of(self._log)
+            except OSError:
+                raise replaced(self._path) from None
+        self.check_file()
 
     def _rollback(self) -> None:
         try:
@@ -324,7 +377,7 @@ def _message(fault: Fault, path: Path, error: Exception) -> str:
             return f"{path} or its disk is damaged, or it is no database of ours: {error}"
         case Fault.DATA:
             return f"a row was refused: {error}"
-        case Fault.DEFECT | Fault.STALE:
+        case Fault.DEFECT | Fault.STALE | Fault.REPLACED | Fault.UNREACHABLE:
             return f"a statement failed on {path}: {error}"
 
 

@@ -5,13 +5,105 @@ no configuration. Content is written before its row and removed after it.
 """
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from agent.clock import SECOND
 from agent.keys import new_id
 from agent.store.database import StoreError
 from agent.store.dialect import Fault
+from agent.store.reach import Reach
+
+DEFAULT_SECONDS: Final = 30.0
+SHOWN_SECONDS: Final = 5.0
+"""How long a person waits for a value before the rest is shown without it."""
+_PROBE: Final = b"written by `agent doctor`"
+
+Options = Mapping[str, Any]
+
+
+class Vaults:
+    """The places outside the database, each reached within bounds.
+
+    `options` are what the driver of the configured store needs besides its URL; they are asked for
+    when they are used, since they may hold secrets, and `hide` takes those out of messages.
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        options: Callable[[], Options] | None = None,
+        timeout_seconds: float = DEFAULT_SECONDS,
+        hide: Callable[[str], str] = str,
+    ) -> None:
+        self.url = url
+        self.timeout_seconds = timeout_seconds
+        self._options = options
+        self._hide = hide
+        self._reaches: dict[str, Reach] = {}
+
+    def reach(self, address: str) -> Reach:
+        """Return how the store that an address belongs to is reached."""
+        name = store_of(address)
+        return self._reaches.setdefault(name, Reach(name))
+
+    def vault(self, url: str) -> "Vault":
+        """Return a place to write to."""
+        return Vault(url, lambda: self.options(url), self._hide)
+
+    def options(self, address: str) -> Options:
+        """Return what the driver needs for an address: nothing but for the configured store."""
+        is_own = self._options is not None and store_of(address) == store_of(self.url)
+        return self._options() if is_own and self._options is not None else {}
+
+    def read(self, address: str, seconds: float = SHOWN_SECONDS) -> bytes | None:
+        """Return content by its address within this time; None when there is none."""
+        return self.reach(address).call(lambda: self.read_now(address), seconds)
+
+    def read_now(self, address: str) -> bytes | None:
+        """Return content by its address, however long that takes; None when there is none."""
+        return read(address, self.options(address), self._hide)
+
+    def remove(self, address: str, before: int) -> None:
+        """Remove content that has not been written since an instant, if its store answers."""
+        try:
+            self.reach(address).call(
+                lambda: remove(address, before, self.options(address)), self.timeout_seconds
+            )
+        except StoreError:
+            # What stays behind costs room and nothing else: nothing refers to it any more.
+            return
+
+    def probe(self, url: str, seconds: float) -> None:
+        """Write something, read it and remove it; raise `StoreError` where that fails."""
+
+        def exchange() -> None:
+            address = self.vault(url).write(f"doctor-{new_id()}", _PROBE)
+            found = self.read_now(address)
+            remove(address, _FOREVER, self.options(address))
+            if found != _PROBE:
+                raise StoreError(Fault.UNREACHABLE, f"{store_of(url)} gave back other content")
+
+        self.reach(url).call(exchange, seconds)
+
+
+_FOREVER: Final = 2**62
+
+
+def store_of(address: str) -> str:
+    """Name the store of an address: a bucket or host by its URL, else the directory."""
+    if "://" not in address:
+        return str(Path(address).parent.parent) if _is_content(address) else address
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_content(address: str) -> bool:
+    """Whether a path is a content's own, `BASE/ab/abcd…`, rather than the base."""
+    path = Path(address)
+    return path.parent.name == path.name[:2] and len(path.parent.name) == 2
 
 
 class Vault:
@@ -20,38 +112,46 @@ class Vault:
     One that this machine has no driver for raises `StoreError` here, before anything relies on it.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: Callable[[], Options] | None = None,
+        hide: Callable[[str], str] = str,
+    ) -> None:
         self._base = url.removeprefix("file://").rstrip("/")
+        self._options = options or dict
+        self._hide = hide
         if "://" in self._base:
             try:
-                _files(self._base)
+                _files(self._base, self._options())
             except Exception as error:
                 text = f"artifacts cannot be kept at {self._base}: {error}"
-                raise StoreError(Fault.LOST, text) from error
+                raise StoreError(Fault.LOST, hide(text)) from None
 
     def write(self, name: str, data: bytes) -> str:
         """Keep content under its name, durably, and return its address."""
         address = f"{self._base}/{name[:2]}/{name}"
         try:
             if "://" in self._base:
-                files, path = _files(address)
+                files, path = _files(address, self._options())
                 files.makedirs(files._parent(path), exist_ok=True)
                 files.pipe_file(path, data)
             else:
                 _write_file(Path(address), data)
         # Drivers of object stores have errors of their own; none is the fault of the content.
         except Exception as error:
-            raise StoreError(
-                Fault.FULL, f"an artifact cannot be kept at {address}: {error}"
-            ) from error
+            text = f"the artifact store cannot keep {address}: {_words(error)}"
+            raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
         return address
 
 
-def read(address: str) -> bytes | None:
+def read(
+    address: str, options: Options | None = None, hide: Callable[[str], str] = str
+) -> bytes | None:
     """Return content by its address; None when there is none."""
     try:
         if "://" in address:
-            files, path = _files(address)
+            files, path = _files(address, options)
             content: bytes = files.cat_file(path)
             return content
         return Path(address).read_bytes()
@@ -59,23 +159,23 @@ def read(address: str) -> bytes | None:
         if "://" not in address and not Path(address).parent.is_dir():
             # Not the file alone: the directory is not mounted, or was moved.
             raise StoreError(
-                Fault.LOST, f"the artifact at {address} cannot be read: its directory is not there"
+                Fault.UNREACHABLE,
+                f"the artifact at {address} cannot be read: its directory is not there",
             ) from error
         return None
     except Exception as error:
-        raise StoreError(
-            Fault.LOST, f"the artifact at {address} cannot be read: {error}"
-        ) from error
+        text = f"the artifact at {address} cannot be read: {_words(error)}"
+        raise StoreError(Fault.UNREACHABLE, hide(text)) from None
 
 
-def remove(address: str, before: int) -> None:
+def remove(address: str, before: int, options: Options | None = None) -> None:
     """Remove content that nobody has written since an instant; what is gone already is no error.
 
     Whoever wrote it since is about to refer to it, by a row that takes the place of the removed one.
     """
     try:
         if "://" in address:
-            files, path = _files(address)
+            files, path = _files(address, options)
             if _written_at(files, path) < before:
                 files.rm_file(path)
         elif Path(address).stat().st_mtime * SECOND < before:
@@ -83,6 +183,10 @@ def remove(address: str, before: int) -> None:
     except OSError:
         # What stays behind costs room and nothing else: nothing refers to it any more.
         return
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, StoreError) else str(error) or type(error).__name__
 
 
 def _write_file(path: Path, data: bytes) -> None:
@@ -120,12 +224,12 @@ def _written_at(files: Any, path: str) -> int:
         return 0
 
 
-def _files(address: str) -> tuple[Any, str]:
+def _files(address: str, options: Options | None = None) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
         raise ImportError(
             "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
         ) from None
-    files, path = url_to_fs(address)
+    files, path = url_to_fs(address, **(options or {}))
     return files, path

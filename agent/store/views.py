@@ -84,12 +84,36 @@ def tasks(
         + " OR ".join(f"s.waiting_on LIKE '%\"{kind}\"%'" for kind in ASKING)
         + "))"
     )
+    # Few of a task's events are looked through: this is about what happens now.
+    delay = (
+        f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
+        " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
+    )
     found = connection.query(
-        f"SELECT {_selected(_LISTED, 't')}, {waits} FROM (SELECT * FROM tasks"
+        f"SELECT {_selected(_LISTED, 't')}, {waits}, {delay} FROM (SELECT * FROM tasks"
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
         **given,
     )
-    return _named((*_LISTED, "waits"), found)
+    return _named((*_LISTED, "waits", "delay"), found)
+
+
+def delays(connection: Connection, task_id: str) -> dict[str, str]:
+    """Return what running steps of a task wait for outside the database, by their ids."""
+    found = connection.query(
+        f"SELECT e.step_id, e.data {_delayed(':id')} ORDER BY e.seq", id=task_id
+    )
+    return {str(step_id): str(data) for step_id, data in found}
+
+
+def _delayed(task_id: str) -> str:
+    """Return where a task's events say that steps of it wait for a store at this moment."""
+    return (
+        "FROM events AS e JOIN steps AS s ON s.id = e.step_id"
+        f" WHERE e.task_id = {task_id} AND e.type = 'step.delayed' AND s.status = 'running'"
+        " AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.task_id = e.task_id"
+        " AND later.seq > e.seq AND later.step_id = e.step_id"
+        " AND later.type IN ('step.proceeded', 'step.claimed'))"
+    )
 
 
 _LIVING_FAMILY: Final = """

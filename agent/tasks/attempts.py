@@ -1,8 +1,10 @@
 """The attempts in flight of one worker, and the journal through which they get things recorded."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from agent.steps import runner
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError, Signals
@@ -11,8 +13,26 @@ from agent.steps.outcome import CallResult, Intent, Json, Outcome, Succeeded
 from agent.steps.services import Services
 from agent.store import values
 from agent.tasks.batch import Note, Settle
-from agent.tasks.outbox import Outbox
 from agent.tasks.settlement import Claim
+
+current_attempt: ContextVar[Claimed] = ContextVar("current_attempt")
+"""What the tasks and callbacks of an attempt belong to, also those that its code starts."""
+
+
+class Intake(Protocol):
+    """Where attempts put what is to be recorded: the outbox, or what stands before it."""
+
+    def add_settle(self, settle: Settle, size: int = 0) -> None:
+        """Queue an outcome; `size` is about how many bytes it will write."""
+
+    def add_note(self, note: Note) -> None:
+        """Queue what a running attempt wants recorded."""
+
+    def add_log(self, row: Sequence[Any]) -> None:
+        """Queue a piece of a log."""
+
+    async def keep(self, claim: Claim, text: str) -> str | None:
+        """Store a large request ahead of its intent; return why that cannot be done now."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +62,7 @@ def claim_of(claimed: Claimed) -> Claim:
 class Attempts:
     """Starts attempts, hands their outcomes to the outbox, and tells them to pause or stop."""
 
-    def __init__(self, services: Services, outbox: Outbox, wake: Callable[[], None]) -> None:
+    def __init__(self, services: Services, outbox: Intake, wake: Callable[[], None]) -> None:
         self._services = services
         self._outbox = outbox
         self._wake = wake
@@ -61,6 +81,7 @@ class Attempts:
         attempt.task = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
+        current_attempt.set(attempt.claimed)
         try:
             outcome = await runner.run(attempt.claimed, attempt.signals, self._services)
         except asyncio.CancelledError:
@@ -120,7 +141,7 @@ def _size(outcome: Outcome) -> int:
 class WorkerJournal:
     """Lets attempts record intents, results, checkpoints and logs through the worker's turns."""
 
-    def __init__(self, outbox: Outbox, wake: Callable[[], None], now: Callable[[], int]) -> None:
+    def __init__(self, outbox: Intake, wake: Callable[[], None], now: Callable[[], int]) -> None:
         self._outbox = outbox
         self._wake = wake
         self._now = now
@@ -129,6 +150,10 @@ class WorkerJournal:
     async def intend(self, claimed: Claimed, intent: Intent) -> None:
         """Return once the intent is durable; raise `RevokedError` if the claim is gone."""
         await self._record(Note(claim_of(claimed), claimed.graph, intent=intent))
+
+    async def keep(self, claimed: Claimed, text: str) -> str | None:
+        """Store a large request ahead of its intent; return why that cannot be done now."""
+        return await self._outbox.keep(claim_of(claimed), text)
 
     def resolve(self, claimed: Claimed, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""

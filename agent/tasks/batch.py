@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.steps.outcome import CallResult, Intent, Outcome
+from agent.steps.outcome import CallResult, Intent, Json, Outcome
+from agent.store.artifacts import Packed
 from agent.store.database import Later
 from agent.tasks import budgets, family
 from agent.tasks.creation import Submission
@@ -23,6 +24,8 @@ class Settle:
     outcome: Outcome
     tries: int = 0
     """How often its task was held by another transaction."""
+    packed: Packed | None = None
+    """Its large part, once that is stored outside the database."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,8 +41,12 @@ class Note:
     """Why a budget does not allow the intent."""
     problem: str | None = None
     """Why the database does not take it, however often it is sent."""
+    delay: dict[str, Json] | None = None
+    """What the step waits for outside the database; empty when it waits no longer."""
     tries: int = 0
     """How often its task was held by another transaction."""
+    packed: Packed | None = None
+    """Its large part, once that is stored outside the database."""
 
 
 @dataclass(slots=True)

@@ -228,9 +228,10 @@ def _above(tx: Connection, unit: Unit) -> Rows:
 def _refused(concerned: list[_Budget], asked: Reservation) -> Refusal | None:
     for budget in concerned:
         if budget.microusd_limit is not None and asked.microusd is None:
+            name = asked.section or asked.model
             message = (
-                f"{budget.title} caps money, and model {asked.model} has no price: set"
-                " usd_per_million_in and usd_per_million_out of the model in the configuration"
+                f"{budget.title} caps money, and model {name} has no price: set"
+                f" usd_per_million_in and usd_per_million_out in [models.{name}] of the configuration"
             )
             return Refusal("unpriced_model", message, must_fail=True)
         problem = budget.problem(asked)

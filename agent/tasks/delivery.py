@@ -14,9 +14,9 @@ from agent.states import TaskStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, StepError
 from agent.store import artifacts, queries
+from agent.store.artifacts import NotFetchedError
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
-from agent.store.vault import Vault
 from agent.tasks import keeping
 from agent.tasks.batch import Batch, Settle, Turned
 from agent.tasks.claiming import Room
@@ -26,6 +26,7 @@ from agent.tasks.rows import StepRow
 from agent.tasks.sending import Flight, Sender
 from agent.tasks.settlement import Claim, claim_on
 from agent.tasks.turn import FencedError
+from agent.tasks.unfetched import WaitingRoom
 from agent.tasks.unit import Unit
 
 log = structlog.get_logger(__name__)
@@ -67,9 +68,8 @@ class Delivery:
         self.clock = clock
         self.sender = Sender(database, clock)
         self.memory = Memory()
-        self.vault: Vault | None = None
-        """Where large values are kept, if not in the database."""
         self.turns = Turns()
+        self.waiting_room = WaitingRoom()
         self._unequipped: list[tuple[Unit, StepRow]] = []
         self._is_alone = False
         self._set_aside: dict[str, float] = {}
@@ -84,6 +84,7 @@ class Delivery:
         """Take a new identity: what the old one had claimed is others'."""
         self.sender.enroll()
         self._unequipped = []
+        self.waiting_room.clear()
 
     def deliver(self, batch: Batch, room: Room) -> Delivered:
         """Commit a turn and prepare the attempts that it claimed."""
@@ -147,7 +148,11 @@ class Delivery:
         try:
             try:
                 attempts = equip(
-                    self.sender.connection, self._unequipped, self.memory, self.sender.graphs
+                    self.sender.connection,
+                    self._unequipped,
+                    self.memory,
+                    self.sender.graphs,
+                    self.waiting_room.fetched,
                 )
             except Exception as error:
                 if _is_passing(error):
@@ -162,6 +167,7 @@ class Delivery:
             return
         self._unequipped = []
         delivered.attempts, delivered.is_alone = attempts, self._is_alone
+        self.waiting_room.tidy()
 
     def _equip_apart(self, delivered: Delivered) -> list[Claimed]:
         """Prepare attempts one by one; a step whose record cannot be read fails, and says so."""
@@ -169,8 +175,17 @@ class Delivery:
         for unit, step in list(self._unequipped):
             try:
                 attempts += equip(
-                    self.sender.connection, [(unit, step)], self.memory, self.sender.graphs
+                    self.sender.connection,
+                    [(unit, step)],
+                    self.memory,
+                    self.sender.graphs,
+                    self.waiting_room.fetched,
                 )
+            except NotFetchedError:
+                self.waiting_room.add(unit, step, is_alone=self._is_alone)
+                self._unequipped.remove((unit, step))
+                # Its unit stands aside as it is: turns that follow read their own.
+                self.sender.cache.forget()
             except Exception as error:
                 if _is_passing(error):
                     raise
@@ -183,12 +198,21 @@ class Delivery:
                 self.sender.cache.forget()
         return attempts
 
+    def supply(self, address: str, content: bytes | None) -> None:
+        """Take a value that was fetched; who has all that it needs is prepared with the next turn."""
+        for each in self.waiting_room.supply(address, content):
+            self._unequipped.append((each.unit, each.step))
+            self._is_alone = each.is_alone
+
     def _keep_apart(self, batch: Batch) -> None:
-        """Put what is large into artifacts, before the turn that refers to it."""
+        """Put what is large into artifacts, before the turn that refers to it.
+
+        What is kept outside the database was written there before it came here.
+        """
         apart = keeping.large_parts(batch)
         if apart:
             now = self.clock.now()
-            packed = [artifacts.pack(part.content, self.vault) for part in apart]
+            packed = [part.packed or artifacts.pack(part.content) for part in apart]
             connection = self.sender.connection
             with connection.transaction():
                 for each in packed:

@@ -59,7 +59,10 @@ def task_document(
     used = {}
     if any(row["kind"] in transcript.MODELLED for row in rows):
         used = transcript.usage(connection, task_id)
-    steps = [_step_document(connection, row, graph, used) for row in rows]
+    delays = {}
+    if any(row["status"] == StepStatus.RUNNING for row in rows):
+        delays = views.delays(connection, task_id)
+    steps = [_step_document(connection, row, graph, used, delays) for row in rows]
     waits.add_questions(connection, task_id, steps)
     waits.add_childrens(connection, task_id, task["status"], steps)
     document = _summary(task)
@@ -108,7 +111,11 @@ def _summary(task: dict[str, Any]) -> dict[str, Json]:
 
 
 def _step_document(
-    connection: Connection, row: dict[str, Any], graph: Graph, used: dict[str, dict[str, Json]]
+    connection: Connection,
+    row: dict[str, Any],
+    graph: Graph,
+    used: dict[str, dict[str, Json]],
+    delays: dict[str, str],
 ) -> dict[str, Json]:
     output = artifacts.load(connection, row["output"])
     is_group = row["parallel_index"] < 0 and row["parallel_count"] is not None
@@ -126,6 +133,7 @@ def _step_document(
         "attempt": row["attempt"],
         "max_attempts": row["max_attempts"],
         "waiting_on": _loaded(row["waiting_on"]) if row["status"] == StepStatus.WAITING else None,
+        "delay": _loaded(delays.get(row["id"])),
         "wake_at": to_iso(row["wake_at"]),
         "output": output,
         "error": _loaded(row["error"]),
@@ -142,10 +150,12 @@ def _activity(status: str, steps: list[dict[str, Json]]) -> dict[str, Json]:
     """Say whether a task is active, waits on something named, or is idle."""
     if status in TASK_ENDED or status == TaskStatus.PENDING:
         return {"state": "idle", "on": []}
-    active = [step["name"] for step in steps if step["status"] == StepStatus.RUNNING]
+    running = [step for step in steps if step["status"] == StepStatus.RUNNING]
+    active = [step["name"] for step in running if not step["delay"]]
     if active:
         return {"state": "active", "on": active}
-    waiting = [
+    waiting = [{"step": step["name"], **step["delay"]} for step in running]
+    waiting += [
         {"step": step["name"], **(step["waiting_on"] or {})}
         for step in steps
         if step["status"] == StepStatus.WAITING and "items" not in (step["waiting_on"] or {})
@@ -173,7 +183,12 @@ def list_tasks(
     With `like` only those whose ids begin or end with it.
     """
     return [
-        {**_summary(row), "error": _loaded(row["error"]), "waits": row["waits"]}
+        {
+            **_summary(row),
+            "error": _loaded(row["error"]),
+            "waits": row["waits"],
+            "delay": _loaded(row["delay"]),
+        }
         for row in views.tasks(connection, status, workflow, limit, before, like)
     ]
 

@@ -17,6 +17,7 @@ from agent.steps.loop.config import workflows_of
 from agent.steps.outcome import Json, RecordedApproval, RecordedCall
 from agent.store import approvals, artifacts, versions
 from agent.store import equipment as read
+from agent.store.artifacts import Fetched, NotFetchedError
 from agent.store.database import Connection
 from agent.store.values import decode
 from agent.tasks import budgets, outputs
@@ -103,11 +104,19 @@ class Memory:
 
 
 def equip(
-    connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
+    connection: Connection,
+    claimed: list[tuple[Unit, StepRow]],
+    memory: Memory,
+    graphs: Graphs,
+    fetched: Fetched,
 ) -> list[Claimed]:
-    """Return what each claimed step's attempt starts with."""
+    """Return what each claimed step's attempt starts with.
+
+    Raise `NotFetchedError` if a value is kept outside the database and was not `fetched` yet.
+    """
+    fetched.missing = set()
     tasks = _learn_tasks(connection, claimed, memory, graphs)
-    _learn_outputs(connection, claimed, tasks)
+    _learn_outputs(connection, claimed, tasks, fetched)
     # A first claim of a plain step has no past; anything else may have.
     with_past = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
     own = {row[0]: row[1:] for row in read.own_values(connection, with_past)} if with_past else {}
@@ -115,7 +124,7 @@ def equip(
     again = [step.id for _, step in claimed if step.claim_token > 1]
     if again:
         for row in read.recorded_calls(connection, again):
-            calls.setdefault(row[0], []).append(_call(connection, row))
+            calls.setdefault(row[0], []).append(_call(connection, row, fetched))
     asked = _approvals(connection, claimed)
     result = []
     for unit, step in claimed:
@@ -125,7 +134,7 @@ def equip(
         checkpoint, item, waiting_on, error = own.get(step.id, _NOTHING)
         waited = json.loads(waiting_on) if waiting_on else None
         if waited is not None and isinstance(waited.get("child"), str):
-            waited.update(outputs.child_result(connection, waited["child"], graphs))
+            waited.update(outputs.child_result(connection, waited["child"], graphs, fetched.take))
         result.append(
             Claimed(
                 task=_as_of_now(known.view, unit),
@@ -153,6 +162,8 @@ def equip(
             )
         )
     memory.trim()
+    if fetched.missing:
+        raise NotFetchedError
     return result
 
 
@@ -227,7 +238,10 @@ def _learn_tasks(
 
 
 def _learn_outputs(
-    connection: Connection, claimed: list[tuple[Unit, StepRow]], tasks: dict[str, _Known]
+    connection: Connection,
+    claimed: list[tuple[Unit, StepRow]],
+    tasks: dict[str, _Known],
+    fetched: Fetched,
 ) -> None:
     """Read what steps refer to and this worker does not remember."""
     wanted: dict[tuple[str, int], str] = {}
@@ -241,9 +255,13 @@ def _learn_outputs(
     for _, task_id, index, status, output, error, count in read.ended_steps(
         connection, list(wanted)
     ):
-        value: Json = artifacts.take(connection, output)
+        misses = fetched.misses
+        value: Json = fetched.take(connection, output)
         if count is not None and status == "succeeded":
-            value = read.gathered(connection, task_id, index, artifacts.take)
+            value = read.gathered(connection, task_id, index, fetched.take)
+        if fetched.misses > misses:
+            # Nothing to remember: the next try reads it again.
+            continue
         tasks[task_id].ended[wanted[(task_id, index)]] = Upstream(status, value, decode(error))
 
 
@@ -276,7 +294,7 @@ def _approvals(
     return found
 
 
-def _call(connection: Connection, row: tuple[Json, ...]) -> RecordedCall:
+def _call(connection: Connection, row: tuple[Json, ...], fetched: Fetched) -> RecordedCall:
     _, call_id, number, attempt, action, key, remote, digest, status, *rest = row
     response, error, on_unknown, expires_at = rest
     return RecordedCall(
@@ -288,7 +306,7 @@ def _call(connection: Connection, row: tuple[Json, ...]) -> RecordedCall:
         remote_key=remote,
         request_hash=digest,
         status=CallStatus(status),
-        response=artifacts.take(connection, response),
+        response=fetched.take(connection, response),
         error=json.loads(error) if error is not None else None,
         on_unknown=on_unknown,
         expires_at=expires_at,

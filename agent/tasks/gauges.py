@@ -1,4 +1,4 @@
-"""What a worker's turns are like, counted since its process began."""
+"""What a worker's turns and its event loop are like, counted since its process began."""
 
 from typing import Final
 
@@ -23,6 +23,19 @@ class Histogram:
             place += 1
         self.counts[place] += 1
         self.total += value
+
+
+class Blocks:
+    """How often, and for how long in all, the event loop was blocked; written by one thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a block that is over."""
+        self.count += 1
+        self.seconds += seconds
 
 
 class Turns:

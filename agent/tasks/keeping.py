@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.steps.outcome import Json, Succeeded
+from agent.store.artifacts import Packed
 from agent.tasks.batch import Batch, Note, Settle
 
 
@@ -12,7 +13,20 @@ class LargePart:
     """A value to be kept apart, and how its place is told where it is kept."""
 
     content: bytes
+    packed: Packed | None
+    """The content as it was stored outside the database, if it was."""
     replace: Callable[[Json], None]
+
+
+def large_content(part: Settle | Note) -> bytes | None:
+    """Return what of an outcome or a note is to be kept apart; mostly there is nothing."""
+    if isinstance(part, Settle):
+        text = part.outcome.large if isinstance(part.outcome, Succeeded) else None
+    elif part.result is not None:
+        text = part.result.large
+    else:
+        text = part.intent.large if part.intent is not None else None
+    return None if text is None else text.encode()
 
 
 def large_parts(batch: Batch) -> list[LargePart]:
@@ -21,12 +35,13 @@ def large_parts(batch: Batch) -> list[LargePart]:
     for settle in batch.settles:
         outcome = settle.outcome
         if isinstance(outcome, Succeeded) and outcome.large is not None:
-            parts.append(LargePart(outcome.large.encode(), _output_of(settle, outcome)))
+            content = outcome.large.encode()
+            parts.append(LargePart(content, settle.packed, _output_of(settle, outcome)))
     for note in batch.notes:
-        if note.result is not None and note.result.large is not None:
-            parts.append(LargePart(note.result.large.encode(), _response_of(note)))
-        elif note.intent is not None and note.intent.large is not None:
-            parts.append(LargePart(note.intent.large.encode(), _request_of(note)))
+        content_of_note = large_content(note)
+        if content_of_note is not None:
+            put = _response_of(note) if note.result is not None else _request_of(note)
+            parts.append(LargePart(content_of_note, note.packed, put))
     return parts
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from agent.tasks.batch import Batch, Note, Settle, Turned
 from agent.tasks.creation import Submission
 from agent.tasks.family import ChildEnd
+from agent.tasks.settlement import Claim
 
 T = TypeVar("T")
 
@@ -31,6 +32,8 @@ class Outbox:
         self._logs: deque[Sequence[Any]] = deque()
         self._submissions: deque[Submission] = deque()
         self._child_ends: deque[ChildEnd] = deque()
+        self._withdrawn: set[str] = set()
+        """Submissions that a turn had taken when their submitters gave up."""
 
     @property
     def is_empty(self) -> bool:
@@ -54,9 +57,20 @@ class Outbox:
         """Queue a piece of a log."""
         self._logs.append(row)
 
+    async def keep(self, _claim: Claim, _text: str) -> str | None:
+        """Store nothing ahead: the turn keeps large values in the database itself."""
+        return None
+
     def add_submission(self, submission: Submission) -> None:
         """Queue a task to be created."""
         self._submissions.append(submission)
+
+    def withdraw(self, submission: Submission) -> None:
+        """Do not create a task whose submitter has given up, unless its turn is under way."""
+        try:
+            self._submissions.remove(submission)
+        except ValueError:
+            self._withdrawn.add(submission.task_id)
 
     def add_child_end(self, end: ChildEnd) -> None:
         """Queue the word to a parent that its child has ended."""
@@ -124,12 +138,17 @@ class Outbox:
                 each.tries = TRIES_AFTER_WAITING
         self._notes.extendleft(reversed(batch.notes))
         self._settles.extendleft((settle, 0) for settle in reversed(batch.settles))
-        self._submissions.extendleft(reversed(batch.submissions))
+        self._submissions.extendleft(
+            each for each in reversed(batch.submissions) if each.task_id not in self._withdrawn
+        )
+        self._withdrawn.difference_update(each.task_id for each in batch.submissions)
         self._child_ends.extendleft(reversed(batch.child_ends))
         self._logs.extendleft(reversed(batch.logs))
 
     def carry(self, turned: Turned) -> bool:
         """Queue again what a turn could not lock; say whether there was any."""
+        if self._withdrawn:
+            self._withdrawn.difference_update(turned.created)
         self._notes.extendleft(reversed(turned.carried_notes))
         self._settles.extendleft((settle, 0) for settle in reversed(turned.carried_settles))
         self._child_ends.extendleft(reversed(turned.carried_ends))

@@ -71,7 +71,12 @@ def _ended(
     return result
 
 
-def child_result(connection: Connection, task_id: str, graphs: Graphs) -> dict[str, Json]:
+def child_result(
+    connection: Connection,
+    task_id: str,
+    graphs: Graphs,
+    read_value: artifacts.Read = artifacts.take,
+) -> dict[str, Json]:
     """Return how a child task ended: its status, and its output or its error."""
     found = connection.query(
         "SELECT status, error, workflow_name, workflow_version FROM tasks WHERE id = :id",
@@ -88,7 +93,7 @@ def child_result(connection: Connection, task_id: str, graphs: Graphs) -> dict[s
     if status == "succeeded":
         try:
             graph = graphs.get(connection, name, version)
-            result["output"] = task_output(connection, task_id, graph, artifacts.take)
+            result["output"] = task_output(connection, task_id, graph, read_value)
         except OutputError as problem:
             result["error"] = problem.document()
     return result

@@ -16,7 +16,13 @@ from agent.clock import Clock
 from agent.keys import new_id
 from agent.steps.processes import start_time
 from agent.store import schema, workers
-from agent.store.database import CommitUnknownError, Connection, Database, StoreError
+from agent.store.database import (
+    CommitUnknownError,
+    Connection,
+    Database,
+    StoreError,
+    replaced,
+)
 from agent.store.dialect import Fault
 from agent.tasks import turn
 from agent.tasks.batch import Batch, Turned
@@ -79,6 +85,22 @@ class Sender:
         if self._connection is None:
             self._connection = self.database.connect("turn")
         return self._connection
+
+    def check_file(self) -> None:
+        """Raise `StoreError` if the database's file was deleted or replaced; any thread may ask."""
+        connection = self._connection
+        if connection is None:
+            self.database.check_file()
+        else:
+            connection.check_file()
+
+    def check_known(self) -> None:
+        """Raise `StoreError` unless the database still knows this worker, dead or alive.
+
+        Its row is the token by which another database under the same file is told apart.
+        """
+        if workers.turn_of(self.connection, self.worker_id) is None:
+            raise replaced(self.database.path)
 
     def disconnect(self) -> None:
         """Close the connection; the next use opens a new one."""

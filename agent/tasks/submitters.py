@@ -20,6 +20,10 @@ class Submitters:
         self._waiting[proposed_id] = future
         return future
 
+    def forget(self, proposed_id: str) -> None:
+        """Drop a submitter that has given up."""
+        self._waiting.pop(proposed_id, None)
+
     def tell(self, created: Mapping[str, str], refused: Mapping[str, str]) -> None:
         """Tell submitters what became of their submissions, now that it is committed."""
         for proposed_id, task_id in created.items():

@@ -300,6 +300,8 @@ def _note(unit: Unit, note: Note, worker_id: str, purse: budgets.Purse | None) -
         return False
     if note.checkpoint is not None:
         step.also(checkpoint=note.checkpoint)
+    if note.delay is not None:
+        unit.tell("step.delayed" if note.delay else "step.proceeded", step, note.delay or None)
     intent = note.intent
     if intent is not None:
         if unit.task.phase == "failing" and not advance.is_cleanup(unit, step):

@@ -11,12 +11,25 @@ CHECK_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 1.0
 
 
-async def watch_marks(database: Database, wake: Callable[[], None]) -> None:
-    """On SQLite: wake the worker whenever another process has committed."""
+async def watch_marks(
+    database: Database,
+    wake: Callable[[], None],
+    check_file: Callable[[], None],
+    end: Callable[[StoreError], None],
+) -> None:
+    """On SQLite: wake the worker when another process has committed; end it when its file is gone."""
     seen = database.write_mark()
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        mark = database.write_mark()
+        try:
+            check_file()
+            mark = database.write_mark()
+        except StoreError as error:
+            end(error)
+            return
+        except OSError:
+            # The directory cannot be written: the next turn says so.
+            continue
         if mark != seen:
             seen = mark
             wake()

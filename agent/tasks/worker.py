@@ -20,20 +20,22 @@ from agent.store import schema
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
 from agent.store.schema import NewerSchemaError
-from agent.store.vault import Vault
 from agent.tasks import succession, unsettled
 from agent.tasks.attempts import Attempts, WorkerJournal
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission
 from agent.tasks.delivery import Delivered, Delivery
+from agent.tasks.gauges import Blocks
 from agent.tasks.link import Link
 from agent.tasks.liveness import Liveness
+from agent.tasks.offsite import Offsite
 from agent.tasks.outbox import PATIENT_TRIES, Outbox
 from agent.tasks.patience import LOOK_SECONDS, Patience
 from agent.tasks.seclusion import Seclusion
 from agent.tasks.sending import Flight
 from agent.tasks.submitters import Submitters
+from agent.tasks.troubles import Troubles
 from agent.tasks.turn import FencedError
 from agent.tasks.wakeups import Listener, watch_marks
 
@@ -43,6 +45,7 @@ RETRY_LOCKED_SECONDS: Final = 0.03
 RETRY_LONG_LOCKED_SECONDS: Final = 0.5
 """Between tries to record an outcome whose task another process holds for long."""
 LOG_SECONDS: Final = 0.25
+_SHORTEST_WAIT_SECONDS: Final = 0.001
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -74,8 +77,10 @@ class Worker:
         self.settings = settings
         self.database = database
         self.delivery = Delivery(database, self.clock)
-        if limits is not None and limits.artifacts_url:
-            self.delivery.vault = Vault(limits.artifacts_url)
+        self.troubles = Troubles(self.clock)
+        """What keeps it from its work at the moment, for those who ask."""
+        self.blocks = Blocks()
+        """Counted by the watchdog, where there is one."""
         self.commit_listeners: list[CommitListener] = []
         """Called in the worker's loop after each of its own commits, with the events it wrote, and
         with none when another process or thread has committed. What they raise is logged.
@@ -85,7 +90,12 @@ class Worker:
         self._link = link or Link("database")
         self._outbox = Outbox()
         self._wakeup = asyncio.Event()
-        self._journal = WorkerJournal(self._outbox, self.wake, self.clock.now)
+        url = limits.artifacts_url if limits is not None else ""
+        self._offsite = Offsite(
+            self.delivery, self._link, self._outbox, self.troubles, url, self.wake
+        )
+        intake = self._offsite.intake
+        self._journal = WorkerJournal(intake, self.wake, self.clock.now)
         self._services = Services(
             clock=self.clock,
             journal=self._journal,
@@ -93,10 +103,11 @@ class Worker:
             models=models or Catalog(),
             mcp=mcp or {},
         )
-        self._attempts = Attempts(self._services, self._outbox, self.wake)
+        self._attempts = Attempts(self._services, intake, self.wake)
         self._submitters = Submitters()
         self._liveness = Liveness(settings.lease_seconds)
         self._is_stopping = False
+        self._failure: StoreError | None = None
         self._outdated: NewerSchemaError | None = None
         self._must_look = True
         self._ahead: Flight | None = None
@@ -126,7 +137,13 @@ class Worker:
         future = self._submitters.await_task(submission.task_id)
         self._outbox.add_submission(submission)
         self._wakeup.set()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Its submitter has given up, and may come again with another one.
+            self._outbox.withdraw(submission)
+            self._submitters.forget(submission.task_id)
+            raise
 
     def wake(self) -> None:
         """Let the loop look for work now; called from this process's loop."""
@@ -149,7 +166,10 @@ class Worker:
             stack.callback(self._link.close)
             await self._begin()
             if self.database.is_sqlite:
-                watching = asyncio.create_task(watch_marks(self.database, self.notice))
+                check = self.delivery.sender.check_file
+                watching = asyncio.create_task(
+                    watch_marks(self.database, self.notice, check, self._end)
+                )
                 stack.callback(watching.cancel)
             else:
                 stack.callback(Listener(self.database, self.notice).close)
@@ -162,9 +182,15 @@ class Worker:
                     raise self._outdated
             except StoreError:
                 # The database cannot be written any more, and what calls gave nobody else knows.
+                self._offsite.close()
                 unsettled.leave(self.database, self._outbox.take_all_notes())
                 await self._link.run(self.delivery.sender.disconnect)
                 raise
+
+    def _end(self, error: StoreError) -> None:
+        """Let the loop end with an error that no turn has met yet."""
+        self._failure = error
+        self._wakeup.set()
 
     async def _begin(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -183,6 +209,8 @@ class Worker:
 
     async def _step(self) -> None:
         """Look if there is reason to, commit a turn if there is reason to, else wait for one."""
+        if self._failure is not None:
+            raise self._failure
         if self._ahead is not None and self._outbox.is_empty:
             # Attempts that end at once make a turn that is sent while this one is in the air.
             await asyncio.sleep(0)
@@ -201,7 +229,8 @@ class Worker:
             if wait is not None and wait <= 0 and not self._may_try(has_notice=has_notice):
                 wait = self._patience.seconds_left(self.clock.monotonic()) or LOOK_SECONDS
         elif must_look:
-            wait = LOOK_SECONDS - since
+            # A remainder that is lost in the clock's own rounding would be waited for without end.
+            wait = max(LOOK_SECONDS - since, _SHORTEST_WAIT_SECONDS)
         is_due = wait is not None and wait <= 0
         if is_due or not self._outbox.is_empty or self._is_turn_due():
             await self._turn(is_looking=is_due)
@@ -222,7 +251,7 @@ class Worker:
 
     def _is_turn_due(self) -> bool:
         """Whether the heartbeat, or what has waited, asks for a turn."""
-        if self.delivery.has_unequipped:
+        if self.delivery.has_unequipped or self.troubles.of("database") is not None:
             return True
         since = self.clock.monotonic() - self._last_turn
         if self._outbox.has_logs and since >= LOG_SECONDS:
@@ -252,7 +281,7 @@ class Worker:
         self._must_look = False
         await self._land()
         await self._watch_others()
-        claims = [attempt.claim for attempt in self._attempts]
+        claims = [attempt.claim for attempt in self._attempts] + self._offsite.claims
         try:
             look = await self._link.run(lambda: self.delivery.look(claims))
         except StoreError as error:
@@ -268,13 +297,14 @@ class Worker:
         for attempt in self._attempts:
             if attempt.claim.step_id in look.failing and attempt.claimed.step.run_on == "success":
                 self._attempts.stop(attempt.claim.step_id, "another step failed")
+        await self._offsite.note_look(look)
         if look.next_wake_time is None:
             return None
         return (look.next_wake_time - self.clock.now()) / SECOND
 
     def _room(self, batch: Batch, ahead: Flight | None = None, *, is_looking: bool = False) -> Room:
         """Return how much this turn may claim, after the one ahead of it."""
-        running = len(self._attempts) - len(batch.settles)
+        running = len(self._attempts) - len(batch.settles) + self._offsite.more_running
         if ahead is not None:
             running += ahead.more_running
         slots = min(self.settings.slots - running, self.settings.batch)
@@ -339,7 +369,6 @@ class Worker:
         must_wait = False
         for flight, outcome in landed:
             if isinstance(outcome, Delivered):
-                self._last_turn = self.clock.monotonic()
                 self._act(outcome)
                 self._note_progress(flight, outcome)
                 is_carrying = self._outbox.carry(outcome.turned)
@@ -375,12 +404,14 @@ class Worker:
     async def _deliver(self, batch: Batch) -> Delivered:
         room = self._room(batch)
         delivered = await self._link.run(lambda: self.delivery.deliver(batch, room))
-        self._last_turn = self.clock.monotonic()
         self._act(delivered)
         return delivered
 
     def _act(self, delivered: Delivered) -> None:
         """Start what was claimed, and tell everybody what was committed."""
+        self._last_turn = self.clock.monotonic()
+        if self.troubles.clear("database") is not None:
+            log.info("database.usable_again")
         turned = delivered.turned
         for note, is_recorded in turned.noted:
             self._journal.answer(note, is_recorded)
@@ -391,6 +422,7 @@ class Worker:
         self.attempts_started += len(delivered.attempts)
         for claimed in delivered.attempts:
             self._attempts.start(claimed, is_alone=delivered.is_alone)
+        self._offsite.note_turn(delivered)
         for step_id, _ in turned.stops:
             self._attempts.stop(step_id, "another step failed")
         self._submitters.tell(turned.created, delivered.refused)
@@ -419,9 +451,10 @@ class Worker:
 
     async def _pause_after(self, error: StoreError) -> None:
         """Wait before the same turn is sent again; what cannot get better ends the worker."""
-        if error.fault in (Fault.CORRUPT, Fault.READONLY):
+        if error.fault in (Fault.CORRUPT, Fault.READONLY, Fault.REPLACED):
             raise error
-        log.warning("turn.repeated", fault=str(error.fault), error=error.message)
+        if self.troubles.note("database", error.message) or error.fault is Fault.BUSY:
+            log.warning("turn.repeated", fault=str(error.fault), error=error.message)
         await asyncio.sleep(_FIRST_PAUSE_SECONDS if error.fault is Fault.BUSY else _PAUSE_SECONDS)
 
     async def _begin_anew(self) -> None:
@@ -430,6 +463,8 @@ class Worker:
         self._attempts.stop_all("this worker was declared dead")
         self._journal.refuse_all()
         self._seclusion = Seclusion(self.settings.solo_seconds)
+        if self.database.is_sqlite:
+            await self._link.run(self.delivery.sender.check_known)
         # Somebody else declared it: from now on the dead are looked for, our old self among them.
         self._is_only_worker = False
         self._last_watch = float("-inf")
@@ -472,6 +507,8 @@ class Worker:
         deadline = self.clock.monotonic() + self.settings.shutdown_seconds
         self._attempts.stop_all("shutdown")
         while self._attempts and self.clock.monotonic() < deadline:
+            if self._offsite.is_stranded(len(self._attempts)):
+                break
             if self._outbox.is_empty:
                 await self._sleep(min(0.5, max(deadline - self.clock.monotonic(), 0.01)))
             else:
@@ -481,6 +518,7 @@ class Worker:
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=_LAST_SECONDS)
+        self._offsite.close()
         try:
             while not self._outbox.is_empty or self._outbox.has_logs:
                 batch = self._outbox.take()
@@ -492,7 +530,8 @@ class Worker:
                 if self._outbox.carry(delivered.turned):
                     await asyncio.sleep(RETRY_LOCKED_SECONDS)
             await self._link.run(self.delivery.sender.retire)
-            if self._attempts and not self._attempts.are_out_of_hand:
+            is_waiting = self.delivery.has_unequipped or self._offsite.claims
+            if (self._attempts or is_waiting) and not self._attempts.are_out_of_hand:
                 await self._link.run(lambda: succession.hand_over(self.delivery))
         except (StoreError, FencedError) as error:
             log.warning("worker.left_unsettled", error=str(error))

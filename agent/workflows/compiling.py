@@ -74,7 +74,8 @@ class _Compiler:
     def _placed_better(self, problem: Problem) -> Problem:
         """Show the words of the language where a step's key stands at the top of the file."""
         if problem.message.startswith("there is no key") and "." not in problem.key:
-            hint = did_you_mean(problem.key, WORKFLOW_WORDS)
+            # Without a hint it is one of very many, for which none is looked for.
+            hint = did_you_mean(problem.key, WORKFLOW_WORDS) if problem.hint is not None else None
             if hint is None and problem.key in ("jobs", "tasks", "nodes", "stages"):
                 hint = "did you mean 'steps'?"
             message = f"a workflow has no key {problem.key!r}"

@@ -101,7 +101,7 @@ class Directory:
     def _paths(self) -> list[Path] | Problem:
         """Return everything that is called like a workflow file, or why it cannot be listed."""
         try:
-            names = sorted(os.listdir(self.path))
+            names = sorted(path.name for path in self.path.iterdir())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -140,10 +140,12 @@ class Directory:
         return _Seen(stamp, status.st_mtime_ns, found, now_ns, entry)
 
 
-def read_entry(path: Path, kinds: Mapping[str, KindSpec] | None = None) -> Entry:
-    """Read one file, whatever is wrong with it."""
+def read_entry(
+    path: Path, kinds: Mapping[str, KindSpec] | None = None, *, is_trusted: bool = False
+) -> Entry:
+    """Read one file, whatever is wrong with it; one in Python is run only if it is trusted."""
     try:
-        return Entry(path, load(path, kinds))
+        return Entry(path, load(path, kinds, is_trusted=is_trusted))
     except UnexpectedError as error:
         return Entry(path, problems=tuple(error.problems), defect=error.__cause__)
     except WorkflowError as error:

@@ -29,6 +29,8 @@ _MAX_LOOKUP_CHARS: Final = 1_000
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 _LOOKUP = re.compile(rf"({_WORD})((?:\.{_WORD}|\[[0-9]{{1,9}}\])*)")
 _PART = re.compile(rf"\.({_WORD})|\[([0-9]+)\]")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+"""What Python writes of objects differs between two attempts at the same."""
 _KEYWORDS: Final = frozenset(
     ["and", "else", "if", "in", "is", "not", "or", "true", "false", "none", "True", "False", "None"]
 )
@@ -118,7 +120,8 @@ def _expression(text: str, tree: nodes.Template, lone: nodes.Expr | None) -> Exp
             except (RecursionError, MemoryError):
                 raise TemplateError("the template needs too much memory") from None
             except Exception as error:
-                raise TemplateError(f"the template cannot be computed: {error}") from None
+                reason = _ADDRESS.sub("", str(error))
+                raise TemplateError(f"the template cannot be computed: {reason}") from None
 
     return Expression(text, lookups, dynamic, compute)
 

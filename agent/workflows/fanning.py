@@ -16,7 +16,6 @@ Refuse = Callable[[str, str, str | None], None]
 Near = Callable[[str], str | None]
 """Takes what is no step's name, and returns the nearest one as a hint."""
 
-_BRACES = re.compile(r"\s*\{\{[-+]?(.*?)[-+]?\}\}\s*", re.DOTALL)
 _SHORTHAND = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)((?:\.[A-Za-z_][A-Za-z0-9_]*|\[[0-9]+\])*)")
 
 
@@ -24,10 +23,14 @@ def without_braces(text: str) -> str | None:
     """Return the expression in a text that is one; None when a template holds more than one."""
     if not is_template(text):
         return text.strip()
-    match = _BRACES.fullmatch(text)
-    if match is None or is_template(match[1]):
+    whole = text.strip()
+    if len(whole) < 4 or not (whole.startswith("{{") and whole.endswith("}}")):
         return None
-    return match[1].strip()
+    # A sign inside the braces trims the text around them, of which there is none.
+    inner = whole[2:-2]
+    inner = inner[1:] if inner[:1] in ("-", "+") else inner
+    inner = inner[:-1] if inner[-1:] in ("-", "+") else inner
+    return None if is_template(inner) else inner.strip()
 
 
 def read_fanout(

@@ -46,9 +46,16 @@ class UnexpectedError(WorkflowError):
         self.__cause__ = error
 
 
-def load(path: Path, kinds: Mapping[str, KindSpec] | None = None) -> WorkflowFile:
-    """Load a workflow from a file; raise `WorkflowError` with every problem in it."""
+def load(
+    path: Path, kinds: Mapping[str, KindSpec] | None = None, *, is_trusted: bool = False
+) -> WorkflowFile:
+    """Load a workflow from a file; raise `WorkflowError` with every problem in it.
+
+    A Python file is run for that, with all that its author put into it: only where it is trusted.
+    """
     content = read_content(path)
+    if path.suffix == ".py" and not is_trusted:
+        raise _refused(path, "a workflow in Python is known only once its file has run")
     try:
         graph = _graph_of(path, content, kinds)
         # Computed here, where a failure is still this file's own: a version is recorded with it.
@@ -78,9 +85,9 @@ def read_content(path: Path) -> bytes:
         raise _refused(path, "the name of the file is not UTF-8 text") from None
     try:
         # Before it is opened: opening a device or a FIFO can block, and disturbs its writer.
-        _check_regular(path, os.stat(path))
+        _check_regular(path, path.stat())
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        with os.fdopen(descriptor, "rb") as file:
             _check_regular(path, os.fstat(descriptor))
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
@@ -101,7 +108,7 @@ def _check_regular(path: Path, status: os.stat_result) -> None:
 
 def _reason(path: Path, error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
-        is_link = os.path.islink(path)
+        is_link = path.is_symlink()
         return "it links to a file that does not exist" if is_link else "there is no such file"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from jinja2 import Undefined, pass_context
+from jinja2 import Environment, Undefined, pass_context
 from jinja2.filters import FILTERS
+from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 from jinja2.tests import TESTS
 
@@ -93,6 +94,8 @@ def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def charged(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(_data, args))
+        kwargs = {name: _data(value) for name, value in kwargs.items()}
         size = max((len(a) for a in args if isinstance(a, str | list | dict)), default=0)
         meter().charge(1 + size // 16)
         result = function(*args, **kwargs)
@@ -101,6 +104,21 @@ def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return charged
+
+
+def _data(value: Any) -> Any:
+    """Let a filter have data alone: as text anything else would show where it lies in memory."""
+    if isinstance(value, _DATA):
+        return value
+    # Mappings of the scope are read when they are looked into; a filter sees them whole.
+    return plain(value, meter())
+
+
+_DATA: Final = (
+    *(str, int, float, type(None), list, tuple, dict),
+    # What Jinja hands to filters that ask for it, and what stands for a missing name.
+    *(Undefined, Context, Environment, EvalContext),
+)
 
 
 @pass_context

@@ -28,6 +28,10 @@ _WORDS: Final = {
 }
 
 
+_MOST_SHOWN: Final = 20
+"""Of unknown names and of choices: looking for similar names takes time, and the list is for people."""
+
+
 class InputKeys(BaseModel):
     """The keys of one input; also the form in which a compiled graph holds it."""
 
@@ -102,7 +106,12 @@ def check_inputs(
     Of `open_names` only that they are given is known yet.
     """
     declared = {name: InputKeys.model_validate(keys) for name, keys in graph.inputs.items()}
-    problems = [_unknown(name, declared) for name in given if name not in declared]
+    unknown = [name for name in given if name not in declared]
+    problems = [_unknown(name, declared) for name in unknown[:_MOST_SHOWN]]
+    if len(unknown) > _MOST_SHOWN:
+        problems.append(
+            f"there are {len(unknown) - _MOST_SHOWN:,} more inputs that it does not take"
+        )
     values: dict[str, Json] = {}
     for name, keys in declared.items():
         if name in given:
@@ -164,7 +173,9 @@ def find_problem(value: Json, keys: InputKeys) -> str | None:
     """Say what is wrong with a value, to follow its name; None when it is fine."""
     problem = _type_problem(value, keys.type)
     if problem is None and keys.choices is not None and not _is_among(value, keys.choices):
-        allowed = ", ".join(_shown(choice) for choice in keys.choices)
+        allowed = ", ".join(_shown(choice) for choice in keys.choices[:_MOST_SHOWN])
+        if len(keys.choices) > _MOST_SHOWN:
+            allowed += f" and {len(keys.choices) - _MOST_SHOWN:,} more"
         return f"must be one of {allowed}, and is {_shown(value)}"
     return problem
 

@@ -31,6 +31,10 @@ _ELSEWHERE: Final = {
 """What other systems, and people in a hurry, call the keys of a step."""
 
 
+_MOST_UNKNOWN: Final = 100
+"""Of one step's keys that are told one by one: looking for similar words takes time."""
+
+
 @dataclass(slots=True)
 class Choice:
     """What a step does: its kind, that kind's configuration, and a gate before it."""
@@ -50,8 +54,11 @@ def choose_kind(
     unknown = [key for key in step if key not in named and key not in STEP_WORDS]
     choice.problems += [
         source.problem((*path, key), *_unknown_key(key, step[key], bool(named), kinds))
-        for key in unknown
+        for key in unknown[:_MOST_UNKNOWN]
     ]
+    if len(unknown) > _MOST_UNKNOWN:
+        message = f"there are {len(unknown) - _MOST_UNKNOWN:,} more keys that a step does not have"
+        choice.problems.append(source.problem((*path, unknown[_MOST_UNKNOWN]), message))
     for key in named:
         if key not in kinds:
             message = f"steps of the kind {key!r} are not available yet"

@@ -197,7 +197,7 @@ def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
         )
     except ValidationError as error:
         place = tuple(error.instance_path)
-        raise UnusableSchemaError(f"not a JSON Schema: {_reason(error, place)}", place) from None
+        raise UnusableSchemaError(_reason(error, place), place) from None
     except BaseException as error:
         if not _is_of_library(error):
             raise
@@ -237,19 +237,19 @@ def _patterns(value: Any, path: Place) -> Iterator[tuple[Place, str]]:
 def _reason(error: Any, place: Place) -> str:
     """Say what is wrong with a schema; the library says little of the commonest mistakes."""
     value = error.instance
-    if place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",):
-        if isinstance(value, str) and 'is not a "regex"' in error.message:
-            return _pattern_reason(value)
+    is_pattern = place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",)
+    if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
+        return _pattern_reason(value)
     if place[-1:] != ("type",) or not isinstance(value, str):
-        return _cut(error.message)
-    known = f"{value!r} is not one of {', '.join(_TYPES)}"
+        return f"not a JSON Schema: {_cut(error.message)}"
+    known = f"not a JSON Schema: {value!r} is not one of {', '.join(_TYPES)}"
     hint = did_you_mean(value, _TYPES)
     return f"{known}; {hint}" if hint else known
 
 
 def _pattern_reason(pattern: str) -> str:
     if not _needs_backtracking(pattern):
-        return f"{_shown(pattern)} is not a regular expression, or is too large"
+        return f"not a JSON Schema: {_shown(pattern)} is not a regular expression, or is too large"
     return (
         f"the pattern {_shown(pattern)} uses lookaround or a backreference, which takes too long on"
         " some texts; write it without, or check the value in a later step"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from jinja2 import Undefined
+from jinja2.runtime import LoopContext
 
 from agent.workflows.meter import MAX_DEPTH, MAX_INTEGER_BITS, Meter, TemplateError
 
@@ -34,7 +35,8 @@ def plain(value: Any, meter: Meter, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         meter.charge(1 + len(value))
         return [plain(each, meter, depth + 1) for each in value]
-    if isinstance(value, range | Iterator) or type(value).__name__ in _VIEWS:
+    is_listed = isinstance(value, range | Iterator) or type(value).__name__ in _VIEWS
+    if is_listed and not isinstance(value, LoopContext):
         return [plain(each, meter, depth + 1) for each in _charged(value, meter)]
     if isinstance(value, Undefined):
         return refuse(value)

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from operator import eq
 from typing import Any, TypeVar
 
+from agent.harmless import is_hidden
+
 _MAX_SHOWN_COLUMNS = 160
 _MAX_CHARS = 500
 _MAX_SUGGESTIONS = 100
@@ -100,9 +102,9 @@ def write_key(path: Sequence[str | int]) -> str:
 
 def _printable(text: str) -> str:
     """Write control characters as escapes: a file's text must not steer the terminal."""
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(ascii(c)[1:-1] if not c.isprintable() or is_hidden(c) else c for c in text)
 
 
 def _excerpt(line: str, number: int, column: int | None) -> list[str]:

@@ -13,6 +13,7 @@ ROOTS: Final = ("steps", "inputs", "trigger", "task")
 ITEM_ROOTS: Final = ("item", "parallel_index", "parallel_count")
 STEP_PARTS: Final = ("output", "status", "error")
 TASK_PARTS: Final = ("id", "workflow", "version")
+_MOST_LISTED: Final = 50
 
 
 class Ancestry:
@@ -85,6 +86,7 @@ class References:
         self._ancestry = ancestry
         self._inputs = inputs
         self._near = Suggestions(ancestry.names)
+        self._near_inputs = Suggestions(inputs)
         self.problems: list[Problem] = []
 
     def near_step(self, name: str, but: str | None = None) -> str | None:
@@ -167,7 +169,12 @@ class References:
         if len(lookup) == 1:
             return None
         if root == "inputs":
-            return self._unknown(lookup[1], list(self._inputs), "the workflow declares no input")
+            if lookup[1] in self._inputs:
+                return None
+            near = self._near_inputs.near(str(lookup[1]))
+            listed = ", ".join(list(self._inputs)[:_MOST_LISTED])
+            hint = near or (f"there are {listed}" if listed else None)
+            return f"the workflow declares no input {str(lookup[1])!r}", hint
         if root == "task":
             # An attempt is a step's: the workflow's own output has none.
             known = TASK_PARTS if step is None else (*TASK_PARTS, "attempt")

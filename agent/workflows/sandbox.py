@@ -125,6 +125,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             refuse(__obj)
         if not __self.is_safe_callable(__obj):
             raise SecurityError("this cannot be called in a template")
+        given = (*args, *kwargs.values())
+        if any(callable(each) and not isinstance(each, Undefined) for each in given):
+            # In the message of what it is given to, it would show where it lies in memory.
+            raise TemplateError("a function cannot be given to another in a template")
         owner = getattr(__obj, "__self__", None)
         meter().charge(1 + (len(owner) // 64 if isinstance(owner, str | list | dict) else 0))
         if isinstance(owner, list):

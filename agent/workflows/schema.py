@@ -1,7 +1,7 @@
 """The JSON Schema of workflow files, for editors, made from the models that check them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -53,8 +53,34 @@ def _schema_of(model: type[BaseModel], prefix: str, definitions: dict[str, Any])
         by_alias=True, mode="validation", ref_template=f"#/$defs/{prefix}{{model}}"
     )
     for name, definition in schema.pop("$defs", {}).items():
-        definitions[f"{prefix}{name}"] = definition
-    return schema
+        definitions[f"{prefix}{name}"] = _in_standard_words(definition)
+    standard: dict[str, Any] = _in_standard_words(schema)
+    return standard
+
+
+_STANDARD_WORDS: Final = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+
+
+def _in_standard_words(schema: Any) -> Any:
+    """Write bounds as JSON Schema has them: beside a type of its own pydantic leaves its own words."""
+    if not isinstance(schema, dict):
+        return schema
+    changed: dict[str, Any] = {}
+    for word, value in schema.items():
+        if word in ("properties", "patternProperties"):
+            value = {name: _in_standard_words(each) for name, each in value.items()}
+        elif word in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            value = [_in_standard_words(each) for each in value]
+        elif word in ("items", "additionalProperties", "propertyNames", "not"):
+            value = _in_standard_words(value)
+        changed[_STANDARD_WORDS.get(word) or word] = value
+    return changed
 
 
 def _kind(spec: KindSpec, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -93,9 +93,7 @@ class SchemaCost:
         """Return what checking a value of this size takes at most."""
         return self.expanded * size.values + self.weight * size.characters // _CHARS_PER_OPERATION
 
-    def count(
-        self, value: Any, limit: int = MAX_OPERATIONS, max_pairs: int = MAX_PAIRS
-    ) -> Cost:
+    def count(self, value: Any, limit: int = MAX_OPERATIONS, max_pairs: int = MAX_PAIRS) -> Cost:
         """Return what checking a value takes; raise `TooCostlyError` beyond the limits."""
         done: dict[tuple[int, int], int] = {}
         first = _Frame(self._schema, value, self)

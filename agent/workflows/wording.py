@@ -31,6 +31,9 @@ _TYPES = {
     "none_required": "empty",
 }
 
+_MOST_SUGGESTIONS = 100
+"""Of one check: looking for similar words takes time, and people read the first few."""
+
 
 def find_problems(
     model: type[BaseModel],
@@ -83,7 +86,7 @@ def faults(
         if place in seen and detail["type"] not in ("missing", "extra_forbidden"):
             continue
         seen.add(place)
-        message, hint = _message(detail, model, reached)
+        message, hint = _message(detail, model, reached, may_suggest=len(seen) <= _MOST_SUGGESTIONS)
         is_of_value = not is_key and detail["type"] not in ("missing", "extra_forbidden")
         yield Fault(place, message, hint, is_of_value)
 
@@ -107,10 +110,14 @@ def _placed(value: Any, location: tuple[int | str, ...], *, is_missing: bool) ->
     return place, value
 
 
-def _message(detail: ErrorDetails, model: type[BaseModel], written: Any) -> tuple[str, str | None]:
+def _message(
+    detail: ErrorDetails, model: type[BaseModel], written: Any, *, may_suggest: bool
+) -> tuple[str, str | None]:
     kind, given = detail["type"], detail["input"]
     limits = detail.get("ctx", {})
     if kind == "extra_forbidden":
+        if not may_suggest:
+            return f"there is no key {detail['loc'][-1]!r} here", None
         return _unknown_key(detail["loc"], model)
     if kind == "missing":
         return f"{detail['loc'][-1]!r} is missing", None

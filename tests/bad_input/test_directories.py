@@ -5,6 +5,7 @@ import io
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +19,10 @@ from agent.catalog import Shelf
 from agent.cli.errors import Exit
 from agent.cli.validate import validate
 from agent.config import Settings
-from agent.store import histories
+from agent.store import histories, versions
 from agent.store.database import Database
 from agent.workflows import files
+from agent.workflows.compiling import compile_text
 from agent.workflows.directory import Directory
 from tests.bad_input.spoiling import spoiled
 from tests.bad_input.targets import good
@@ -48,7 +50,7 @@ _TREES: Final = st.recursive(
 )
 _WORKFLOWS: Final = st.fixed_dictionaries(
     {"name": st.just("odd") | _LEAVES, "steps": st.dictionaries(_KEYS, _TREES, max_size=3)},
-    optional={key: _TREES for key in ("inputs", "on", "output", "defaults", "timeout", "budget")},
+    optional=dict.fromkeys(("inputs", "on", "output", "defaults", "timeout", "budget"), _TREES),
 )
 _CONTENTS: Final = st.one_of(
     spoiled(good("workflow")),
@@ -137,8 +139,7 @@ def _odd(kind: str, path: Path) -> None:
         path.write_bytes(b"# \n" * 3_000_000)
     elif kind == "aliases that nest":
         lines = ["name: x", "x-0: &a0 [1]"]
-        for n in range(1, 120):
-            lines.append(f"x-{n}: &a{n} " + "[" * 45 + f"*a{n - 1}" + "]" * 45)
+        lines += [f"x-{n}: &a{n} {'[' * 45}*a{n - 1}{']' * 45}" for n in range(1, 120)]
         path.write_text("\n".join([*lines, "steps: {a: {wait: 5s}}", "output: *a119"]))
     elif kind == "a long step name":
         path.write_text(f"name: x\nsteps:\n  {'a' * 101}: {{wait: 5s}}\n")
@@ -172,14 +173,13 @@ def test_what_is_no_readable_file_is_told(
 
 def _defective(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the compiler raise for files that hold the word: a defect that is still unknown."""
-    compiled = files.compile_text
 
-    def compile_text(content: Any, *rest: Any) -> Any:
+    def raising(content: Any, *rest: Any) -> Any:
         if b"defective" in content:
             raise LookupError("a defect")
-        return compiled(content, *rest)
+        return compile_text(content, *rest)
 
-    monkeypatch.setattr(files, "compile_text", compile_text)
+    monkeypatch.setattr(files, "compile_text", raising)
 
 
 def test_a_defect_of_the_compiler_is_told_of_its_file(
@@ -240,19 +240,19 @@ def test_an_unreadable_directory_removes_nothing(
     """Its workflows stay on record; when it can be read again, changes are noticed again."""
     found = _settings(tmp_path)
     Shelf(found).sync(sqlite_database)
-    listing = os.listdir
 
-    def refuse(path: Any) -> list[str]:
+    def refuse(_: Path) -> Iterator[Path]:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "listdir", refuse)
+    listing = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", refuse)
     shelf = Shelf(found)
     (change,) = shelf.sync(sqlite_database)
     assert "the directory cannot be read: Permission denied" in change.details["problem"]
     with sqlite_database.connect("reader") as connection:
         (record,) = histories.latest_versions(connection)
     assert record.removed_at is None
-    monkeypatch.setattr(os, "listdir", listing)
+    monkeypatch.setattr(Path, "iterdir", listing)
     (found.workflow_directory / "good.yaml").unlink()
     assert [change.event for change in shelf.sync(sqlite_database)] == ["workflow.removed"]
 
@@ -270,7 +270,7 @@ def test_what_could_not_be_recorded_is_tried_again(
         raise ConnectionError("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog.versions, "register", refuse)
+        patch.setattr(versions, "register", refuse)
         with pytest.raises(ConnectionError):
             shelf.sync(sqlite_database)
     assert [change.details["workflow"] for change in shelf.sync(sqlite_database)] == ["late"]

@@ -8,7 +8,7 @@ import pytest
 
 from agent.approvals.answering import DecidedError
 from agent.store import channels as store
-from agent.store import pairings, versions
+from agent.store import outages, pairings, versions
 from agent.workflows.compiling import compile_text
 from tests.approvals.asking import asked, asks, everything, gated, say, token
 from tests.channels.conftest import Chat, Open, close
@@ -479,3 +479,15 @@ def test_of_several_processes_one_has_the_channel(chat: Chat, open_channels: Ope
     chat.peer.press(ada, shown.buttons["Approve"])
     chat.engine.wait(task_id, "succeeded")
     assert sum(QUESTION in each.text for each in chat.peer.messages) == 1
+
+
+def test_an_outage_of_the_store_is_told(chat: Chat) -> None:
+    """Everybody who is paired hears that large values cannot be stored, and when they can again."""
+    ada, bob = chat.pair(1), chat.pair(2)
+    outage = {"outage": "1", "store": "s3://bucket", "error": "connection refused"}
+    outages.record(chat.engine.database, "artifacts.unreachable", outage)
+    for who in (ada, bob):
+        told(chat.peer, who, "the artifact store s3://bucket does not answer")
+    outages.record(chat.engine.database, "artifacts.reachable", outage)
+    for who in (ada, bob):
+        told(chat.peer, who, "the artifact store s3://bucket answers again")

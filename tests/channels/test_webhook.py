@@ -10,6 +10,7 @@ from agent.channels.signing import key_of
 from agent.config import Settings
 from agent.config_channels import ChannelSettings, WebhookSettings
 from agent.store import channels as store
+from agent.store import outages
 from tests.approvals.asking import MESSAGE, asked, gated, say, token
 from tests.channels.conftest import Open
 from tests.channels.receiver import SECRET, Receiver, receiving
@@ -147,3 +148,13 @@ def test_a_webhook_needs_a_secret_and_events_that_exist() -> None:
         WebhookSettings(url="https://example.com")
     with pytest.raises(ValueError, match=r"there is no event 'task\.exploded'"):
         WebhookSettings(events=["task.exploded"])
+
+
+def test_an_outage_is_told_once_and_so_is_its_end(engine: Engine, receiver: Receiver) -> None:
+    """A store of large values that does not answer is news, and so is one that does again."""
+    outage = {"outage": "1", "store": "s3://bucket", "error": "connection refused"}
+    outages.record(engine.database, "artifacts.unreachable", outage)
+    outages.record(engine.database, "artifacts.reachable", {"outage": "1", "store": "s3://bucket"})
+    eventually(lambda: len(receiver.taken) == 2, lambda: receiver.taken)
+    assert _types(receiver) == ["artifacts.unreachable", "artifacts.reachable"]
+    assert receiver.taken[0]["data"] == {"task": None, "outage": outage}

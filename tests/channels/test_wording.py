@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.channels import wording
+from agent.channels import buttons, wording
 
 _TURNED = "evil\u202efdp.exe"
 _DOCUMENT: dict[str, Any] = {
@@ -35,3 +35,17 @@ def test_nothing_is_shown_in_another_order_than_it_is() -> None:
     for text in (asked, wording.ending(_DOCUMENT, 4000)):
         assert "\u202e" not in text
         assert text.count(r"evil\u202efdp.exe") == 2
+
+
+def test_buttons_show_what_they_answer() -> None:
+    """A choice with a character that cannot be seen is not taken for another."""
+    document = _DOCUMENT | {"kind": "input", "choices": ["yes", "yes\u200e"]}
+    labels = [label for label, _ in buttons.offered(document)]
+    assert labels == ["yes", r"yes\u200e", "Deny"]
+    assert buttons.offered(document)[1][1]["value"] == "yes\u200e"
+
+
+def test_lines_and_errors_hide_nothing() -> None:
+    """Whatever a chat is told of tasks goes the same way."""
+    assert "\u200f" not in wording.approval_line(_DOCUMENT | {"message": "a\u200fb"})
+    assert wording.error({"message": "a\u200fb"}) == r"a\u200fb"

@@ -24,3 +24,27 @@ def test_a_large_output_is_printed_by_its_hash(cli: Cli) -> None:
     assert json.loads(cli("artifact", name[:12]).out) == step["output"]
     cli("artifact", "0" * 64, code=3)
     cli("artifact", "what", code=2)
+
+
+def test_a_store_that_takes_nothing_is_told(cli: Cli) -> None:
+    """Only the task that needs it waits, with the reason; it goes on when the store is back."""
+    cli.write("large.yaml", WORKFLOW)
+    cli.write("config.toml", '[artifacts]\nurl = "kept"\n[server]\nport = 0\n')
+    cli.write("workflows/quick.yaml", "name: quick\nsteps: {one: {wait: 1ms}}\n")
+    in_the_way = cli.write("kept", "a file where a directory should be")
+    with cli.daemon():
+        stuck = cli("run", "large.yaml", "--detach", "--json").json["id"]
+        cli.wait_for(lambda: cli("tasks", "--json").json[0]["delay"])
+        cli("run", "quick", "--wait")
+        assert "waits for the artifact store" in cli("tasks").out
+        assert "waits for the artifact store" in cli("show", stuck).out
+        findings = cli("doctor", "--json", code=3).json["findings"]
+        (found,) = [each for each in findings if each["what"] == "artifacts"]
+        assert found["state"] == "error"
+        assert "Not a directory" in found["message"]
+        in_the_way.unlink()
+        cli.wait_for(lambda: cli("show", stuck, "--json").json["status"] == "succeeded")
+        (found,) = [
+            each for each in cli("doctor", "--json").json["findings"] if each["what"] == "artifacts"
+        ]
+        assert found["state"] == "ok"

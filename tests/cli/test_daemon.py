@@ -51,6 +51,37 @@ steps:
 """
 
 
+REFUSED = """\
+name: refused
+steps:
+  send:
+    python: "refused_steps:send"
+    retry: {max_attempts: 3, delay: 10ms}
+"""
+
+REFUSED_STEPS = f"""\
+import time
+from pathlib import Path
+
+from agent.steps.errors import DefiniteFailure
+
+
+def send(ctx):
+    def refuse():
+        with Path("sent").open("a") as file:
+            file.write("sent\\n")
+        raise DefiniteFailure("no such account", code="status_401", may_retry=False)
+
+    try:
+        ctx.call("pay", {{"attempt": ctx.attempt}}, refuse)
+    except DefiniteFailure:
+        if ctx.attempt == 1:
+            ctx.save("refused")
+            Path("noted").touch()
+            time.sleep({SECONDS})
+        raise
+"""
+
 STUBBORN = f"""\
 name: stubborn
 steps:
@@ -209,6 +240,23 @@ def test_an_unknown_effect_is_put_to_a_person(cli: Cli) -> None:
         assert asked["data"]["kind"] == "unknown", "what an event tells is a value, not its text"
     assert effects.read_text() == "sent\n"
     assert not _children_named("sleep", SECONDS)
+
+
+def test_a_final_failure_on_record_is_applied_after_a_kill(cli: Cli) -> None:
+    """The refused request is not sent again: the next daemon fails the step from the record."""
+    cli.write("refused_steps.py", REFUSED_STEPS)
+    cli.write("refused.yaml", REFUSED)
+    sent, noted = cli.directory / "sent", cli.directory / "noted"
+    with cli.daemon() as process:
+        task_id = cli("run", "refused.yaml", "--json").json["id"]
+        cli.wait_for(noted.exists)
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE_SECONDS)
+    with cli.daemon():
+        failed = cli.wait_for(lambda: (task := cli.task(task_id))["status"] == "failed" and task)
+    assert failed["error"]["code"] == "status_401"
+    assert _step(failed, "send")["attempt"] == 2
+    assert sent.read_text() == "sent\n"
 
 
 def test_a_killed_daemons_commands_do_not_outlive_the_next_start(cli: Cli) -> None:

@@ -1,10 +1,18 @@
 """`init`, `doctor`, `db`, `validate` and `schema`: what surrounds the running of tasks."""
 
 import json
+from collections.abc import Iterator
 
+import pytest
+
+from agent.cli.contents import Reading, instant_of
+from agent.clock import SECOND
 from agent.lock import Lock
+from agent.store import evidence
+from agent.store.database import Connection, Database
 from agent.store.sqlite import driver
 from tests.cli.conftest import Cli
+from tests.store.rows import insert_task
 
 GOOD = """\
 name: good
@@ -59,6 +67,27 @@ def test_validate_says_everything_at_once(cli: Cli) -> None:
     assert [entry["ok"] for entry in document["files"]] == [True, False]
     lines = [problem["line"] for problem in document["files"][1]["problems"]]
     assert lines == [3, 4]
+
+
+def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
+    """Neither a workflow in Python nor the modules of steps; `--trust` allows the former."""
+    ran = cli.directory / "ran"
+    cli.write("mine.py", f"open({str(ran)!r}, 'a').close()\n\ndef check(): ...\n")
+    cli.write("calls.yaml", "name: calls\nsteps:\n  a: {python: {call: 'mine:check'}}\n")
+    cli("validate", "calls.yaml")
+    graph = {
+        "name": "built",
+        "steps": [{"name": "a", "kind": "wait", "config": {"duration": "1s"}}],
+    }
+    cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
+    refused = cli("validate", "built.py", code=2)
+    assert "not checked: to check a workflow in Python its file must be run" in refused.out
+    assert "--trust runs it" in refused.out
+    (document,) = cli("validate", "built.py", "--json", code=2).json["files"]
+    assert document["ok"] is False
+    assert not ran.exists()
+    assert "built, 1 step" in cli("validate", "built.py", "--trust").out
+    assert ran.exists()
 
 
 def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
@@ -116,6 +145,44 @@ def test_prune_says_what_it_keeps_and_gives_back(cli: Cli) -> None:
     again = cli("db", "prune", "--vacuum", "--json").json
     assert (again["bytes_freed"] > 0, again["free_bytes"]) == (True, 0)
     assert "bytes back to the disk" in cli("db", "prune").out
+
+
+def test_doctor_reads_what_has_changed_since(cli: Cli) -> None:
+    """A duration or an instant; what was left out is said."""
+    cli.write("good.yaml", GOOD)
+    cli("run", "good.yaml", "--json")
+    assert "1 tasks that have not ended before" in cli("doctor", "--deep", "--since", "2d").out
+    shown = cli("doctor", "--deep", "--since", "2100-01-31T08:00", "--json").json["findings"][-1]
+    assert shown["message"].startswith("0 tasks that have not ended before 2100-01-31T08:00:00Z")
+    assert "as in 2d" in cli("doctor", "--deep", "--since", "lately", code=2).err
+    assert "give both" in cli("doctor", "--since", "2d", code=2).err
+
+
+def test_an_interrupted_doctor_says_where_to_go_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it names reads all that was not read, whenever that was created."""
+    with database.connect("writer") as connection:
+        for second in range(6):
+            at = (1_800_000_000 + second) * SECOND
+            insert_task(connection, f"t{second}", created_at=at, ended_at=at + 1)
+
+    def interrupted(reader: Connection, since: int | None) -> Iterator[evidence.Evidence]:
+        for count, task in enumerate(collect(reader, since)):
+            if count == 3:
+                raise KeyboardInterrupt
+            yield task
+
+    collect = evidence.collect
+    monkeypatch.setattr(evidence, "collect", interrupted)
+    with database.connect("reader") as reader:
+        with pytest.raises(KeyboardInterrupt):
+            list(Reading().findings(reader))
+        told = capsys.readouterr().err
+        assert "3 of 6 tasks were read" in told
+        since = instant_of(told.partition("--since ")[2].strip(" `\n"))
+        assert since == (1_800_000_000 + 2) * SECOND
+        assert [task.task.id for task in collect(reader, since)] == ["t2", "t3", "t4", "t5"]
 
 
 def test_doctor_tells_what_is_wrong(cli: Cli) -> None:

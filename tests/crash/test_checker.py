@@ -15,6 +15,7 @@ from agent.config import EngineSettings, Settings
 from agent.config_models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.steps.processes import start_time
+from agent.store import evidence
 from agent.store.database import Database
 from agent.store.sqlite import driver
 from agent.tasks import checker
@@ -449,6 +450,108 @@ def test_damage_is_found(name: str, sound: Path, tmp_path: Path) -> None:
     assert any(DAMAGE[name][1] in violation for violation in found), found
 
 
+@pytest.fixture(scope="module")
+def patterns(sound: Path) -> checker.Patterns:
+    """Return the patterns of all ended tasks of the sound database."""
+    learned = checker.Patterns()
+    with Database(f"sqlite:///{sound}").connect("reader") as reader:
+        assert list(checker.violations(reader, patterns=learned)) == []
+        for task in evidence.collect(reader):
+            pattern = learned.of(task)
+            is_to_be_learned = task.task.workflow_name in ("done", "failed", "asking", "model")
+            assert (pattern is not None and learned.is_sound(pattern)) is is_to_be_learned
+    return learned
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_found_beside_sound_tasks_of_the_kind(
+    name: str, sound: Path, tmp_path: Path, patterns: checker.Patterns
+) -> None:
+    """A task that went almost as others did is not taken for one of them."""
+    alone = _found_in(name, sound, tmp_path)
+    path = tmp_path / "agent.db"
+    with Database(f"sqlite:///{path}").connect("reader") as reader:
+        beside = [str(each) for each in checker.violations(reader, patterns=patterns)]
+    assert sorted(beside) == sorted(alone)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            _task(f"{name} = coalesce({name}, 0) + 1", "done")
+            for name in (
+                "steps_open",
+                "steps_running",
+                "steps_failed",
+                "steps_held",
+                "places_taken",
+                "event_seq",
+                "next_wake_time",
+                "deadline",
+            )
+        ),
+        _task("ended_at = NULL", "done"),
+        _task("error = NULL", "failed"),
+        _task("workflow_name = 'done'", "failed"),
+        *(
+            _step(f"{name} = coalesce({name}, 0) + 1", "one")
+            for name in ("attempt", "deps_remaining", "deps_failed", "wake_at", "held", "placed")
+        ),
+        *(
+            _step(f"{name} = coalesce({name}, 0) + 1", "many")
+            for name in ("claim_token", "items_done", "items_placed", "items_ended", "items_failed")
+        ),
+        *(_step(f"{name} = 'x'", "one") for name in ("name", "kind")),
+        _step("status = 'failed'", "one"),
+        _step("parallel_count = 2", "many"),
+        _event("attempt = 2", "step.claimed", "one"),
+        _event("type = 'step.failed'", "step.succeeded", "one"),
+        _event("seq = 100", "step.succeeded", "two"),
+    ],
+)
+def test_a_pattern_has_all_that_is_checked(
+    change: str, sound: Path, tmp_path: Path, patterns: checker.Patterns
+) -> None:
+    """A difference in any column that the checks read makes another pattern."""
+    path = _damaged(sound, tmp_path, change)
+    with Database(f"sqlite:///{path}").connect("reader") as reader:
+        alone = sorted(map(str, checker.violations(reader)))
+        beside = sorted(map(str, checker.violations(reader, patterns=patterns)))
+    assert beside == alone
+    assert alone != []
+
+
+def test_tasks_that_have_ended_before_are_left_out(sound: Path, tmp_path: Path) -> None:
+    """With `since`; what has not ended is read whatever its age."""
+    path = _damaged(sound, tmp_path, "UPDATE tasks SET ended_at = 5 WHERE workflow_name = 'done'")
+    raw = driver().module.connect(str(path), isolation_level=None)
+    raw.execute("UPDATE steps SET attempt = 7 WHERE name IN ('one', 'ask', 'broken')")
+    raw.close()
+    with Database(f"sqlite:///{path}").connect("reader") as reader:
+        assert evidence.task_count(reader, since=6) == 7
+        for since, steps in ((None, ["ask", "broken", "one"]), (6, ["ask", "broken"])):
+            found = checker.violations(reader, since=since)
+            assert sorted({str(violation.step) for violation in found}) == steps
+
+
+def test_a_wide_task_is_read_in_a_page_of_its_own(
+    sound: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small the pages are, each task is read once and whole."""
+    with Database(f"sqlite:///{sound}").connect("reader") as reader:
+        whole = [
+            (task.task.id, task.step_rows, task.event_rows) for task in evidence.collect(reader)
+        ]
+        for name, value in (("EVENTS_AT_ONCE", 1), ("TASKS_AT_ONCE", 3)):
+            monkeypatch.setattr(evidence, name, value)
+            for since in (None, 0):
+                assert whole == [
+                    (task.task.id, task.step_rows, task.event_rows)
+                    for task in evidence.collect(reader, since)
+                ]
+
+
 PROMISES: dict[int, list[str]] = {
     2: ["never woken", "waits on nothing", "stuck"],
     3: ["claimed after the end", "running after the end", "woken after the end"],
@@ -614,10 +717,13 @@ def test_a_process_that_outlives_its_step_is_found(sound: Path, tmp_path: Path) 
 
 def test_reading_tells_how_far_it_is(sound: Path) -> None:
     """Whoever waits for a large database is told after each task."""
-    told: list[int] = []
+    told: list[tuple[int, str]] = []
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
-        assert list(checker.violations(reader, progress=told.append)) == []
-    assert told == list(range(1, 9))
+        found = checker.violations(reader, progress=lambda *seen: told.append(seen))
+        assert list(found) == []
+        ids = [task_id for (task_id,) in reader.query("SELECT id FROM tasks ORDER BY id")]
+    assert told == list(enumerate(ids, 1))
+    assert len(told) == 8
 
 
 def test_a_violation_names_its_task_and_step(sound: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.crash.processes import Agents, Process, agents, eventually
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
-def _calling(name: str, function: str, given: dict[str, object], attempts: int) -> Graph:
+def _calling(name: str, function: str, given: Mapping[str, object], attempts: int) -> Graph:
     config = {"call": f"tests.crash.remote_steps:{function}", "with": given}
     policy = RetryPolicy(max_attempts=attempts, delay_seconds=0, jitter=False)
     step = Step(name=name, kind="python", config=config, retry=policy)

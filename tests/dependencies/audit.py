@@ -54,9 +54,10 @@ def licence(name: str) -> str:
         for line in about.get_all("Classifier") or []
         if line.startswith("License :: ") and line != "License :: OSI Approved"
     ]
-    declared = about.get("License-Expression") or ", ".join(classifiers) or about.get("License")
-    # Some packages put the whole text there.
-    return (declared or "").strip().splitlines()[0] if (declared or "").strip() else "(undeclared)"
+    # Some packages put the whole text into the last of these.
+    expression, text = (about.get_all(name) or [""] for name in ("License-Expression", "License"))
+    declared = expression[0] or ", ".join(classifiers) or text[0].strip().partition("\n")[0]
+    return declared or "(undeclared)"
 
 
 def print_licences(packages: list[Requirement]) -> None:

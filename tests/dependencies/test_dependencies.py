@@ -101,7 +101,7 @@ def test_an_audit_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         """End as pip-audit does without a network: with an error and without a file."""
 
-    monkeypatch.setattr(audit.subprocess, "run", fail)
+    monkeypatch.setattr("tests.dependencies.audit.subprocess.run", fail)
     assert audit.ask("a==1\n") == {}
 
 

@@ -16,7 +16,7 @@ def catalog(server: Provider, **daily: int) -> Catalog:
     return Catalog(
         {
             "priced": model_of("priced", ModelSettings(**given, **price)),
-            "unpriced": model_of("unpriced", ModelSettings(**given)),
+            "unpriced": model_of("unpriced", ModelSettings(**given, model="a-providers-name")),
         },
         default="priced",
         **daily,

@@ -227,3 +227,12 @@ async def cut_off_and_changed(ctx: StepContext, token: str, on_unknown: str = "a
 
     request = {"task": ctx.task_id, "attempt": ctx.attempt}
     return await ctx.call("pay", request, act, on_unknown=on_unknown)
+
+
+async def call_with_large_answer(ctx: StepContext, text: str) -> int:
+    """Do something outside whose answer is long, and give something short."""
+
+    async def act() -> str:
+        return text
+
+    return len(await ctx.call("read", {}, act))

@@ -109,6 +109,9 @@ def test_a_model_without_a_price_is_refused_where_money_is_capped(
     step = ask("it", config={"model": "unpriced"})
     task = engine.run(graph(step, budget={"usd": 5}))
     assert (task["status"], task["error"]["code"]) == ("failed", "unpriced_model")
+    # By the section in the configuration, where the price belongs; not by the provider's name.
+    assert "model unpriced has no price" in task["error"]["message"]
+    assert "in [models.unpriced] of the configuration" in task["error"]["message"]
     assert "usd_per_million_in" in task["error"]["message"]
     assert server.requests == []
     assert engine.run(graph(step, budget={"tokens": 5000}))["status"] == "succeeded"

@@ -29,6 +29,7 @@ SUBSET = (
     "tests/steps/test_containment.py",
     "tests/steps/test_recorded_failures.py",
     "tests/steps/test_changed_requests.py",
+    "tests/steps/test_secrets.py",
     "tests/approvals/test_gate.py",
     "tests/engine/test_graphs.py",
     "tests/engine/test_groups.py",
@@ -48,6 +49,9 @@ SUBSET = (
     "tests/engine/test_continuation.py",
     "tests/engine/test_unreadable.py",
     "tests/engine/test_children.py",
+    "tests/test_lock.py",
+    "tests/store/test_identity.py",
+    "tests/engine/test_outage.py",
     "tests/engine/test_refused_records.py",
     "tests/upgrade/test_older_workers.py",
     "tests/store/test_pooler.py",
@@ -56,6 +60,8 @@ SUBSET = (
     "tests/server/test_connections.py",
     "tests/server/test_repeats.py",
     "tests/crash/test_commits.py",
+    "tests/bad_input/test_directories.py",
+    "tests/workflows/test_schema_cost.py",
 )
 """Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
 MOST_SECONDS = 900

@@ -14,7 +14,9 @@ import pytest
 
 from agent.config import ServerSettings
 from agent.server.address import UnsafeBindError, check_bind, is_loopback, listen
-from agent.store.database import Database
+from agent.store.database import Database, StoreError
+from agent.store.dialect import Fault
+from agent.store.sqlite import SqliteConnection
 from agent.tasks.operator import Operator
 from tests.server.conftest import QUICK, SIGNALLED
 from tests.server.harness import Running, wait_for
@@ -84,20 +86,22 @@ def test_health_needs_no_token(running: Running) -> None:
         assert prober.get("/readyz").json() == {"status": "ok"}
 
 
-def test_not_ready_without_a_database(sqlite_database: Database, tmp_path: Path) -> None:
+def test_not_ready_without_a_database(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It lives, and says that it cannot work; what is asked of it gets 503 and tells no path."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
-        assert sqlite_database.path is not None
-        moved = sqlite_database.path.with_name("moved.db")
-        sqlite_database.path.rename(moved)
-        try:
+
+        def fail(*_: object) -> None:
+            raise StoreError(Fault.LOST, f"cannot open {sqlite_database.path}")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteConnection, "_begin_snapshot", fail)
             assert client.get("/healthz").status_code == 200
             refused = client.get("/readyz")
             assert refused.status_code == 503
             assert str(tmp_path) not in refused.text
             assert client.get("/api/v1/tasks").status_code == 503
-        finally:
-            moved.rename(sqlite_database.path)
         wait_for(lambda: client.get("/readyz").status_code == 200)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +182,116 @@ def test_nothing_is_shown_in_another_order_than_it_is(
     """A character that turns the direction of writing is shown as what it is."""
     what = "evil\u202efdp.exe"
     link = _link(_question(owner, _ask(owner, "paying", what=what)))
-    shown = re.sub(r"<textarea.*?</textarea>", "", person.get(link).text, flags=re.DOTALL)
+    shown = person.get(link).text
     assert "\u202e" not in shown
-    assert shown.count(r"evil\u202efdp.exe") == 2
+    assert shown.count(r"evil\u202efdp.exe") == 3, "the message, what is done, and its field"
     assert person.post(link, data={"decision": "deny", "comment": what}).status_code == 303
     assert "\u202e" not in person.get(link).text
+
+
+HIDDEN = "\u200e\u200f\u061c\u200b\u2060\ufeff\xad\U000e0041\u3164\u2800"
+SLY = f"""\
+name: sly
+steps:
+  pay:
+    approval: {{message: "Pay?{HIDDEN}", editable: [cwd, argv, env.NOTE]}}
+    shell:
+      argv: [echo, "x{HIDDEN}y"]
+      cwd: "/tmp"
+      env: {{NOTE: "note{HIDDEN}", "KEY{HIDDEN}": "value"}}
+      effect: none
+  choose: {{depends_on: [pay], input: {{message: Which?, choices: ["a", "a{HIDDEN}", ["b{HIDDEN}"]]}}}}
+  fill:
+    depends_on: [choose]
+    input:
+      message: What?
+      schema:
+        type: object
+        properties:
+          size: {{enum: ["s{HIDDEN}", "m"], title: "Size{HIDDEN}", description: "Hint{HIDDEN}"}}
+          "n{HIDDEN}": {{type: string, default: plain}}
+  write:
+    depends_on: [fill]
+    input:
+      message: Write it.
+      schema: {{type: object, properties: {{n: {{type: string, default: "d{HIDDEN}"}}}}}}
+output: ["{{{{ steps.choose.output.value }}}}", "{{{{ steps.fill.output.value }}}}"]
+"""
+
+
+class _Form(HTMLParser):
+    """Reads a page as a browser does: what it would send, and what it shows."""
+
+    def __init__(self, page: httpx.Response) -> None:
+        super().__init__()
+        self.sent: dict[str, str] = {}
+        self.options: list[str] = []
+        self.seen = ""
+        self._area: str | None = None
+        self.feed(page.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "textarea":
+            self._area = given["name"]
+            self.sent[self._area] = ""
+        elif tag == "option":
+            self.options.append(given["value"])
+        elif tag == "input" and "type" not in given:
+            self.sent[given["name"]] = given["value"]
+            self.seen += given["value"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea":
+            assert self._area is not None
+            # A line break right behind the tag is no part of the text.
+            self.sent[self._area] = self.sent[self._area].removeprefix("\n").replace("\n", "\r\n")
+            self._area = None
+
+    def handle_data(self, data: str) -> None:
+        self.seen += data
+        if self._area is not None:
+            self.sent[self._area] += data
+
+
+def test_nothing_is_hidden_and_nothing_is_changed_by_a_form(
+    linked: Running, owner: httpx.Client, person: httpx.Client
+) -> None:
+    """Titles, hints, choices, defaults and fields show what is there, and send it back as it was."""
+    linked.add_workflow(SLY)
+    task = _ask(owner, "sly")
+    pay = _question(owner, task)
+    form = _Form(person.get(_link(pay)))
+    assert not set(HIDDEN) & set(form.seen)
+    assert form.seen.count(r"\u200e\u200f\u061c\u200b\u2060\ufeff") >= 6
+    assert "it has characters that cannot be seen" in form.seen
+    assert form.sent["edit:cwd"] == "/tmp"
+    assert json.loads(form.sent["edit:env.NOTE"]) == f"note{HIDDEN}"
+    refused = person.post(_link(pay), data={"decision": "approve", "edit:env.NOTE": "7"})
+    assert (refused.status_code, "text in quotes" in _seen(refused)) == (422, True)
+    posted = person.post(_link(pay), data={"decision": "approve", **form.sent})
+    assert posted.status_code == 303, posted.text
+    decided = owner.get(f"/api/v1/approvals/{pay['id']}").json()
+    assert decided["decision"]["edits"] is None, "what was not touched is not changed"
+    choose = _question(owner, task)
+    form = _Form(person.get(_link(choose)))
+    assert not set(HIDDEN) & set(form.seen)
+    assert person.post(_link(choose), data={"decision": "answer", "choice": "1"}).status_code == 303
+    fill = _question(owner, task, choose["id"])
+    form = _Form(person.get(_link(fill)))
+    assert not set(HIDDEN) & set(form.seen)
+    for words in (r"Size\u200e", r"Hint\u200e", r"s\u200e", r"n\u200e"):
+        assert words in form.seen
+    given = {**form.sent, "value:size": form.options[1]}
+    assert person.post(_link(fill), data={"decision": "answer", **given}).status_code == 303
+    write = _question(owner, task, fill["id"])
+    form = _Form(person.get(_link(write)))
+    assert not set(HIDDEN) & set(form.seen)
+    assert "value" in form.sent, "a default that cannot be shown in a field is written as JSON"
+    value = json.dumps({"n": f"d{HIDDEN}"})
+    assert person.post(_link(write), data={"decision": "answer", "value": value}).status_code == 303
+    output = linked.wait_for_task(owner, task, "succeeded")["output"]
+    assert output == [f"a{HIDDEN}", {"size": f"s{HIDDEN}", f"n{HIDDEN}": "plain"}]
 
 
 def test_edits_within_what_is_editable(
@@ -198,7 +304,7 @@ def test_edits_within_what_is_editable(
     assert refused.status_code == 422
     assert "For argv give JSON" in _seen(refused)
     assert "[echo" in _seen(refused)
-    assert ">hm<" in refused.text
+    assert ">\nhm<" in refused.text
     unchanged = json.dumps({"AMOUNT": "12"}, indent=2).replace("\n", "\r\n")
     done = {"decision": "approve", "edit:argv": '["echo", "dinner"]', "edit:env": unchanged}
     assert person.post(link, data=done).status_code == 303
@@ -237,7 +343,7 @@ def test_a_flat_object_has_a_field_for_each_member(
     refused = person.post(link, data=given)
     assert refused.status_code == 422
     assert 'value="some"' in refused.text
-    assert "<option selected>double</option>" in refused.text
+    assert '<option value="double" selected>double</option>' in refused.text
     done = person.post(link, data=given | {"value:nights": "3", "value:breakfast": "no"})
     assert done.status_code == 303
     assert linked.wait_for_task(owner, task, "succeeded")["output"] == {

@@ -67,7 +67,7 @@ def print_table(results: list[Result]) -> None:
             print(f"{result.database}: {sentence}")
         if len(result.violations) > _SHOWN:
             print(f"{result.database}: and {len(result.violations) - _SHOWN} more")
-        if result.violations:
+        if result.directory.exists():
             print(f"{result.database}: what it left is in {result.directory}")
 
 

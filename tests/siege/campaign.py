@@ -20,9 +20,15 @@ from tests.siege.workload import write_workflows
 
 _END_SECONDS: Final = 300.0
 """For all tasks to end once the faults have stopped."""
-_WORKERS: Final = 3
-_CROWD: Final = 6
-"""Tasks that are open at the same time on SQLite; twice as many on PostgreSQL."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much goes on at the same time."""
+
+    tasks: int
+    workers: int
+    """Beside `agent up`; on SQLite there are none."""
 
 
 @dataclass
@@ -42,9 +48,10 @@ def besiege(
     faults: int,
     seed: int,
     say: Callable[[str], None] = lambda _: None,
-    crowd: int | None = None,
+    size: Size | None = None,
 ) -> Result:
     """Run one siege on `sqlite` or `postgres`; its directory is kept if something is wrong."""
+    size = size or (Size(6, 0) if database == "sqlite" else Size(12, 3))
     directory = Path(tempfile.mkdtemp(prefix=f"siege-{database}-"))
     result = Result(database, directory=directory)
     begun = time.monotonic()
@@ -53,8 +60,7 @@ def besiege(
     try:
         if server is not None:
             server.start()
-        crowd = crowd or (_CROWD if server is None else 2 * _CROWD)
-        _run(result, remotes, server, faults, crowd, f"{seed} {database}", say)
+        _run(result, remotes, server, faults, size, f"{seed} {database}", say)
     finally:
         remotes.close()
         if server is not None:
@@ -70,7 +76,7 @@ def _run(
     remotes: "Remotes",
     server: Server | None,
     faults: int,
-    crowd: int,
+    size: Size,
     seed: str,
     say: Callable[[str], None],
 ) -> None:
@@ -78,10 +84,10 @@ def _run(
     book = directory / "book"
     write_workflows(directory / "workflows", remotes.url, book)
     url = None if server is None else server.url()
-    household = Household(directory, url, _WORKERS if server is not None else 0)
+    household = Household(directory, url, size.workers)
     besieger = Besieger(household, server, remotes.url, seed)
     api = Api(household)
-    person = Person(api, record, remotes.url, book, seed, crowd)
+    person = Person(api, record, remotes.url, book, seed, size.tasks)
     try:
         household.start_missing()
         person.start()

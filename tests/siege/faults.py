@@ -82,8 +82,9 @@ class Besieger:
         """Do one thing, and have everything running again."""
         weights = _ON_SQLITE if self._server is None else _ON_POSTGRES
         (fault,) = self._chance.choices(list(weights), list(weights.values()))
-        if fault != STARTING and self._server is None:
-            # Alone on its database, an agent that has just been started does nothing yet.
+        if fault != STARTING and (self._server is None or self._chance.random() < 0.7):
+            # An agent that has just been started does nothing yet, and without its API no
+            # task is started and no question answered.
             self._household.wait_until_ready()
         if fault == AT_EFFECT:
             self._wait_for_effect()

@@ -102,6 +102,9 @@ class MemoryJournal:
         if self.on_intend is not None:
             self.on_intend(intent)
 
+    async def keep(self, claimed: Claimed, text: str) -> str | None:
+        return None
+
     def resolve(self, claimed: Claimed, result: CallResult) -> None:
         self.results.append(result)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+SPECIAL: dict[str, Any] = json.loads(os.environ.get("SPECIAL", "{}"))
+"""Further tools by their names: what is said of each, and under `gives` what it gives."""
 TOOLS = ["double", "die", "hang", *(["more"] if os.environ.get("MORE") else [])]
 
 
@@ -35,7 +37,12 @@ def answer(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list":
             described = {"description": "odd\0", "inputSchema": NUMBERS}
-            return {"tools": [{"name": name, **described} for name in TOOLS]}
+            special = [{"name": name, **described, **of} for name, of in SPECIAL.items()]
+            return {"tools": [*({"name": name, **described} for name in TOOLS), *special]}
+        case "tools/call" if given["name"] in SPECIAL:
+            text = json.dumps(given["arguments"])
+            result = {"content": [{"type": "text", "text": text}]}
+            return {**result, **SPECIAL[given["name"]].get("gives", {})}
         case "tools/call":
             text = call(given["name"], given["arguments"])
             return {"content": [{"type": "text", "text": text}]}

@@ -1,6 +1,8 @@
 """An agent's model that fails: each way is told as what it is, before and in the middle of a loop."""
 
+import asyncio
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,7 +24,7 @@ from tests.models.servers import (
     error,
     providing,
 )
-from tests.steps.harness import Trial, callable_name, run
+from tests.steps.harness import Trial, callable_name, run, until
 
 LOOK = Say("", tools=[("use_1", "look", {})])
 
@@ -226,10 +228,12 @@ def test_secrets_are_hidden_wherever_an_attempt_begins(
     """An attempt that asks nobody until a tool has answered writes down no secret of its step."""
     monkeypatch.setenv("TOKEN_OF_TESTS", "a-token-of-a-header")
 
+    over = threading.Event()
+
     def look() -> str:
         if len(told) == 1:
             told.append("lost")
-            raise KeyboardInterrupt
+            over.wait(60)
         return f"found {KEY} and a-token-of-a-header"
 
     told = ["first"]
@@ -242,8 +246,16 @@ def test_secrets_are_hidden_wherever_an_attempt_begins(
     }
     made.step = made.step.model_copy(update={"config": {**made.step.config, "tools": tools}})
     made.graph = made.graph.model_copy(update={"steps": [made.step]})
-    with pytest.raises(KeyboardInterrupt):
-        run(made.attempt())
+
+    async def lose() -> None:
+        attempt = asyncio.create_task(made.attempt())
+        await until(lambda: len(told) > 1)
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+
+    run(lose())
+    over.set()
     made.crash()
     outcome = run(made.attempt())
     assert outcome == Succeeded("done")

@@ -62,6 +62,29 @@ def test_an_unknown_is_not_followed_by_another_request(on_unknown: str) -> None:
     run(main())
 
 
+def test_a_question_about_a_changed_request_shows_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What would be sent now is hidden as what was sent is: a question is stored and sent around."""
+    monkeypatch.setenv("PAY_TOKEN", "a-token-of-the-tests")
+
+    async def main() -> None:
+        remote = Remote()
+
+        async def send(ctx: StepContext) -> Json:
+            token = ctx.secrets.resolve("env:PAY_TOKEN", frozenset({()}))
+            request = {"token": token, "attempt": ctx.attempt}
+            return await ctx.call("mail.send", request, remote.send)
+
+        trial = python(send)
+        await lose(trial, remote)
+        outcome = await trial.attempt()
+        assert isinstance(outcome, Waiting)
+        assert outcome.on["now"]["request"] == {"token": "[redacted]", "attempt": 2}
+
+    run(main())
+
+
 def test_the_time_of_an_unknown_passes_before_anybody_is_asked() -> None:
     """A changed request waits as the same one would: the first may still be under way."""
     remote = Remote()

@@ -153,7 +153,7 @@ class Poison(dict[str, Any]):
 
     __iter__ = items
     __eq__ = items  # type: ignore[assignment]
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 @pytest.mark.parametrize("is_effect", [False, True])

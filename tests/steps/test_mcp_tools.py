@@ -1,5 +1,6 @@
 """Tools of MCP servers: real servers, over pipes and over HTTP, that answer, fail, die and hang."""
 
+import json
 import os
 import socket
 import subprocess
@@ -199,3 +200,61 @@ def test_tools_that_are_not_allowed(did: Path) -> None:
     made.services.mcp = {"tests": limited}
     assert run(made.attempt()) == Succeeded("done")
     assert failed(run(trial(["done"], unlisted).attempt())) == "no_such_server"
+
+
+def special(did: Path, tools: dict[str, Any]) -> McpSettings:
+    """Return a server with tools of these descriptions; each gives its arguments back."""
+    return stdio(did, SPECIAL=json.dumps(tools))
+
+
+TEXT_ONLY = {"inputSchema": {"type": "object", "properties": {"t": {"type": "string"}}}}
+
+
+@pytest.mark.parametrize("written", ["search-all", "search_all"])
+@pytest.mark.parametrize("asked", ["it_search_all", "it_search-all"])
+def test_a_hyphen_in_a_name_may_be_written_both_ways(did: Path, written: str, asked: str) -> None:
+    """Definition and configuration name a tool as the server or as the model does; so may the model."""
+    settings = special(did, {"search-all": TEXT_ONLY})
+    settings = settings.model_copy(update={"tools": ["search_all"]})
+    made = asking([uses((asked, {"t": "x"})), "done"], settings, [written], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    assert answers(made)[1:] == [{"text": '{"t": "x"}'}]
+    assert made.journal.intents[-2][1].action.startswith("tool.it_search_all")
+
+
+def test_names_that_a_model_cannot_tell_apart(did: Path) -> None:
+    """Both at once are refused; one of them is taken as it is written."""
+    settings = special(did, {"a-b": TEXT_ONLY, "a_b": TEXT_ONLY})
+    both = run(asking(["done"], settings, ["a-b", "a_b"], effect="none").attempt())
+    assert isinstance(both, Failed)
+    assert "the tools a-b and a_b of MCP server tests have the same name" in both.error.message
+    made = asking([uses(("it_a_b", {})), "done"], settings, ["a-b"], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    unclear = run(asking(["done"], settings, ["a.b"], effect="none").attempt())
+    assert isinstance(unclear, Failed)
+    assert "a.b may be a-b or a_b; write which" in unclear.error.message
+
+
+def test_a_pattern_that_would_backtrack_is_the_servers_own_to_check(did: Path) -> None:
+    """The model is shown it; here the arguments are held against the rest of the schema."""
+    pattern = r"^(?!\.)[a-z]+$"
+    schema = {"type": "object", "properties": {"t": {"type": "string", "pattern": pattern}}}
+    settings = special(did, {"send": {"inputSchema": schema}})
+    wishes = (("it_send", {"t": "."}), ("it_send", {"t": 1}))
+    made = asking([uses(*wishes), "done"], settings, ["send"], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    sent, refused = answers(made)[1:]
+    assert sent == {"text": '{"t": "."}'}
+    assert "is not of type" in refused["refused"]
+    assert made.journal.results[0].response["it"][0]["schema"] == schema
+
+
+@pytest.mark.timeout(60)
+def test_a_servers_schema_of_results_stops_nothing(did: Path) -> None:
+    """The SDK would hold results against it with patterns that take for ever, on the worker's loop."""
+    schema = {"type": "object", "properties": {"t": {"pattern": "^(a+)+$"}}}
+    gives = {"structuredContent": {"t": "a" * 60 + "!"}}
+    settings = special(did, {"slow": {"outputSchema": schema, "gives": gives}})
+    made = asking([uses(("it_slow", {"n": 1})), "done"], settings, ["slow"], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    assert answers(made)[1:] == [{"text": '{"n": 1}'}]

@@ -70,7 +70,7 @@ def leaking(**given: Any) -> tuple[Trial, Outcome]:
         await ctx.call("act", {"secret": secret}, lambda: {"answer": secret})
         if given.get("raised") is not None:
             raise given["raised"](f"no: {secret}")
-        return [secret, base64.b64encode(f"me:{secret}".encode()).decode()]
+        return [secret, base64.b64encode(f"user:{secret}".encode()).decode()]
 
     trial = Trial("python", {"call": callable_name(leak)})
     return trial, run(trial.attempt())
@@ -110,7 +110,7 @@ def test_what_the_configuration_names_is_hidden_from_every_step(
     app.hide_secrets(CONFIGURED[where])
     trial, outcome = leaking()
     assert isinstance(outcome, Succeeded)
-    encoded = base64.b64encode(TOKEN.encode()).decode()[:-4]
+    encoded = base64.b64encode(f"user:{TOKEN}".encode()).decode()[8:-4]
     text = shown(trial, outcome)
     assert TOKEN not in text and encoded not in text
     assert text.count("[redacted]") >= 6

@@ -101,7 +101,7 @@ def test_a_file_of_an_earlier_version_is_rewritten_once(tmp_path: Path) -> None:
 def test_a_rewrite_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without enough of the disk it is refused before anything is written."""
     database = _without_incremental(tmp_path / "agent.db")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
     with pytest.raises(StoreError, match="bytes of disk") as caught:
         space.rewrite(database)
     assert caught.value.fault is Fault.FULL

@@ -2,17 +2,23 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.app import vaults_of
 from agent.clock import SECOND
+from agent.config import Settings
+from agent.config_models import ArtifactSettings
 from agent.store import artifacts, vault
 from agent.store.artifacts import GRACE_US
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
-from agent.store.vault import Vault
+from agent.store.vault import Vault, Vaults
+from tests import faulty_store
+from tests.faulty_store import FaultyStore
 
 
 def test_a_file_and_its_names_are_on_disk_first(
@@ -51,9 +57,10 @@ def test_content_that_is_put_while_it_is_pruned(
         def put(at: int) -> str:
             return artifacts.put(connection, artifacts.pack(content, Vault(url)), at)
 
-        def put_before(address: str, before: int) -> None:
+        def put_before(address: str, before: int, _options: object) -> None:
             if kind == "directory":
                 os.utime(address, (1, 1))
+            # The removal runs in a thread of its own, and this connection waits for it.
             put(now)
             remove(address, before)
 
@@ -89,9 +96,9 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
 
     kept = Vault("memory://bucket")
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.pipe_file", refuse)
-    with pytest.raises(StoreError, match=r"cannot be kept at .+: no credentials") as raised:
+    with pytest.raises(StoreError, match=r"cannot keep .+: no credentials") as raised:
         kept.write("abc", b"content")
-    assert raised.value.fault is Fault.FULL
+    assert raised.value.fault is Fault.UNREACHABLE
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
     with pytest.raises(StoreError, match="cannot be read: no credentials"):
         vault.read("memory://bucket/ab/abc")
@@ -103,3 +110,58 @@ def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
     vault.remove("memory://nothing-of-this-name", 10**18)
     unread: Any = vault.read(str(tmp_path / "nothing"))
     assert unread is None
+
+
+def test_options_of_the_configured_store_reach_its_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """References are resolved when they are used; what they stand for shows in no message."""
+    monkeypatch.setenv("STORE_TOKEN", "a-very-secret-token")
+    artifacts_settings = ArtifactSettings(
+        url="faulty://bucket/kept", options={"token": "env:STORE_TOKEN", "region": "here"}
+    )
+    vaults = vaults_of(Settings(base=tmp_path, artifacts=artifacts_settings))
+    address = vaults.vault(vaults.url).write("abc", b"content")
+    given = FaultyStore.given
+    assert (given["token"], given["region"]) == ("a-very-secret-token", "here")
+    assert vaults.read(address) == b"content"
+    assert vaults.options("memory://elsewhere") == {}
+    with faulty_store.broken("raises"):
+        FaultyStore.problem = OSError("refused a-very-secret-token")
+        with pytest.raises(StoreError) as raised:
+            vaults.read(address)
+    assert raised.value.message.endswith("cannot be read: refused [redacted]")
+    monkeypatch.delenv("STORE_TOKEN")
+    with pytest.raises(StoreError, match="STORE_TOKEN is not set"):
+        vaults.vault(vaults.url)
+
+
+def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
+    """The first call gives up in its time, the next ones at once; a late answer opens it again."""
+    vaults = Vaults("faulty://bucket/kept")
+    address = vaults.vault(vaults.url).write("abc", b"content")
+    with faulty_store.broken("hangs"):
+        with pytest.raises(StoreError, match=r"has not answered within 0.1 s") as raised:
+            vaults.read(address, 0.1)
+        assert raised.value.fault is Fault.UNREACHABLE
+        calls = FaultyStore.calls
+        for _ in range(10):
+            with pytest.raises(StoreError):
+                vaults.read(address, 60)
+        assert FaultyStore.calls == calls
+    reach = vaults.reach(address)
+    give_up = time.monotonic() + 60
+    while reach.reason is not None and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert vaults.read(address) == b"content"
+
+
+def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    """What it wrote it has read and removed; a store that takes nothing is an error."""
+    vaults = Vaults()
+    kept = tmp_path / "kept"
+    vaults.probe(str(kept), 60)
+    assert [path for path in kept.rglob("*") if path.is_file()] == []
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="Not a directory"):
+        vaults.probe(str(tmp_path / "file"), 60)

@@ -127,7 +127,7 @@ def test_a_file_in_use_is_not_upgraded(tmp_path: Path) -> None:
     path.parent.mkdir()
     migrate_to(EARLIER, f"sqlite:///{path}")
     database = Database(f"sqlite:///{path}")
-    with Lock(path.with_suffix(".lock")) as lock:
+    with Lock(path) as lock:
         assert lock.acquire("daemon")
         for command in (["db", "upgrade"], ["up"]):
             assert "stop it, then upgrade" in cli(*command, code=3).err

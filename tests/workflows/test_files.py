@@ -31,7 +31,7 @@ def test_yaml_json_and_python_files_are_loaded(tmp_path: Path) -> None:
     }
     for name, text in contents.items():
         (tmp_path / name).write_text(text)
-        loaded = load(tmp_path / name, KINDS)
+        loaded = load(tmp_path / name, KINDS, is_trusted=True)
         assert loaded.graph == graph, name
         assert loaded.text == text
 
@@ -61,9 +61,18 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path, name: str, text: str, wor
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(WorkflowError) as caught:
-        load(path, KINDS)
+        load(path, KINDS, is_trusted=True)
     assert words in str(caught.value)
     assert caught.value.problems[0].file == str(path)
+
+
+def test_a_python_file_runs_only_where_it_is_trusted(tmp_path: Path) -> None:
+    """Reading one means running it, so nothing reads it by chance."""
+    path = tmp_path / "flow.py"
+    path.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(WorkflowError, match="only once its file has run"):
+        load(path, KINDS)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_missing_file_and_a_directory_are_told(tmp_path: Path) -> None:

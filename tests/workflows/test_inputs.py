@@ -1,5 +1,6 @@
 """Inputs: checked against what the workflow declares, all problems at once."""
 
+import time
 from typing import Any
 
 import pytest
@@ -106,3 +107,14 @@ def test_typed_and_missing_inputs_are_told_together() -> None:
         "input 'tags' must be a list, and is 5",
         "input 'city' is missing",
     ]
+
+
+def test_thousands_of_wrong_names_are_counted_and_not_compared() -> None:
+    """Looking for similar names takes time, which a caller must not decide."""
+    graph = graph_with("{" + ", ".join(f"in{n}: {{default: {n}}}" for n in range(50)) + "}")
+    began = time.thread_time()
+    with pytest.raises(InputError) as caught:
+        check_inputs(graph, {f"im{n}": 1 for n in range(100_000)})
+    assert time.thread_time() - began < 2.0
+    assert len(caught.value.problems) == 21
+    assert caught.value.problems[-1] == "there are 99,980 more inputs that it does not take"

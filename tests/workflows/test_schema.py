@@ -1,6 +1,9 @@
 """The JSON Schema for editors, and the schemas of outputs."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
@@ -21,6 +24,55 @@ def test_the_schema_is_one() -> None:
     """With the real kinds, with others, and with none."""
     for schema in (workflow_schema(), workflow_schema(KINDS), workflow_schema({})):
         meta.validate(schema)
+
+
+WORDS = {
+    *("$schema", "$defs", "$ref", "title", "description", "default", "examples", "type", "enum"),
+    *("const", "anyOf", "oneOf", "allOf", "not", "properties", "patternProperties", "required"),
+    *("additionalProperties", "propertyNames", "minProperties", "maxProperties", "items"),
+    *("minItems", "maxItems", "minLength", "maxLength", "pattern", "minimum", "maximum"),
+    *("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+
+
+def words_of(schema: Any) -> Iterator[str]:
+    """Yield the words of a schema and of all in it; not the names of properties."""
+    if not isinstance(schema, dict):
+        return
+    for word, value in schema.items():
+        yield word
+        if word in ("properties", "patternProperties", "$defs"):
+            inner = list(value.values())
+        elif word in ("anyOf", "oneOf", "allOf"):
+            inner = value
+        elif word in ("items", "additionalProperties", "propertyNames", "not"):
+            inner = [value]
+        else:
+            inner = []
+        for each in inner:
+            yield from words_of(each)
+
+
+def test_the_schema_has_only_words_that_editors_know() -> None:
+    """A word that JSON Schema does not have bounds nothing."""
+    schema = workflow_schema()
+    assert set(words_of(schema)) <= WORDS
+    limit = schema["$defs"]["Step"]["properties"]["llm"]["anyOf"][0]["properties"]["max_tokens"]
+    assert '"minimum": 1' in json.dumps(limit)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: x\nsteps: {a: {llm: {prompt: x, max_tokens: 0}}}",
+        "name: x\nsteps: {a: {llm: {prompt: x, temperature: 3}}}",
+        "name: x\nsteps: {a: {agent: {goal: x, tools: {t: {shell: {allow: [[ls]]}, max_calls: 0}}}}}",
+    ],
+)
+def test_an_editor_underlines_numbers_out_of_bounds(text: str) -> None:
+    """The bounds of the kinds' own keys are in the schema."""
+    value = read_source("f", text).value
+    assert list(Draft202012Validator(workflow_schema()).iter_errors(value))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)

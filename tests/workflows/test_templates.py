@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.workflows.filters import COMPILERS_OWN, allowed_filters
 from agent.workflows.templates import TemplateError, evaluate, has_templates, render
 from tests.workflows.patience import PATIENT
 
@@ -317,3 +318,46 @@ def test_any_value_passes_through_a_template_unchanged(value: Any) -> None:
     assert render("{{ inputs.value }}", scope) == value
     assert render("{{ inputs['value'] }}", scope) == value
     assert evaluate("[inputs.value]", scope) == [value]
+
+
+NO_DATA = ["range", "'x'.upper", "steps.fetch.output.items", "self", "[1]|map('upper')"]
+
+
+@pytest.mark.parametrize("name", sorted(set(allowed_filters()) - COMPILERS_OWN))
+@pytest.mark.parametrize("value", NO_DATA)
+def test_no_filter_shows_where_an_object_lies_in_memory(name: str, value: str) -> None:
+    """What is no data is refused, or read as the data that it yields: never written as Python does."""
+    scope = {"steps": {"fetch": {"output": {"k": 1}}}}
+    for text in (f"{{{{ {value}|{name} }}}}", f"is {{{{ {value}|{name} }}}}"):
+        try:
+            found = str(render(text, scope))
+        except TemplateError as error:
+            found = str(error)
+        assert "0x" not in found.lower()
+        assert not found.startswith("<")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ steps.fetch.output.l.index('x'.upper) }}",
+        "{{ steps.fetch.output.l.count(range) }}",
+        "{% for x in [1] %}{{ loop }}{% endfor %}",
+        "{% for x in [1] %}{{ loop|string }}{% endfor %}",
+        "{{ nothing|d(range) }}",
+    ],
+)
+def test_what_is_no_data_is_refused(text: str) -> None:
+    """Also where it would only stand in the message of an error."""
+    with pytest.raises(TemplateError) as caught:
+        render(text, {"steps": {"fetch": {"output": {"l": [1]}}}})
+    assert "0x" not in str(caught.value)
+
+
+def test_what_filters_yield_is_written_as_a_list() -> None:
+    """Python would write a generator, and the place where it lies."""
+    assert render("{{ [1, 2, 3]|select('odd')|string }}", {}) == "[1, 3]"
+    assert render("{{ [1, 2]|reverse|string }}", {}) == "[2, 1]"
+    with pytest.raises(TemplateError) as caught:
+        render("{{ 'a b'.split(nothing) }}", {"inputs": {}})
+    assert "a function" not in str(caught.value)

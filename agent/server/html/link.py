@@ -1,18 +1,22 @@
-"""The page behind a link: a question in full, and a form that answers it."""
+"""The page behind a link: a question in full, and a form that answers it.
+
+Whatever the template shows is made harmless on its way (`_shown_safely`). What a browser sends back
+must be exactly what it was given, so form values are marked as exact; a value that would have to be
+escaped is edited as JSON, which can write every character.
+"""
 
 import base64
 import hashlib
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from agent.channels import wording
-from agent.harmless import harmless
+from agent.harmless import harmless, harmless_json
 from agent.server.html.members import members_of
 from agent.steps.outcome import Json
 
@@ -46,9 +50,9 @@ def page(
         style=Markup(style),  # noqa: S704  (a file of ours)
         problem=problem,
         approval=approval,
-        ending=None if approval is None or is_open else harmless(wording.decided(approval)),
-        message=harmless(approval["message"] or "") if approval is not None else "",
-        shown=[(name, harmless(text)) for name, text in _shown(approval)] if approval else [],
+        ending=None if approval is None or is_open else wording.decided(approval),
+        message=(approval["message"] or "") if approval is not None else "",
+        shown=_shown(approval) if approval else [],
         choices=[text_of(each) for each in (approval or {}).get("choices") or []],
         fields=_fields(approval, given) if approval is not None else [],
         members=members,
@@ -73,7 +77,19 @@ def text_of(value: Json) -> str:
     """Write a value for a person: text as it is, everything else as JSON; nothing for nothing."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return value if isinstance(value, str) else harmless_json(value, indent=2)
+
+
+def is_edited_as_json(value: Json) -> bool:
+    """Whether a value is edited as JSON: what is no text, and text that would have to be escaped."""
+    return not isinstance(value, str) or harmless(value) != value
+
+
+def editable_text(value: Json) -> str:
+    """Write a value for a field, in which nothing is hidden and which reads back as the same."""
+    if isinstance(value, str) and is_edited_as_json(value):
+        return harmless_json(value)
+    return text_of(value)
 
 
 def _shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
@@ -97,11 +113,17 @@ def _fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, 
         {
             "id": f"edit-{number}",
             "name": path,
-            "text": typed.get(f"edit:{path}", text_of(value)),
-            "rows": min(_MOST_ROWS, text_of(value).count("\n") + 1),
+            "text": typed.get(f"edit:{path}", editable_text(value)),
+            "rows": min(_MOST_ROWS, editable_text(value).count("\n") + 1),
+            "has_hidden": isinstance(value, str) and is_edited_as_json(value),
         }
         for number, (path, value) in enumerate(editable_values(approval).items())
     ]
+
+
+def _shown_safely(value: Any) -> Any:
+    """Let no expression of the template show a text that deceives."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else harmless(value)
 
 
 @cache
@@ -112,7 +134,9 @@ def _parts() -> tuple[Template, str]:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown_safely,
     )
+    environment.filters["exactly"] = escape
     return environment.get_template("link.html"), (_HERE / "link.css").read_text(encoding="utf-8")
 
 

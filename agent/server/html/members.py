@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.harmless import harmless, harmless_json
 from agent.steps.outcome import Json
 
 _MOST: Final = 20
@@ -75,6 +76,9 @@ def _member(name: str, schema: Any, is_needed: bool) -> Member | None:
     elif not isinstance(kind, str) or kind not in _KEYBOARDS:
         return None
     default = schema.get("default")
+    if isinstance(default, str) and (harmless(default) != default or "\n" in default):
+        # A field of one line could not show it, or would change it.
+        return None
     chosen = [text for text, each in options.items() if _shown(each) == _shown(default)]
     return Member(
         name=name,
@@ -102,4 +106,4 @@ def _read(member: Member, text: str) -> Json:
 def _shown(value: Json) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else harmless_json(value)

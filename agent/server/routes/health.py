@@ -21,10 +21,24 @@ async def healthz() -> Response:
 
 @table.route("GET", "/readyz", scope="public", returns=Health, summary="Can it work?")
 async def readyz(request: Request) -> Response:
-    """Say whether tasks can be taken: the database answers and nothing is stopping."""
-    if not here(request).desk.is_open:
+    """Say whether tasks can be taken: the database can be used and nothing starts or stops.
+
+    While the store of large values does not answer, tasks can be taken and those that need it wait:
+    the status is then `degraded`, with 200.
+    """
+    context = here(request)
+    if not context.desk.is_open:
         return answer({"status": "stopping"}, 503)
-    await here(request).readiness.check()
+    if not context.startup.has_workflows:
+        return answer({"status": "starting"}, 503)
+    if context.desk.database_trouble() is not None:
+        return answer({"status": "unavailable", "because": ["database"]}, 503)
+    # Not from memory, as the question to the database: a file is gone from one moment to the next.
+    context.database.check_file()
+    await context.readiness.check()
+    troubles = sorted({what.split()[0] for what in context.troubles.messages()} - {"database"})
+    if troubles:
+        return answer({"status": "degraded", "because": troubles})
     return answer({"status": "ok"})
 
 

@@ -24,7 +24,7 @@ from agent.channels.wording import cut
 from agent.server import signatures
 from agent.server.answers import answer
 from agent.server.context import here
-from agent.server.html.link import editable_values, page, text_of
+from agent.server.html.link import editable_text, editable_values, is_edited_as_json, page
 from agent.server.html.members import members_of, read
 from agent.server.problems import Problem, retry_later
 from agent.server.shapes import ApprovalAnswer
@@ -226,8 +226,11 @@ def _edits(approval: dict[str, Json], form: Form) -> dict[str, Json]:
     edits: dict[str, Json] = {}
     for path, before in editable_values(approval).items():
         text = form.get(f"edit:{path}")
-        if text is not None and text != text_of(before):
-            edits[path] = text if isinstance(before, str) else _json(text, path)
+        if text is None or text == editable_text(before):
+            continue
+        edits[path] = _json(text, path) if is_edited_as_json(before) else text
+        if isinstance(before, str) and not isinstance(edits[path], str):
+            raise InvalidAnswerError(f"for {path} give a text in quotes, not {cut(text, 60)!r}")
     return edits
 
 

@@ -47,9 +47,7 @@ async def list_workflows(request: Request) -> Response:
 )
 async def get_workflow(request: Request, name: Name) -> Response:
     """Give a workflow in its newest version, as it was written and as it was compiled."""
-    found = await here(request).reading.read(
-        lambda connection: definitions.workflow_document(connection, name)
-    )
+    found = await _document(here(request), name)
     if found["removed_at"] is not None:
         raise NotFoundError(f"the workflow {name!r} was removed; its versions are still there")
     return answer(found)
@@ -66,11 +64,7 @@ async def get_workflow(request: Request, name: Name) -> Response:
 async def get_version(request: Request, name: Name, version: VersionNumber) -> Response:
     """Give a version of a workflow; also of one that was removed, since its tasks go on."""
     number = None if version == "latest" else version
-    return answer(
-        await here(request).reading.read(
-            lambda connection: definitions.workflow_document(connection, name, number)
-        )
-    )
+    return answer(await _document(here(request), name, number))
 
 
 @table.route(
@@ -120,6 +114,17 @@ async def delete_workflow(request: Request, name: Name) -> Response:
     """Remove a workflow: it cannot be started any more. Its tasks go on, its versions stay."""
     await here(request).commands.run(lambda: _remove(here(request), name))
     return Response(status_code=204)
+
+
+async def _document(context: Context, name: str, number: int | None = None) -> dict[str, Any]:
+    try:
+        return await context.reading.read(
+            lambda connection: definitions.workflow_document(connection, name, number)
+        )
+    except NotFoundError:
+        if not context.startup.has_workflows:
+            raise context.startup.not_yet(name) from None
+        raise
 
 
 def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.models.connector import clean
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_DESCRIPTION: Final = 4000
 _MOST_NAME: Final = 64
 """Of what providers of models take as a tool's name."""
+_NO_NAME: Final = re.compile("[^A-Za-z0-9_]")
 
 
 async def described(
@@ -29,23 +31,8 @@ async def described(
     from agent.workflows.output_schema import find_schema_problem, without_costly_patterns
 
     found = await tools_of(sessions, config.server)
-    allowed = context.services.mcp[config.server].tools
-    wanted = config.tools if config.tools is not None else allowed
-    if not wanted:
-        text = f"list which tools of MCP server {config.server} may be used; there are: "
-        raise _bad(text + (", ".join(sorted(found)) or "none"))
-    forbidden = [name for name in wanted if allowed and name not in allowed]
-    if forbidden:
-        text = f"[mcp.{config.server}] in the configuration does not allow {', '.join(forbidden)}"
-        raise _bad(text)
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        known = ", ".join(sorted(found)) or "none"
-        raise _bad(
-            f"MCP server {config.server} has no tool {', '.join(missing)}; there are: {known}"
-        )
     shown = []
-    for name in wanted:
+    for name in _chosen(config, context.services.mcp[config.server].tools, found):
         try:
             schema = plain(json.loads(json.dumps(found[name].input_schema)))
         except (ValueError, RecursionError) as problem:
@@ -56,6 +43,48 @@ async def described(
         text = clean((found[name].description or name)[:_MOST_DESCRIPTION])
         shown.append({"name": name, "description": text, "schema": schema})
     return shown
+
+
+def _chosen(config: McpTool, allowed: list[str], found: Mapping[str, Any]) -> list[str]:
+    """Return the tools that a step may use, by the server's own names; refuse what cannot be."""
+    server = config.server
+    wanted = config.tools if config.tools is not None else allowed
+    if not wanted:
+        text = f"list which tools of MCP server {server} may be used; there are: "
+        raise _bad(text + (", ".join(sorted(found)) or "none"))
+    permitted = {_meant(server, name, found) for name in allowed}
+    names = {name: _meant(server, name, found) for name in wanted}
+    forbidden = [name for name, meant in names.items() if permitted and meant not in permitted]
+    if forbidden:
+        raise _bad(f"[mcp.{server}] in the configuration does not allow {', '.join(forbidden)}")
+    missing = [name for name, meant in names.items() if meant not in found]
+    if missing:
+        known = ", ".join(sorted(found)) or "none"
+        raise _bad(f"MCP server {server} has no tool {', '.join(missing)}; there are: {known}")
+    taken: dict[str, str] = {}
+    for meant in dict.fromkeys(names.values()):
+        other = taken.setdefault(plain_name(meant), meant)
+        if other != meant:
+            raise _bad(
+                f"the tools {other} and {meant} of MCP server {server} have the same name for a"
+                f" model, which is shown {plain_name(meant)}; list one of them"
+            )
+    return list(taken.values())
+
+
+def _meant(server: str, name: str, found: Mapping[str, Any]) -> str:
+    """Return the server's own name of a tool that may be written as a model is shown it."""
+    if name in found:
+        return name
+    alike = [each for each in found if plain_name(each) == plain_name(name)]
+    if len(alike) > 1:
+        raise _bad(f"MCP server {server}: {name} may be {' or '.join(sorted(alike))}; write which")
+    return alike[0] if alike else name
+
+
+def plain_name(name: str) -> str:
+    """Return a name as every provider of models takes it: what is no letter or digit becomes _."""
+    return _NO_NAME.sub("_", name)
 
 
 def offer(
@@ -118,7 +147,7 @@ def _part(part: Any) -> str:
 
 
 def _name(owner: str, name: str) -> str:
-    return f"{owner}_{re.sub('[^A-Za-z0-9_]', '_', name)}"[:_MOST_NAME]
+    return f"{owner}_{plain_name(name)}"[:_MOST_NAME]
 
 
 def _bad(text: str) -> DefiniteFailure:

@@ -50,7 +50,8 @@ class Toolbox:
 
     def pick(self, use: ToolUse) -> Offer:
         """Return the tool that a model asks for; raise `RefusedError` if it may not have it so."""
-        offer = self._offers.get(use.name)
+        # A model that knows the server writes its tool's own name, as in notes_search-all.
+        offer = self._offers.get(use.name) or self._offers.get(remote.plain_name(use.name))
         if offer is None:
             known = ", ".join(self._offers) or "none"
             raise RefusedError(f"there is no tool {use.name!r}; there are: {known}")

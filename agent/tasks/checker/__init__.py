@@ -41,15 +41,16 @@ from agent.store.database import Connection
 from agent.store.evidence import Evidence
 from agent.tasks.checker import ledger, questions, replay, spending, upright
 from agent.tasks.checker.outside import Outside
+from agent.tasks.checker.patterns import Patterns
 from agent.tasks.checker.secrets import secrets
 from agent.tasks.checker.violation import Said, Violation
 from agent.tasks.seclusion import IS_ISOLATED
 from agent.workflows.graph import Graph
 
-__all__ = ["Outside", "Progress", "Violation", "check", "violations"]
+__all__ = ["Outside", "Patterns", "Progress", "Violation", "check", "violations"]
 
-Progress = Callable[[int], None]
-"""Told how many tasks have been read."""
+Progress = Callable[[int, str], None]
+"""Receives how many tasks have been read, and the id of the last one; ids grow with creation."""
 
 
 def check(
@@ -64,52 +65,74 @@ def violations(
     now: int | None = None,
     outside: Outside | None = None,
     progress: Progress | None = None,
+    since: int | None = None,
+    patterns: Patterns | None = None,
 ) -> Iterator[Violation]:
     """Yield every violation that the database shows, in the order in which it is read.
 
     `now` is the instant that tells a wake time in the past from one to come, for tests whose clock
-    is not the database's.
+    is not the database's. With `since`, tasks that ended before that instant are left out.
+    `patterns` are those that are known to be sound.
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
-    for count, task in enumerate(evidence.collect(connection), 1):
+    patterns = patterns or Patterns()
+    for count, task in enumerate(evidence.collect(connection, since), 1):
         key = (task.task.workflow_name, task.task.workflow_version)
         if key not in graphs:
-            graphs[key] = _graph(task)
+            graphs[key] = _graph(evidence.definition(connection, *key))
         instant = task.read_at if now is None else now
-        for said in _task(task, graphs[key], instant, outside):
+        for said in _task(task, graphs[key], patterns, instant, outside):
             yield Violation(said.sentence, task.task.id, said.step)
         for said in questions.carried_over(connection, task, graphs[key]):
             yield Violation(said.sentence, task.task.id, said.step)
         if progress is not None:
-            progress(count)
+            progress(count, task.task.id)
     yield from _whole(connection)
     if outside is not None:
         yield from outside.rest(connection)
 
 
-def _graph(task: Evidence) -> Graph | None:
-    if task.graph is None:
+def _graph(text: str | None) -> Graph | None:
+    if text is None:
         return None
     try:
-        return Graph.model_validate_json(task.graph)
+        return Graph.model_validate_json(text)
     except ValidationError:
         return None
 
 
-def _task(task: Evidence, graph: Graph | None, now: int, outside: Outside | None) -> Iterator[Said]:
+def _task(
+    task: Evidence,
+    graph: Graph | None,
+    patterns: Patterns,
+    now: int,
+    outside: Outside | None,
+) -> Iterator[Said]:
     if graph is None:
         yield Said("the definition that it started with is missing or cannot be read")
         return
-    shape = list(upright.shape(task, graph))
-    yield from shape
-    yield from upright.rows(task, now)
-    if not shape:
-        # What follows looks up steps by their places in the graph.
-        yield from upright.dependencies(task, graph)
-        yield from upright.windows(task, graph)
-        yield from replay.events(task, graph)
+    pattern = patterns.of(task)
+    is_whole = pattern is not None and patterns.is_sound(pattern)
+    if is_whole and task.is_plain:
+        return
+    if not is_whole:
+        shape = list(upright.shape(task, graph))
+        is_whole = not shape
+        found = shape + list(upright.rows(task, now))
+        if is_whole:
+            # What follows looks up steps by their places in the graph.
+            found += upright.dependencies(task, graph)
+            found += upright.windows(task, graph)
+            found += replay.events(task, graph)
+            found += questions.gates(task, graph)
+        if pattern is not None and not found:
+            patterns.learn(pattern)
+        yield from found
+    elif task.approvals:
         yield from questions.gates(task, graph)
+    if is_whole:
         yield from spending.budgets(task, graph)
+    yield from upright.processes(task, now)
     yield from ledger.calls(task)
     yield from questions.questions(task)
     if outside is not None:

@@ -15,7 +15,7 @@ _ONE_EFFECT: Final = frozenset({"http", "shell"})
 def calls(task: Evidence) -> Iterator[Said]:
     """Each call is intended once, resolved by somebody's word, and never repeated blindly."""
     steps = {step.id: step for step in task.steps}
-    told, claimed = _told(task)
+    told, claimed = _told(task) if task.calls else ({}, {})
     known: dict[tuple[str, int], list[tuple[CallFacts, int | None]]] = {}
     for call in task.calls:
         step = steps.get(call.step_id)

@@ -98,6 +98,8 @@ def _decision(approval: ApprovalFacts) -> Iterator[str]:
 
 def gates(task: Evidence, graph: Graph) -> Iterator[Said]:
     """A step behind a gate has succeeded only with somebody's approval."""
+    if all(step.approval is None for step in graph.steps):
+        return
     approved = {
         approval.step_id
         for approval in task.approvals

@@ -1,5 +1,6 @@
 """A task's events told again: they must lead to its rows, and never past a rule on the way."""
 
+import json
 from collections.abc import Iterator
 
 from agent.states import (
@@ -17,6 +18,21 @@ from agent.workflows.graph import Graph
 
 _ATTEMPT_ENDED = frozenset({"step.retried", "step.lost"})
 """Events after which the next attempt has the next number."""
+READ = frozenset({"step.kept", "step.waiting", "step.retried"})
+"""Events whose data decides something."""
+
+
+def gist(event_type: str, data: str | None) -> str | bool | None:
+    """Return all that replay reads of an event's data; None for the types whose data it ignores."""
+    if event_type not in READ:
+        return None
+    told = json.loads(data) if data else {}
+    if event_type == "step.kept":
+        return str(told.get("status"))
+    if event_type == "step.waiting":
+        return "items" in told.get("on", {})
+    error_class = (told.get("error") or {}).get("class")
+    return None if error_class is None else str(error_class)
 
 
 class _Replay:
@@ -45,7 +61,7 @@ class _Replay:
             if step is None:
                 yield Said(f"event {event.seq}: {event.type} is about a step that is not there")
             elif event.type == "step.kept":
-                self.statuses[step.id] = str(event.told().get("status"))
+                self.statuses[step.id] = str(gist(event.type, event.data))
                 self.attempts[step.id] = event.attempt or 1
             else:
                 yield from self._move(event, step)
@@ -70,7 +86,7 @@ class _Replay:
             self.attempts[step.id] = (event.attempt or 0) + 1
         if event.type == "step.retried":
             yield from self._retry(where, event, step)
-        is_group_now = event.type == "step.waiting" and "items" in event.told().get("on", {})
+        is_group_now = event.type == "step.waiting" and gist(event.type, event.data) is True
         if status in STEP_ENDED or is_group_now:
             self.placed.discard(step.id)
 
@@ -105,9 +121,9 @@ class _Replay:
                 )
 
     def _retry(self, where: str, event: EventFacts, step: StepFacts) -> Iterator[Said]:
-        error = event.told().get("error") or {}
+        error_class = gist(event.type, event.data)
         # The attempt after an unknown may still find out what became of it.
-        if (event.attempt or 0) >= step.max_attempts and error.get("class") != "unknown":
+        if (event.attempt or 0) >= step.max_attempts and error_class != "unknown":
             yield Said(
                 f"{where} tried again after attempt {event.attempt} of {step.max_attempts}",
                 step.title,

@@ -49,8 +49,6 @@ def rows(task: Evidence, now: int) -> Iterator[Said]:
     """Claims, counters, wake times, and what an ended task leaves."""
     for step in task.steps:
         yield from _claim(step)
-        if step.process_id is not None and step.status != StepStatus.RUNNING:
-            yield from _process(step, step.ended_at or task.task.ended_at, now)
     yield from _counters(task)
     yield from _groups(task)
     if task.task.status in TASK_ENDED:
@@ -85,14 +83,18 @@ def _claim(step: StepFacts) -> Iterator[Said]:
             )
 
 
-def _process(step: StepFacts, ended_at: int | None, now: int) -> Iterator[Said]:
+def processes(task: Evidence, now: int) -> Iterator[Said]:
     """No process outlives its step; the start time names this machine's boot as well."""
-    is_over = ended_at is not None and ended_at < now - _PROCESS_ENDS_US
-    if is_over and is_running(step.process_id or 0, step.process_started or ""):
-        yield Said(
-            f"step {step.title} has ended, and its process {step.process_id} still runs",
-            step.title,
-        )
+    for step in task.steps:
+        if step.process_id is None or step.status == StepStatus.RUNNING:
+            continue
+        ended_at = step.ended_at or task.task.ended_at
+        is_over = ended_at is not None and ended_at < now - _PROCESS_ENDS_US
+        if is_over and is_running(step.process_id, step.process_started or ""):
+            yield Said(
+                f"step {step.title} has ended, and its process {step.process_id} still runs",
+                step.title,
+            )
 
 
 def _counters(task: Evidence) -> Iterator[Said]:

@@ -1,0 +1,132 @@
+"""What the server says while something is missing: the workflow files, the database, or a store."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.config import EngineSettings
+from agent.server import desk
+from agent.store import reach, sqlite
+from agent.store.database import Database
+from agent.store.vault import Vaults
+from tests import faulty_store
+from tests.server.harness import Running, wait_for
+
+QUICK = "name: quick\nsteps: {one: {wait: 1ms}}\n"
+HOOK = """\
+name: hook
+on: {webhook: {verify: token, secret: "env:PATH"}}
+steps: {one: {wait: 1ms}}
+"""
+LARGE = """\
+name: large
+steps: {one: {shell: {script: "head -c 200000 /dev/zero | tr '\\\\0' x", effect: none}}}
+"""
+
+
+def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
+    """Until the files are on record, a name that is not known is no reason for 404."""
+    startup = running.server.startup
+    with running.client() as client:
+        running.add_workflow(QUICK)
+        asked: list[Callable[[str], httpx.Response]] = [
+            lambda name: client.post(f"/api/v1/workflows/{name}/tasks", json={}),
+            lambda name: client.get(f"/api/v1/workflows/{name}"),
+            lambda name: client.get(f"/api/v1/workflows/{name}/versions/latest"),
+            lambda name: client.post(f"/hooks/{name}", content=b"{}"),
+        ]
+        startup.has_workflows = False
+        try:
+            for ask in asked:
+                refused = ask("not-read-yet")
+                assert refused.status_code == 503, refused.text
+                assert int(refused.headers["retry-after"]) >= 1
+            assert client.post("/api/v1/workflows/quick/tasks", json={}).status_code == 201
+            assert client.get("/readyz").json() == {"status": "starting"}
+            assert client.get("/readyz").status_code == 503
+        finally:
+            startup.has_workflows = True
+        # Whether a workflow takes webhooks is not told to who has no signature.
+        assert [ask("not-read-yet").status_code for ask in asked] == [404, 404, 404, 401]
+        assert client.get("/readyz").json() == {"status": "ok"}
+
+
+@pytest.fixture
+def without_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Let SQLite find the disk full for as long as the list holds True."""
+    is_full = [False]
+    execute = sqlite.SqliteConnection._begin
+    full = sqlite.driver().module.OperationalError("database or disk is full")
+    full.sqlite_errorcode = 13
+
+    def begin(connection: sqlite.SqliteConnection) -> None:
+        if is_full[0]:
+            connection._fail(full)
+        execute(connection)
+
+    monkeypatch.setattr(sqlite.SqliteConnection, "_begin", begin)
+    yield is_full
+    is_full[0] = False
+
+
+def test_a_full_disk_refuses_in_time(
+    sqlite_database: Database, tmp_path: Path, without_room: list[bool]
+) -> None:
+    """Submissions get 503 within their bound, one under a key can be repeated, and all goes on."""
+    with Running(sqlite_database, tmp_path) as running, running.client() as client:
+        running.add_workflow(QUICK)
+        path, key = "/api/v1/workflows/quick/tasks", {"Idempotency-Key": "the-same"}
+        assert client.post(path, json={}).status_code == 201
+        without_room[0] = True
+        for headers in ({}, key, {}):
+            began = time.monotonic()
+            refused = client.post(path, json={}, headers=headers)
+            assert time.monotonic() - began < desk.PATIENCE_SECONDS + 5
+            assert refused.status_code == 503, refused.text
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert refused.headers["retry-after"]
+        found: Any = wait_for(
+            lambda: (answer := client.get("/readyz")).status_code == 503 and answer.json()
+        )
+        assert found == {"status": "unavailable", "because": ["database"]}
+        without_room[0] = False
+        wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
+        created = [client.post(path, json={}, headers=key).json()["id"] for _ in range(2)]
+        assert created[0] == created[1]
+        running.wait_for_task(client, created[0], "succeeded")
+        # What was refused was withdrawn: it does not come into being later.
+        assert len(client.get("/api/v1/tasks").json()["tasks"]) == 2
+
+
+def test_an_unreachable_store_is_told(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent takes tasks and says that it is degraded; then it is well again."""
+    monkeypatch.setattr(reach, "LONGEST_DELAY_SECONDS", 0.2)
+    sqlite_database.vaults = Vaults(faulty_store.URL, timeout_seconds=0.3)
+    running = Running(sqlite_database, tmp_path)
+    artifacts = running.settings.artifacts.model_copy(update={"url": faulty_store.URL})
+    running.settings = running.settings.model_copy(
+        update={"artifacts": artifacts, "engine": EngineSettings(poll_seconds=0.2)}
+    )
+    with faulty_store.broken("hangs"), running, running.client() as client:
+        running.add_workflow(QUICK)
+        running.add_workflow(LARGE)
+        stuck = client.post("/api/v1/workflows/large/tasks", json={}).json()["id"]
+        wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["because"]) == (200, ["artifacts"])
+        began = time.monotonic()
+        other = client.post("/api/v1/workflows/quick/tasks", json={})
+        assert other.status_code == 201
+        running.wait_for_task(client, other.json()["id"], "succeeded")
+        assert time.monotonic() - began < 20
+        (step,) = client.get(f"/api/v1/tasks/{stuck}").json()["steps"]
+        assert step["delay"]["store"] == "faulty://bucket"
+        faulty_store.recover()
+        running.wait_for_task(client, stuck, "succeeded")
+        wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
