@@ -14,12 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from agent.clock import Clock, to_iso
 from agent.log_limit import LogLimit
-
-log = structlog.get_logger("agent.audit")
 
 NAME: Final = "audit.jsonl"
 MOST_BYTES: Final = 10 * 1024 * 1024
@@ -53,7 +49,7 @@ def record(who: str, source: str, what: str, outcome: str, **details: Any) -> No
     }
     shown = {name: value for name, value in line.items() if name != "at"}
     if _is_logged:
-        log.info("audit", **shown)
+        _log().info("audit", **shown)
     if _path is None:
         return
     text = json.dumps(line, ensure_ascii=False, default=str)
@@ -62,7 +58,7 @@ def record(who: str, source: str, what: str, outcome: str, **details: Any) -> No
     except OSError as error:
         held_back = _troubles.admit()
         if held_back is not None:
-            log.error("audit.not_written", error=str(error), held_back=held_back)
+            _log().error("audit.not_written", error=str(error), held_back=held_back)
 
 
 @contextmanager
@@ -74,6 +70,13 @@ def recorded(who: str, source: str, what: str, **details: Any) -> Iterator[None]
         record(who, source, what, f"refused: {error}", **details)
         raise
     record(who, source, what, "done", **details)
+
+
+def _log() -> Any:
+    # Here: a command that lists tasks does not need it, and is to be quick.
+    import structlog
+
+    return structlog.get_logger("agent.audit")
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -9,11 +9,7 @@ import os
 import resource
 from typing import Final
 
-import structlog
-
 from agent.log_limit import LogLimit
-
-log = structlog.get_logger(__name__)
 
 MOST: Final = 65_536
 """As far as the soft limit is raised: some programs close every descriptor up to it."""
@@ -89,4 +85,8 @@ def report_exhaustion(what: str) -> None:
     """Log that something found no descriptor, at most once a minute."""
     held_back = _lines.admit()
     if held_back is not None:
+        # Here: commands that run no step do not need it, and are to be quick.
+        import structlog
+
+        log = structlog.get_logger(__name__)
         log.warning("descriptors.exhausted", what=what, limit=limit(), held_back=held_back)
