@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from agent.states import CallStatus
 from agent.store.database import Connection
 
 _CHILDREN: Final = "s.kind IN ('workflow', 'agent')"
@@ -54,12 +55,13 @@ def has_acted(tx: Connection, task_id: str) -> bool:
         " UNION SELECT other.id FROM involved AS i JOIN tasks AS t ON t.id = i.id"
         f" LEFT JOIN steps AS s ON s.task_id = t.id AND {_CHILDREN}"
         " JOIN tasks AS other ON other.id = t.retry_of OR other.parent_step_id = s.id)"
-        " SELECT 1 FROM involved AS i JOIN tool_calls AS c ON c.task_id = i.id"
+        " SELECT DISTINCT o.status, c.error FROM involved AS i"
+        " JOIN tool_calls AS c ON c.task_id = i.id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-        " WHERE o.status <> 'failed' AND c.model IS NULL LIMIT 1",
+        " WHERE c.model IS NULL",
         task_id=task_id,
     )
-    return bool(found)
+    return any(_may_have_acted(status, error) for status, error in found)
 
 
 def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
@@ -71,17 +73,28 @@ def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
         ' UNION SELECT b."index", b.parallel_index, c.id FROM below AS b'
         f" JOIN steps AS s ON s.task_id = b.id AND {_CHILDREN}"
         " JOIN tasks AS c ON c.parent_step_id = s.id),"
-        ' own("index", parallel_index, key) AS ('
-        ' SELECT s."index", s.parallel_index, c.idempotency_key FROM tool_calls AS c'
+        ' own("index", parallel_index, key, error) AS ('
+        ' SELECT s."index", s.parallel_index, c.idempotency_key, c.error FROM tool_calls AS c'
         " JOIN steps AS s ON s.id = c.step_id WHERE c.task_id = :task_id"
-        ' UNION ALL SELECT b."index", b.parallel_index, c.idempotency_key FROM below AS b'
+        ' UNION ALL SELECT b."index", b.parallel_index, c.idempotency_key, c.error FROM below AS b'
         " JOIN tool_calls AS c ON c.task_id = b.id)"
-        ' SELECT DISTINCT own."index", own.parallel_index FROM own'
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = own.key"
-        " WHERE o.status <> 'failed'",
+        ' SELECT DISTINCT own."index", own.parallel_index, o.status, own.error FROM own'
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = own.key",
         task_id=task_id,
     )
-    return [(int(index), int(parallel_index)) for index, parallel_index in found]
+    places = {
+        (int(index), int(parallel_index)): None
+        for index, parallel_index, status, error in found
+        if _may_have_acted(status, error)
+    }
+    return list(places)
+
+
+def _may_have_acted(status: str, error: str | None) -> bool:
+    """Whether a call has done something, or may have: a command that failed by its exit code too."""
+    if status != CallStatus.FAILED:
+        return True
+    return error is not None and json.loads(error).get("code") == "exit_code"
 
 
 def earlier_children(

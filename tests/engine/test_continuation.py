@@ -11,7 +11,7 @@ from agent.tasks.operator import RefusedError
 from agent.workflows.graph import Fanout
 from agent.workflows.inputs import InputError
 from tests.engine.functions import Gate, runs
-from tests.engine.harness import ERROR, FAILURE, Engine, Hand, graph, most_at_once, step
+from tests.engine.harness import ERROR, FAILURE, Engine, Hand, graph, most_at_once, other, step
 from tests.engine.test_commands import intend
 
 
@@ -244,6 +244,16 @@ def test_a_fork_names_the_effects_that_it_repeats(engine: Engine) -> None:
     assert len(runs[token]) == 3
     remotes = engine.rows("SELECT DISTINCT remote_key FROM tool_calls")
     assert len(remotes) == 2
+
+
+def test_a_fork_names_a_command_that_failed(engine: Engine) -> None:
+    """A command that ended with another exit code than 0 may have acted before it did."""
+    command = other("pay", "shell", config={"argv": ["sh", "-c", "exit 3"]})
+    first = engine.run(graph(command, step("z", after=["pay"])))
+    assert first["status"] == "failed"
+    answer = engine.operator.fork(first["id"], "pay")
+    assert answer.message.endswith("it will repeat the effects of: pay")
+    engine.wait(answer.task_id, "failed")
 
 
 def test_a_fork_names_what_it_repeats_beside_its_step(engine: Engine) -> None:
