@@ -140,6 +140,18 @@ def test_a_result_on_record_is_taken(dying: Dying) -> None:
     assert "tool_call.unknown" not in dying.types(task_id)
 
 
+def test_a_response_without_its_body_is_no_success(dying: Dying) -> None:
+    """A recorded response that was too large to keep is left to the next attempt, which fails."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    response = {"status": 200, "headers": {}, "body": None, "truncated": True}
+    dying.note(claimed, result=result_of(intent, CallStatus.SUCCEEDED, response))
+    assert dying.die().steps == 1
+    assert dying.statuses(task_id) == {"send": "pending", "after": "pending"}
+
+
 @pytest.mark.parametrize("max_attempts", [1, 3])
 @pytest.mark.parametrize("schema", [None, {"type": "object"}])
 def test_a_final_failure_on_record_is_applied(
