@@ -176,7 +176,7 @@ MODELS_TEXT = """\
 # command = "notes-server"           # a program, started for each attempt that uses it
 # args = ["--stdio"]
 # env = { NOTES_TOKEN = "env:NOTES_TOKEN" }   # it sees nothing else but HOME, PATH and the like
-# tools = ["search", "read"]         # what steps may use at most; empty: what each step lists
+# tools = ["search", "read"]         # what steps may use at most, with - or _; empty: what each step lists
 # timeout_seconds = 60.0             # for its start
 #
 # [mcp.calendar]

@@ -32,7 +32,7 @@ def test_run_without_a_daemon(pg: Cli) -> None:
     assert pg("events", "--json").json["events"][0]["type"]
     assert pg("doctor", "--deep", "--json").json["ok"] is True
     assert pg("db", "prune", "--days", "0", "--json").json["tasks"] == 1
-    assert not (pg.directory / "data").exists()
+    assert [file.name for file in (pg.directory / "data").iterdir()] == ["audit.jsonl"]
 
 
 def test_a_database_that_may_only_be_read(pg: Cli, empty_postgres_url: str) -> None:

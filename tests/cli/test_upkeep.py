@@ -139,7 +139,7 @@ def test_prune_says_what_it_keeps_and_gives_back(cli: Cli) -> None:
     shown = cli("db", "prune", "--days", "0").out
     assert "kept 1 large values" in shown
     assert "db prune --vacuum" in shown
-    with Lock(path.with_suffix(".lock")) as lock:
+    with Lock(path) as lock:
         assert lock.acquire("daemon")
         assert "already running" in cli("db", "prune", "--vacuum", code=3).err
     again = cli("db", "prune", "--vacuum", "--json").json

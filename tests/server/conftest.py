@@ -42,6 +42,7 @@ def running(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """Return a running server on SQLite with a few workflows, shared by a module's tests."""
     home = tmp_path_factory.mktemp("server")
     shutil.copyfile(sqlite_template, home / "agent.db")
+    (home / "agent.db").chmod(0o600)
     with Running(Database(f"sqlite:///{home}/agent.db"), home) as started:
         for text in (QUICK, SIGNALLED, FAILING):
             started.add_workflow(text)

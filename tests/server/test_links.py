@@ -67,6 +67,7 @@ def linked(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     """Return a running server with a webhook's secret, so that it takes links."""
     home = tmp_path_factory.mktemp("linked")
     shutil.copyfile(sqlite_template, home / "agent.db")
+    (home / "agent.db").chmod(0o600)
     (home / "secret").write_text(SECRET)
     running = Running(Database(f"sqlite:///{home}/agent.db"), home)
     webhook = WebhookSettings(url="http://127.0.0.1:9/", secret=f"file:{home}/secret")
