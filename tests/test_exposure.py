@@ -226,9 +226,7 @@ def test_tokens_that_another_user_put_there(tmp_path: Path) -> None:
     assert Tokens(tmp_path, Trust(is_for_everyone=True)).grant_of(text) is not None
 
 
-def test_a_token_file_whose_mode_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_file_whose_mode_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A running agent notices that others can write a file, and that they no longer can."""
     monkeypatch.setattr("agent.server.tokens.LOOK_SECONDS", 0.0)
     tokens = Tokens(tmp_path)
