@@ -33,6 +33,10 @@ _MIN_ENCODED: Final = 6
 """Shorter pieces of base64 and hex are found in ordinary text."""
 _MIN_ANCHOR: Final = 3
 _ANCHOR_LENGTH: Final = 12
+_MOST_LINES: Final = 200
+"""Lines of one secret that are searched for one by one, the longest of them: a key has about fifty."""
+_MOST_LENGTH: Final = 16_384
+"""A longer secret is searched for as plain text: a pattern of its length would take seconds to make."""
 _VALUES_PER_NAME: Final = 4
 """A value that was replaced stays hidden until so many others have followed."""
 
@@ -56,8 +60,24 @@ class _Form:
         self._text = pattern
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
+    def _pattern(self) -> re.Pattern[str]:
         return re.compile(self._text)
+
+    def replace(self, text: str, mark: str) -> str:
+        """Put a mark wherever the form is."""
+        return self._pattern.sub(mark, text)
+
+
+class _Literal(_Form):
+    """A form that is searched for as it is."""
+
+    def __init__(self, text: str) -> None:
+        run = _PLAIN.search(text, 0, 1000)
+        super().__init__([run[0][:_ANCHOR_LENGTH]] if run else [], text, len(text))
+
+    def replace(self, text: str, mark: str) -> str:
+        """Put a mark wherever the text is."""
+        return text.replace(self._text, mark)
 
 
 class Redactor:
@@ -116,7 +136,7 @@ class Redactor:
         """Return a text without the hidden values."""
         for anchor, form in self._anchored:
             if anchor in text:
-                text = form.pattern.sub(mark, text)
+                text = form.replace(text, mark)
         return text
 
     def redact_value(self, value: Any) -> Any:
@@ -181,10 +201,16 @@ def spellings(secret: str) -> list[str]:
 
 
 def _forms(secret: str) -> Iterator[_Form]:
-    lines = [line.strip() for line in secret.splitlines()]
-    for text in dict.fromkeys((secret, secret.strip(), *lines)):
-        if len(text) >= MIN_LENGTH:
-            yield _as_text(text)
+    lines = {line.strip(): None for line in secret.splitlines()}
+    longest = sorted(lines, key=len, reverse=True)[:_MOST_LINES]
+    for line in longest:
+        if MIN_LENGTH <= len(line) <= _MOST_LENGTH:
+            yield _as_text(line)
+    if len(secret) > _MOST_LENGTH:
+        yield from map(_Literal, spellings(secret))
+        return
+    for text in {secret, secret.strip()} - lines.keys():
+        yield _as_text(text)
     data = secret.strip().encode("utf-8", "surrogatepass")
     yield from _as_base64(data)
     if len(data) * 2 >= _MIN_ENCODED:

@@ -194,6 +194,19 @@ def test_many_secrets_are_taken_quickly() -> None:
     assert time.process_time() - began < 4
 
 
+def test_a_large_secret_costs_little() -> None:
+    """A file of thousands of lines is hidden as a whole, and line by line as far as that is quick."""
+    secret = json.dumps({f"key-{n}": f"value {n * 7919}" for n in range(5000)}, indent=1)
+    began = time.process_time()
+    redactor = hiding(secret)
+    for written in (secret, json.dumps(secret), base64.b64encode(secret.encode()).decode()):
+        assert len(redactor.redact(f"<{written}>")) < 40
+    assert redactor.redact("some other text " * 10_000) == "some other text " * 10_000
+    line = max((line.strip() for line in secret.splitlines()), key=len)
+    assert redactor.redact(f"<{line}>") == f"<{REDACTED}>"
+    assert time.process_time() - began < 5
+
+
 def test_spellings_are_what_is_searched_for() -> None:
     """The checker looks for them by plain comparison; each is one that redaction hides."""
     for secret in SECRETS:
