@@ -284,6 +284,14 @@ def test_files_of_secrets(place: Path) -> None:
     assert next(file_findings(settings_at(place)))[:2] == ("secrets", "error")
 
 
+def test_a_secret_in_the_home_of_nobody(place: Path) -> None:
+    """The doctor says that it cannot be read, and goes on."""
+    config = '[models.m]\nprovider = "openai"\nmodel = "m"\nkey = "file:~no-such-user/key"\n'
+    (place / "config.toml").write_text(config)
+    (found,) = file_findings(settings_at(place))
+    assert found[:2] == ("secrets", "warning") and "~no-such-user/key cannot be read" in found[2]
+
+
 @needs_root
 @pytest.mark.parametrize(
     ("spoil", "is_accepted"),
