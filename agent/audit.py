@@ -6,8 +6,8 @@ task and with which outcome; it holds no token, no answer and no payload. The da
 same line. At ten megabytes the file is renamed to `audit.jsonl.1`, which replaces the one before.
 """
 
+import errno
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.clock import Clock, to_iso
+from agent.harmless import harmless_json
 from agent.log_limit import LogLimit
 
 NAME: Final = "audit.jsonl"
 MOST_BYTES: Final = 10 * 1024 * 1024
+INVALID: Final = "refused: what was given is not valid"
+"""Without the error's own text, which may repeat an answer or a payload."""
 _MOST_TEXT: Final = 300
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
@@ -52,9 +55,8 @@ def record(who: str, source: str, what: str, outcome: str, **details: Any) -> No
         _log().info("audit", **shown)
     if _path is None:
         return
-    text = json.dumps(line, ensure_ascii=False, default=str)
     try:
-        _append(_path, text.encode("utf-8", errors="replace") + b"\n")
+        _append(_path, harmless_json(line).encode() + b"\n")
     except OSError as error:
         held_back = _troubles.admit()
         if held_back is not None:
@@ -67,7 +69,8 @@ def recorded(who: str, source: str, what: str, **details: Any) -> Iterator[None]
     try:
         yield
     except Exception as error:
-        record(who, source, what, f"refused: {error}", **details)
+        outcome = INVALID if isinstance(error, ValueError) else f"refused: {error}"
+        record(who, source, what, outcome, **details)
         raise
     record(who, source, what, "done", **details)
 
@@ -89,8 +92,12 @@ def _append(path: Path, line: bytes) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_current(file, path):
                 continue
-            os.write(file, line)
-            if os.fstat(file).st_size >= MOST_BYTES:
+            size = os.fstat(file).st_size
+            if os.write(file, line) < len(line):
+                # A part of a line would spoil the next one.
+                os.ftruncate(file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if size + len(line) >= MOST_BYTES:
                 path.rename(path.with_name(NAME + ".1"))
             return
         finally:

@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -79,26 +79,27 @@ async def serve(
     settings: Settings,
     database: Database,
     *,
-    on_ready: Callable[[str | None], None] | None = None,
+    on_ready: Callable[[str | None], Coroutine[Any, Any, None]] | None = None,
     has_api: bool = True,
     has_channels: bool = True,
 ) -> None:
     """Run tasks until a signal says to stop; the caller holds the lock.
 
-    `on_ready` is given the address of the HTTP API, where there is one.
+    `on_ready` is given the address of the HTTP API, where there is one; a signal ends its waiting.
     """
     logger = structlog.get_logger(__name__)
     descriptors.raise_limit()
     audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
-    began = await starting.patiently_async(tail.open)
+    began = await starting.patiently(tail.open, may_be_done_twice=True)
     await starting.recover(database)
     worker = app.build_worker(settings, database)
     server = _open_server(settings, database, worker, began) if has_api else None
     channels = _open_channels(settings, database) if has_channels else None
     loop = asyncio.get_running_loop()
     is_stopping = False
+    greeting: asyncio.Task[None] | None = None
 
     def stop(number: signal.Signals) -> None:
         nonlocal is_stopping
@@ -112,6 +113,8 @@ async def serve(
             server.stop()
         if channels is not None:
             channels.stop()
+        if greeting is not None:
+            greeting.cancel()
         worker.stop()
 
     def hang_up() -> None:
@@ -134,17 +137,24 @@ async def serve(
         channels.start()
     worker.commit_listeners.append(tail.wake)
     tail.start()
+    if on_ready is not None:
+        # First: it reads the workflow files too, in this thread and before the watch does.
+        greeting = asyncio.create_task(on_ready(server.url if server is not None else None))
     watching = asyncio.create_task(_watch_workflows(settings, database, server))
     asking = asyncio.create_task(
         expiry.watch(database, database.clock, settings.approvals.loop_seconds)
     )
     try:
-        if on_ready is not None:
-            on_ready(server.url if server is not None else None)
+        if greeting is not None:
+            await asyncio.wait({greeting})
+            if not greeting.cancelled():
+                greeting.result()
         app.collect_garbage_seldom()
         with watchdog.watching(worker.blocks):
             await worker.run()
     finally:
+        if greeting is not None:
+            greeting.cancel()
         for beside in (watching, asking):
             beside.cancel()
             with contextlib.suppress(asyncio.CancelledError):

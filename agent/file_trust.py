@@ -162,8 +162,20 @@ def _has_only(group: int, users: frozenset[int]) -> bool:
     except KeyError:
         return False
     own = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
+    if _is_named_after_us(group):
+        # A directory service does not list its users; its group of our name is ours.
+        own.add(os.geteuid())
     # A group without any known member may have members that this machine does not list.
     return bool(members | own) and members | own <= users
+
+
+def _is_named_after_us(group: int) -> bool:
+    """Whether this is the group that was made for this user alone: it has the user's name."""
+    try:
+        entry = pwd.getpwuid(os.geteuid())
+        return entry.pw_gid == group and grp.getgrgid(group).gr_name == entry.pw_name
+    except KeyError:
+        return False
 
 
 def _is_listed(user: int) -> bool:

@@ -33,11 +33,16 @@ _MIN_ENCODED: Final = 6
 """Shorter pieces of base64 and hex are found in ordinary text."""
 _MIN_ANCHOR: Final = 3
 _ANCHOR_LENGTH: Final = 12
+_MOST_LINES: Final = 200
+"""Lines of one secret that are searched for one by one, the longest of them: a key has about fifty."""
+_MOST_LENGTH: Final = 16_384
+"""A longer secret is searched for as plain text: a pattern of its length would take seconds to make."""
 _VALUES_PER_NAME: Final = 4
 """A value that was replaced stays hidden until so many others have followed."""
 
 _PLAIN: Final = re.compile("[A-Za-z0-9]+")
 """What no encoder changes."""
+_BACKSLASHES: Final = re.compile(r"(\\+)")
 _BREAK: Final = r"(?:\s|\\[rn])*"
 _BASE64: Final = "[A-Za-z0-9+/_-]"
 _URL_SAFE: Final = str.maketrans("+/", "-_")
@@ -55,8 +60,24 @@ class _Form:
         self._text = pattern
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
+    def _pattern(self) -> re.Pattern[str]:
         return re.compile(self._text)
+
+    def replace(self, text: str, mark: str) -> str:
+        """Put a mark wherever the form is."""
+        return self._pattern.sub(mark, text)
+
+
+class _Literal(_Form):
+    """A form that is searched for as it is."""
+
+    def __init__(self, text: str) -> None:
+        run = _PLAIN.search(text, 0, 1000)
+        super().__init__([run[0][:_ANCHOR_LENGTH]] if run else [], text, len(text))
+
+    def replace(self, text: str, mark: str) -> str:
+        """Put a mark wherever the text is."""
+        return text.replace(self._text, mark)
 
 
 class Redactor:
@@ -65,6 +86,8 @@ class Redactor:
     def __init__(self) -> None:
         self._lock = Lock()
         self._values: dict[str, deque[str]] = {}
+        self._forms_of: dict[str, tuple[_Form, ...]] = {}
+        self._whole: frozenset[str] = frozenset()
         self._forms: tuple[_Form, ...] = ()
         self._anchored: tuple[tuple[str, _Form], ...] = ()
         """Each anchor with its form; a form without any has an empty text, which is in all texts."""
@@ -90,29 +113,34 @@ class Redactor:
                 return
             values.append(value)
             known = {each for values in self._values.values() for each in values}
+            # Kept: making the forms of a value takes longer than searching a text for them.
+            kept = self._forms_of
+            self._forms_of = {each: kept.get(each) or tuple(_forms(each)) for each in known}
             # The longest first: one secret may be part of another.
-            forms = [form for each in known for form in _forms(each)]
+            forms = [form for made in self._forms_of.values() for form in made]
             forms.sort(key=lambda form: form.longest, reverse=True)
             self._anchored = tuple(
                 (anchor, form) for form in forms for anchor in form.anchors or ("",)
             )
             self._forms = tuple(forms)
+            self._whole = frozenset(each.strip() for each in known)
 
     def clear(self) -> None:
         """Forget all values."""
         with self._lock:
             self._values.clear()
+            self._forms_of, self._whole = {}, frozenset()
             self._forms, self._anchored = (), ()
 
     def redact(self, text: str, mark: str = REDACTED) -> str:
         """Return a text without the hidden values."""
         for anchor, form in self._anchored:
             if anchor in text:
-                text = form.pattern.sub(mark, text)
+                text = form.replace(text, mark)
         return text
 
     def redact_value(self, value: Any) -> Any:
-        """Return a value without the hidden values, in its texts and its keys."""
+        """Return a value without the hidden values, in its texts, its keys and as its numbers."""
         if not self._anchored or (not isinstance(value, str) and not self._may_hold_any(value)):
             return value
         return self._redacted(value)
@@ -135,7 +163,17 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self._redacted(member) for member in value]
-        return value
+        return REDACTED if self._is_hidden_number(value) else value
+
+    def _is_hidden_number(self, value: Any) -> bool:
+        """Whether a value is a secret of digits, as which a text is read that is taken as JSON."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        try:
+            return json.dumps(value) in self._whole
+        except ValueError:
+            # More digits than Python writes.
+            return False
 
 
 everywhere: Final = Redactor()
@@ -163,10 +201,16 @@ def spellings(secret: str) -> list[str]:
 
 
 def _forms(secret: str) -> Iterator[_Form]:
-    lines = [line.strip() for line in secret.splitlines()]
-    for text in dict.fromkeys((secret, secret.strip(), *lines)):
-        if len(text) >= MIN_LENGTH:
-            yield _as_text(text)
+    lines = {line.strip(): None for line in secret.splitlines()}
+    longest = sorted(lines, key=len, reverse=True)[:_MOST_LINES]
+    for line in longest:
+        if MIN_LENGTH <= len(line) <= _MOST_LENGTH:
+            yield _as_text(line)
+    if len(secret) > _MOST_LENGTH:
+        yield from map(_Literal, spellings(secret))
+        return
+    for text in {secret, secret.strip()} - lines.keys():
+        yield _as_text(text)
     data = secret.strip().encode("utf-8", "surrogatepass")
     yield from _as_base64(data)
     if len(data) * 2 >= _MIN_ENCODED:
@@ -179,15 +223,34 @@ def _as_text(text: str) -> _Form:
     runs = [run for run in _PLAIN.findall(text) if len(run) >= _MIN_ANCHOR]
     anchors = [max(runs, key=len)] if runs else []
     longest = sum(1 if _PLAIN.match(char) else len(_numeric(char)) + 12 for char in text)
-    return _Form(anchors, "".join(map(_char, text)), longest)
+    pieces = _BACKSLASHES.split(text)
+    # Not from the middle of a run of backslashes: each of them would be tried as a beginning.
+    start = "" if _PLAIN.match(text) else r"(?<!\\)"
+    written = (
+        _backslashes(len(piece)) if number % 2 else "".join(map(_char, piece))
+        for number, piece in enumerate(pieces)
+    )
+    return _Form(anchors, start + "".join(written), longest)
+
+
+def _backslashes(count: int) -> str:
+    """Return a pattern for so many backslashes, each of which may be doubled again and again."""
+    forms = "|".join(sorted(_encodings("\\"), key=len, reverse=True))
+    return rf"(?:\\*+(?:{forms})|\\++){{1,{count}}}"
 
 
 def _char(char: str) -> str:
-    """Return a pattern for one character in all its forms."""
+    """Return a pattern for one character, which is no backslash, in all its forms."""
     if _PLAIN.match(char):
         return re.escape(char)
-    forms = {re.escape(char)}
-    forms.update(re.escape(each) for each in _SHELL_ESCAPES.get(char, ()))
+    forms = {re.escape(char), *_encodings(char)}
+    # JSON inside of JSON doubles what escapes. No form begins with a backslash: none is given back.
+    return rf"\\*+(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
+
+
+def _encodings(char: str) -> set[str]:
+    """Return patterns for the forms in which encoders write a character, without a backslash."""
+    forms = {re.escape(each) for each in _SHELL_ESCAPES.get(char, ())}
     if char in _SHORT_ESCAPES:
         forms.add(_SHORT_ESCAPES[char])
     if char == " ":
@@ -205,8 +268,7 @@ def _char(char: str) -> str:
     names = [name for name, number in html.entities.name2codepoint.items() if number == ord(char)]
     names += ["apos"] if char == "'" else []
     forms.add(f"&(?:amp;)*(?:{'|'.join([_numeric(char), *names])});")
-    # JSON inside of JSON doubles what escapes.
-    return rf"\\*(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
+    return forms
 
 
 def _numeric(char: str) -> str:

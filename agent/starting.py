@@ -44,35 +44,22 @@ def open_database(settings: Settings) -> Database:
             time.sleep(pauses.after(error))
 
 
-def patiently(work: Callable[[], Result]) -> Result:
-    """Do what needs the database, and again after what passes; not if it may have been done."""
-    pauses = _Pauses()
-    while True:
-        try:
-            return work()
-        except CommitUnknownError:
-            raise
-        except StoreError as error:
-            if error.fault not in _PASSING:
-                raise
-            time.sleep(pauses.after(error))
-
-
-async def patiently_async(work: Callable[[], Result]) -> Result:
-    """Do the same in a thread; only for work that may be done twice."""
+async def patiently(work: Callable[[], Result], *, may_be_done_twice: bool) -> Result:
+    """Do in a thread what needs the database, and again after what passes."""
     pauses = _Pauses()
     while True:
         try:
             return await asyncio.to_thread(work)
         except StoreError as error:
-            if error.fault not in _PASSING:
+            is_unknown = isinstance(error, CommitUnknownError) and not may_be_done_twice
+            if is_unknown or error.fault not in _PASSING:
                 raise
             await asyncio.sleep(pauses.after(error))
 
 
 async def recover(database: Database) -> None:
     """Run the startup pass to its end; one that was interrupted is run again."""
-    await patiently_async(lambda: recovery.recover(database, database.clock))
+    await patiently(lambda: recovery.recover(database, database.clock), may_be_done_twice=True)
 
 
 class _Pauses:

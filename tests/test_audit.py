@@ -2,6 +2,8 @@
 
 import json
 import multiprocessing
+import resource
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,80 @@ def test_commands_in_a_chat_are_recorded(sqlite_database: Database, tmp_path: Pa
     (line,) = _lines(tmp_path)
     assert (line["who"], line["from"], line["what"]) == ("telegram:12345", "telegram", "cancel")
     assert line["outcome"].startswith("refused: ")
+
+
+def test_a_chat_command_beyond_its_scopes_is_recorded(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """A paired person who lacks a scope leaves a line, as over the API; a stranger leaves none."""
+    audit.configure(tmp_path)
+    conversation = Conversation(sqlite_database, 100)
+    reader = Caller("telegram", "12345", frozenset({"read"}), is_paired=True)
+    conversation.reply(reader, "/cancel 0199d2c4")
+    conversation.give(reader, "0199d2c4", {"decision": "approve"})
+    conversation.reply(Caller("telegram", "666", frozenset(SCOPES)), "/cancel 0199d2c4")
+    lines = _lines(tmp_path)
+    assert [(line["who"], line["what"]) for line in lines] == [
+        ("telegram:12345", "cancel"),
+        ("telegram:12345", "answer"),
+    ]
+    assert all("needs the scope" in line["outcome"] for line in lines)
+
+
+ASKING = """\
+name: asking
+steps:
+  code: {input: {message: "Which code?", schema: {type: string, maxLength: 5}}}
+"""
+
+
+def test_an_answer_that_does_not_fit_is_not_repeated(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """The reason why it was refused quotes it; the audit log leaves that out."""
+    caller = Caller("telegram", "12345", frozenset(SCOPES), is_paired=True)
+    with Running(sqlite_database, tmp_path) as running, running.client() as client:
+        audit.configure(running.home)
+        running.add_workflow(ASKING)
+        client.post("/api/v1/workflows/asking/tasks")
+        deadline = time.monotonic() + 30
+        while not (found := client.get("/api/v1/approvals").json()["approvals"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        address = f"/api/v1/approvals/{found[0]['id']}/answer"
+        refused = client.post(address, json={"value": "private-code"})
+        assert "private-code" in refused.json()["detail"]
+        said = Conversation(sqlite_database, 100).reply(
+            caller, f"/answer {found[0]['id']} private-code"
+        )
+        assert "private-code" in said
+    lines = _lines(running.home)
+    assert [line["outcome"] for line in lines] == [audit.INVALID, audit.INVALID]
+    assert "private-code" not in json.dumps(lines)
+
+
+def test_a_line_hides_nothing(tmp_path: Path) -> None:
+    """Characters that steer a terminal are written as escapes, and read back as they were."""
+    audit.configure(tmp_path)
+    audit.record("api:x", "test", "signal", "done", name="a\u202eb\x9b2Jc\ud800")
+    assert (tmp_path / audit.NAME).read_bytes().isascii()
+    (line,) = _lines(tmp_path)
+    assert line["name"] == "a\u202eb\x9b2Jc\ud800"
+
+
+def test_half_a_line_is_taken_back(tmp_path: Path) -> None:
+    """Where the room ends inside of a line, the line after it is still whole."""
+    audit.configure(tmp_path)
+    audit.record("api:x", "test", "first", "done")
+    size = (tmp_path / audit.NAME).stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))
+    try:
+        audit.record("api:x", "test", "second", "done")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    audit.record("api:x", "test", "third", "done")
+    assert [line["what"] for line in _lines(tmp_path)] == ["first", "third"]
 
 
 def _write_many(home: Path, name: str) -> None:

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from agent.cli.file_findings import file_findings
 from agent.config import Settings
 from agent.config_file import load
 from agent.exposure import ExposedError, close_to_others
-from agent.file_trust import Trust, trust_in, weaknesses
+from agent.file_trust import Trust, _has_only, trust_in, weaknesses
 from agent.server.tokens import TokenError, Tokens
 
 STRANGER = 54321
@@ -225,6 +226,39 @@ def test_tokens_that_another_user_put_there(tmp_path: Path) -> None:
     assert Tokens(tmp_path, Trust(is_for_everyone=True)).grant_of(text) is not None
 
 
+def test_a_token_file_whose_mode_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running agent notices that others can write a file, and that they no longer can."""
+    monkeypatch.setattr("agent.server.tokens.LOOK_SECONDS", 0.0)
+    tokens = Tokens(tmp_path)
+    text = tokens.create("phone", ["admin"], None)
+    for mode, is_accepted in ((0o600, True), (0o602, False), (0o600, True)):
+        (tmp_path / "tokens.json").chmod(mode)
+        assert (tokens.grant_of(text) is not None) is is_accepted
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "is_accepted"),
+    [("ada", [], True), ("ada", ["bob"], False), ("domain users", [], False)],
+)
+def test_a_private_group_of_a_directory_service(
+    name: str, members: list[str], is_accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a service finds users by number, and lists none: the group's name says whose it is."""
+    us, other = SimpleNamespace(pw_name="ada", pw_uid=STRANGER, pw_gid=STRANGER), 54322
+    bob = SimpleNamespace(pw_name="bob", pw_uid=other, pw_gid=other)
+    group = SimpleNamespace(gr_name=name, gr_mem=members)
+    monkeypatch.setattr("os.geteuid", lambda: STRANGER)
+    monkeypatch.setattr("pwd.getpwall", list)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: us)
+    monkeypatch.setattr("pwd.getpwnam", {"ada": us, "bob": bob}.__getitem__)
+    monkeypatch.setattr("grp.getgrgid", lambda _: group)
+    _has_only.cache_clear()
+    try:
+        assert Trust().covers_group(STRANGER) is is_accepted
+    finally:
+        _has_only.cache_clear()
+
+
 def test_files_of_secrets(place: Path) -> None:
     """The doctor names files by reference that others can read, or write."""
     secret = place / "key"
@@ -248,6 +282,14 @@ def test_files_of_secrets(place: Path) -> None:
         "name: hello\n" + hook + "steps: {a: {wait: 1ms}}\n"
     )
     assert next(file_findings(settings_at(place)))[:2] == ("secrets", "error")
+
+
+def test_a_secret_in_the_home_of_nobody(place: Path) -> None:
+    """The doctor says that it cannot be read, and goes on."""
+    config = '[models.m]\nprovider = "openai"\nmodel = "m"\nkey = "file:~no-such-user/key"\n'
+    (place / "config.toml").write_text(config)
+    (found,) = file_findings(settings_at(place))
+    assert found[:2] == ("secrets", "warning") and "~no-such-user/key cannot be read" in found[2]
 
 
 @needs_root

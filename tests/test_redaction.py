@@ -127,6 +127,14 @@ def test_values_are_hidden_in_texts_and_keys() -> None:
     assert redactor.redact_value({1: {"more"}, "b": "more"}) == {1: {"more"}, "b": REDACTED}
 
 
+def test_a_secret_of_digits_is_hidden_as_a_number() -> None:
+    """A text that is read as JSON turns it into one; other numbers stay what they are."""
+    redactor = hiding("482915", "31.5\n")
+    value = {"pin": 482915, "other": 4829150, "rate": 31.5, "flag": True, "huge": 10**5000}
+    hidden = {"pin": REDACTED, "other": 4829150, "rate": REDACTED, "flag": True, "huge": 10**5000}
+    assert redactor.redact_value(value) == hidden
+
+
 def test_short_values_are_let_through() -> None:
     """Hiding each "1" would make texts unreadable and give the secret away by its gaps."""
     redactor = hiding("1", "abc", "")
@@ -158,6 +166,45 @@ def test_a_megabyte_costs_little() -> None:
     began = time.thread_time()
     assert redactor.redact(text) == text
     assert time.thread_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        ("!abc1234xyz", "abc1234xyz" + "\\" * 500_000),
+        ("abc\\\\\\1234", "1234 abc" + "\\" * 500_000),
+        ("!@#$%^&*", "\\" * 500_000),
+        ("abc\n\n'1234", "1234 abc" + "\\n" * 250_000),
+    ],
+)
+def test_no_text_makes_the_search_slow(secret: str, text: str) -> None:
+    """Not even one of backslashes, which may stand before every character of a secret."""
+    redactor = hiding(secret)
+    began = time.process_time()
+    assert redactor.redact(text) == text
+    assert time.process_time() - began < 2
+
+
+def test_many_secrets_are_taken_quickly() -> None:
+    """One more does not cost what all those before it did."""
+    redactor = Redactor()
+    began = time.process_time()
+    for number in range(300):
+        redactor.hide(f"{number:04}-Secret_of-{number * 7919:010}", f"env:NAME_{number}")
+    assert time.process_time() - began < 4
+
+
+def test_a_large_secret_costs_little() -> None:
+    """A file of thousands of lines is hidden as a whole, and line by line as far as that is quick."""
+    secret = json.dumps({f"key-{n}": f"value {n * 7919}" for n in range(5000)}, indent=1)
+    began = time.process_time()
+    redactor = hiding(secret)
+    for written in (secret, json.dumps(secret), base64.b64encode(secret.encode()).decode()):
+        assert len(redactor.redact(f"<{written}>")) < 40
+    assert redactor.redact("some other text " * 10_000) == "some other text " * 10_000
+    line = max((line.strip() for line in secret.splitlines()), key=len)
+    assert redactor.redact(f"<{line}>") == f"<{REDACTED}>"
+    assert time.process_time() - began < 5
 
 
 def test_spellings_are_what_is_searched_for() -> None:

@@ -1,6 +1,8 @@
 """A start that meets a lost session or a busy database goes on; one that cannot succeed ends."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,9 @@ import psycopg
 import pytest
 import structlog.testing
 
-from agent import app, catalog, daemon, recovery, starting
+from agent import app, audit, catalog, daemon, descriptors, recovery, starting
 from agent.approvals import expiry
-from agent.config import DatabaseSettings, Settings
+from agent.config import DatabaseSettings, ServerSettings, Settings
 from agent.server.startup import Startup
 from agent.store import schema
 from agent.store.database import CommitUnknownError, Database, StoreError
@@ -118,8 +120,36 @@ def test_what_may_have_been_done_is_not_done_again() -> None:
         raise CommitUnknownError(Fault.LOST, "no answer")
 
     with pytest.raises(CommitUnknownError):
-        starting.patiently(fail)
-    assert starting.patiently(failing_once(lambda: 1, busy)) == 1
+        asyncio.run(starting.patiently(fail, may_be_done_twice=False))
+    work = failing_once(lambda: 1, busy)
+    assert asyncio.run(starting.patiently(work, may_be_done_twice=False)) == 1
+
+
+def test_a_signal_ends_a_start_that_waits(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the first task cannot be recorded, because the disk is full."""
+    monkeypatch.setattr(daemon, "_end_in_any_case", lambda _: None)
+    # These are the process's own, which goes on with other tests.
+    monkeypatch.setattr(audit, "configure", lambda *_, **__: None)
+    monkeypatch.setattr(descriptors, "raise_limit", descriptors.limit)
+    tried = 0
+
+    def fail() -> None:
+        nonlocal tried
+        tried += 1
+        if tried == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if tried == 50:
+            raise RuntimeError("nothing ended it")
+        raise StoreError(Fault.FULL, "no space left on device")
+
+    async def ready(_: str | None) -> None:
+        await starting.patiently(fail, may_be_done_twice=False)
+
+    settings = Settings(base=tmp_path, server=ServerSettings(enabled=False))
+    asyncio.run(daemon.serve(settings, sqlite_database, on_ready=ready))
+    assert 2 <= tried < 50
 
 
 def test_the_server_knows_when_the_workflow_files_are_on_record(

@@ -1,7 +1,7 @@
 """Carrying out what people say in a chat: the same for every chat."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from agent import audit
@@ -12,7 +12,7 @@ from agent.channels import commands, wording
 from agent.channels.commands import Caller, Command, CommandError
 from agent.harmless import harmless
 from agent.states import TaskStatus
-from agent.steps.asking import read_answer
+from agent.steps.asking import CHATS, read_answer
 from agent.steps.outcome import Json
 from agent.store import answer_tokens, health, histories, versions
 from agent.store.database import Connection, Database
@@ -78,11 +78,9 @@ class Conversation:
         """
         try:
             command = commands.parse(text)
-            commands.check(caller, command)
             act = self._does.get(command.name, self._run_own)
-            if command.name not in _AUDITED:
-                return harmless(act(caller, command, key))
             with _audited(caller, command):
+                commands.check(caller, command)
                 return harmless(act(caller, command, key))
         except _EXPECTED as error:
             return harmless(str(error))
@@ -91,8 +89,8 @@ class Conversation:
         """Give an answer that a button or a reply stands for, if this person may."""
         try:
             command = Command("answer", approval_id)
-            commands.check(caller, command)
             with _audited(caller, command):
+                commands.check(caller, command)
                 return harmless(self._given(caller, approval_id, said))
         except _EXPECTED as error:
             return harmless(str(error))
@@ -253,6 +251,10 @@ class Conversation:
 
 
 def _audited(caller: Caller, command: Command) -> AbstractContextManager[None]:
+    is_stranger = caller.channel in CHATS and not caller.is_paired
+    if command.name not in _AUDITED or is_stranger:
+        # Strangers give no commands, and must not fill the file.
+        return nullcontext()
     who = f"{caller.channel}:{caller.identity}"
     return audit.recorded(who, caller.channel, command.name, subject=command.subject)
 

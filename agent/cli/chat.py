@@ -23,7 +23,7 @@ def chat() -> None:
 
     Lines from a pipe are taken one by one as well.
     """
-    from agent import app, log
+    from agent import app, audit, log
     from agent.channels.commands import Caller
     from agent.channels.conversation import Conversation
     from agent.cli import terminal
@@ -32,6 +32,7 @@ def chat() -> None:
     settings = session.settings()
     database = app.open_database(settings)
     log.configure(settings.log.format, "warning")
+    audit.configure(settings.home)
     conversation = Conversation(database, settings.engine.steps_per_task)
     caller = Caller("terminal", terminal.user(), implied(SCOPES))
     if app.holder_of(database) is None:

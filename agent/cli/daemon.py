@@ -54,17 +54,20 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
         raise CommandError(str(error), Exit.REFUSED) from None
     app.hide_secrets(settings)
 
-    def ready(address: str | None) -> None:
+    async def ready(address: str | None) -> None:
+        first_name = _greet(settings, database, is_worker=is_worker)
+        if not is_worker:
+            _tell_address(settings, address)
+            _tell_channels(settings)
         task_id = None
         if submission is not None:
             from agent.tasks.operator import Operator
 
             operator = Operator(database, database.clock)
-            task_id = starting.patiently(lambda: operator.submit(submission))
-        first_name = _greet(settings, database, is_worker=is_worker)
+            task_id = await starting.patiently(
+                lambda: operator.submit(submission), may_be_done_twice=False
+            )
         if not is_worker:
-            _tell_address(settings, address)
-            _tell_channels(settings)
             _suggest(task_id, first_name if submission is None else submission.graph.name)
 
     try:

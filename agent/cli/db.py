@@ -77,7 +77,10 @@ def prune(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove tasks that ended long ago, and give their space back."""
+    """Remove tasks that ended long ago, with all their records.
+
+    The space that they took is given back.
+    """
     from dataclasses import asdict
 
     from agent.cli import terminal

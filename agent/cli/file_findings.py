@@ -1,7 +1,6 @@
 """What `agent doctor` says of files: who can change what the agent acts on, and read its secrets."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,14 +35,19 @@ def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     """Look at the files that hold secrets, as the configuration and the workflows name them."""
     from agent import catalog, exposure
     from agent.file_trust import can_be_read_by_others, weaknesses
-    from agent.steps.secrets import files_named
+    from agent.steps.secrets import files_named, path_of
 
     trust = exposure.trust_of(settings)
     named = files_named(settings.model_dump(mode="json"))
     for entry in catalog.scan(settings):
         if entry.workflow is not None:
             named |= files_named(entry.workflow.graph.model_dump(mode="json"))
-    for path in sorted(Path(name).expanduser() for name in named):
+    for name in sorted(named):
+        try:
+            path = path_of(name)
+        except OSError as error:
+            yield "secrets", "warning", f"the file {name} cannot be read: {error.strerror}"
+            continue
         for weakness in weaknesses(path, trust):
             message = f"{weakness.path} {weakness.problem}: {weakness.remedy}"
             yield "secrets", "error", f"{path} holds a secret, and {message}"

@@ -154,7 +154,7 @@ class _Counted:
                     (b"x-content-type-options", b"nosniff"),
                 ]
                 connection = scope.get(CONNECTION)
-                if connection is not None and connection.has_unread_body:
+                if connection is not None and connection.awaits_body_of(scope):
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 

@@ -187,6 +187,10 @@ class Connection(HttpToolsProtocol):
         """Whether a part of the newest request is still to come."""
         return self._is_too_large or (self.cycle is not None and self.cycle.more_body)
 
+    def awaits_body_of(self, scope: Any) -> bool:
+        """Whether a part of this request is still to come, and not of one that follows it."""
+        return self.has_unread_body and self.cycle.scope is scope
+
     @property
     def is_ending(self) -> bool:
         """Whether nothing more is answered here."""

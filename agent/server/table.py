@@ -126,7 +126,9 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
                 except Exception as error:
                     problem = problem_of(error)
                     if is_audited:
-                        _audit(request, endpoint.__name__, f"refused: {problem.detail}")
+                        is_invalid = problem.slug == "invalid"
+                        outcome = audit.INVALID if is_invalid else f"refused: {problem.detail}"
+                        _audit(request, endpoint.__name__, outcome)
                     return problem.response()
                 if is_audited:
                     _audit(request, endpoint.__name__, "done")

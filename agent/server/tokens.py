@@ -258,9 +258,10 @@ def _instant(text: str | None) -> int | None:
     return int(found.timestamp() * SECOND)
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
+def _mark(path: Path) -> tuple[int, ...] | None:
+    """Return what changes with a file's content, its owner and its mode."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -8,6 +8,7 @@ of the configuration and of workflows are *watched*: what they name is hidden be
 it, since a step can come by a secret that was not given to it.
 """
 
+import errno
 import os
 import re
 import stat
@@ -97,8 +98,8 @@ class Secrets:
                 raise _missing(f"the environment variable {found['env']} is not set")
         else:
             try:
-                secret = _path(found["file"]).read_text(encoding="utf-8").strip("\r\n")
-            except (OSError, UnicodeError) as problem:
+                secret = path_of(found["file"]).read_text(encoding="utf-8").strip("\r\n")
+            except (OSError, ValueError) as problem:
                 raise _missing(f"the file {found['file']} cannot be read: {problem}") from None
         everywhere.hide(secret, reference)
         return f"{found['word']} {secret}" if found["word"] else secret
@@ -166,7 +167,7 @@ def _state(reference: str) -> Any:
     if found["env"] is not None:
         return os.environ.get(found["env"])
     try:
-        status = _path(found["file"]).stat()
+        status = path_of(found["file"]).stat()
     except (OSError, ValueError):
         return None
     # To open a pipe would wait, and take what somebody else is to read.
@@ -175,8 +176,12 @@ def _state(reference: str) -> Any:
     return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
+def path_of(text: str) -> Path:
+    """Return the file that a reference names; raise `OSError` for the home of an unknown user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as problem:
+        raise FileNotFoundError(errno.ENOENT, str(problem).rstrip("."), text) from None
 
 
 def _missing(problem: str) -> DefiniteFailure:

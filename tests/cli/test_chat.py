@@ -1,5 +1,6 @@
 """`agent chat`: commands from a pipe, and questions as they come at a real terminal."""
 
+import json
 import os
 import pty
 import select
@@ -88,6 +89,16 @@ def test_commands_from_a_pipe(cli: Cli) -> None:
     assert "commands begin with a slash" in done.out
     assert "there is no command /frobnicate" in done.out
     assert "no agent is running" in done.err
+
+
+def test_commands_leave_a_line_in_the_audit_log(cli: Cli) -> None:
+    """As those of every other chat, and of the command line."""
+    cli("db", "upgrade")
+    cli("chat", given="/status\n/cancel 0199d2c4\n")
+    (path,) = cli.directory.rglob("audit.jsonl")
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert line["who"].startswith("terminal:")
+    assert (line["what"], line["subject"]) == ("cancel", "0199d2c4")
 
 
 def test_what_would_steer_the_terminal_is_shown_as_it_is(cli: Cli) -> None:

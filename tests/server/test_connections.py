@@ -150,3 +150,24 @@ def test_a_whole_request_keeps_its_connection(running: Running) -> None:
         assert client.recv(12) == b"HTTP/1.1 401"
         client.sendall(HEAD + b"\r\n")
         assert b"HTTP/1.1 200" in _rest(client)
+
+
+def test_a_request_that_follows_at_once_keeps_its_connection(running: Running) -> None:
+    """The first one is answered while the body of the next is still on its way."""
+    body = b'{"reason": "none"}'
+    head = (
+        "POST /api/v1/tasks/nothing/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Authorization: Bearer {running.token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    with running.connected() as client:
+        client.sendall(head + body + head)
+        answers = b""
+        while answers.count(b"urn:agent:problem:not-found") < 1:
+            answers += client.recv(65_536)
+        assert b"connection: close" not in answers
+        client.sendall(body)
+        while answers.count(b"urn:agent:problem:not-found") < 2:
+            received = client.recv(65_536)
+            assert received
+            answers += received

@@ -100,6 +100,7 @@ def test_not_ready_without_a_database(
             assert client.get("/healthz").status_code == 200
             refused = client.get("/readyz")
             assert refused.status_code == 503
+            assert refused.json() == {"status": "unavailable", "because": ["database"]}
             assert str(tmp_path) not in refused.text
             assert client.get("/api/v1/tasks").status_code == 503
         wait_for(lambda: client.get("/readyz").status_code == 200)

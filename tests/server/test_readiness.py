@@ -1,7 +1,9 @@
 """What the server says while something is missing: the workflow files, the database, or a store."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from agent.config import EngineSettings
 from agent.server import desk
+from agent.server.readiness import Readiness
 from agent.store import reach, sqlite
 from agent.store.database import Database
 from agent.store.vault import Vaults
@@ -130,3 +133,25 @@ def test_an_unreachable_store_is_told(
         faulty_store.recover()
         running.wait_for_task(client, stuck, "succeeded")
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
+
+
+def test_those_who_ask_for_health_keep_nobody_out(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the database hangs, they wait; that takes no place of who has a token."""
+    waiting = 0
+
+    async def hang(_: Readiness) -> None:
+        nonlocal waiting
+        waiting += 1
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Readiness, "check", hang)
+    request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        running = stack.enter_context(Running(sqlite_database, tmp_path, max_requests=4))
+        for _ in range(10):
+            stack.enter_context(running.connected()).sendall(request)
+        wait_for(lambda: waiting == 10)
+        with running.client() as client:
+            assert client.get("/api/v1/tasks").status_code == 200

@@ -172,6 +172,16 @@ def test_what_is_replaced_is_hidden_too(tmp_path: Path, monkeypatch: pytest.Monk
     assert Secrets().redact(given) == "[redacted], [redacted], [redacted]"
 
 
+@pytest.mark.parametrize("reference", ["file:~no-such-user/key", "file:/run/\0/key"])
+def test_a_path_that_cannot_be_is_a_missing_secret(reference: str) -> None:
+    """A home of nobody must not keep the workflows from being read, nor other steps from running."""
+    watching = Watch()
+    watching.add({"key": reference})
+    watching.refresh()
+    with pytest.raises(DefiniteFailure, match="cannot be read"):
+        Secrets().resolve(reference, frozenset({()}))
+
+
 def test_a_pipe_is_not_read_before_its_time(tmp_path: Path) -> None:
     """To watch a reference never waits, and takes nothing away."""
     pipe = tmp_path / "pipe"

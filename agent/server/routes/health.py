@@ -1,16 +1,24 @@
 """Whether the agent is well, for those who look after it."""
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.log_limit import LogLimit
 from agent.server import examples
 from agent.server.answers import answer
 from agent.server.context import here
 from agent.server.meters import MEDIA_TYPE, standing
 from agent.server.shapes import Health
 from agent.server.table import Table
+from agent.store.database import StoreError
+
+log = structlog.get_logger(__name__)
 
 table = Table("health", prefix="")
+
+_troubles = LogLimit(most=10, window_seconds=60.0)
+"""Anybody may ask, as often as they like."""
 
 
 @table.route("GET", "/healthz", scope="public", returns=Health, summary="Is it alive?")
@@ -32,14 +40,24 @@ async def readyz(request: Request) -> Response:
     if not context.startup.has_workflows:
         return answer({"status": "starting"}, 503)
     if context.desk.database_trouble() is not None:
-        return answer({"status": "unavailable", "because": ["database"]}, 503)
-    # Not from memory, as the question to the database: a file is gone from one moment to the next.
-    context.database.check_file()
-    await context.readiness.check()
+        return _without_database()
+    try:
+        # Not from memory, as the question to the database: a file is gone within a moment.
+        context.database.check_file()
+        await context.readiness.check()
+    except StoreError as error:
+        held_back = _troubles.admit()
+        if held_back is not None:
+            log.warning("api.unavailable", error=error.message, held_back=held_back)
+        return _without_database()
     troubles = sorted({what.split()[0] for what in context.troubles.messages()} - {"database"})
     if troubles:
         return answer({"status": "degraded", "because": troubles})
     return answer({"status": "ok"})
+
+
+def _without_database() -> Response:
+    return answer({"status": "unavailable", "because": ["database"]}, 503)
 
 
 @table.route(
