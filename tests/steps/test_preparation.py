@@ -166,3 +166,24 @@ def test_a_configuration_that_is_wrong_is_told_with_its_key(
     assert outcome.error.kind == "input"
     assert told in outcome.error.message
     assert trial.journal.intents == []
+
+
+def test_an_output_that_two_threads_read_first_is_read_by_both() -> None:
+    """One of them may decode and drop the text after the other has seen that there is one."""
+
+    class Shared(Upstream):
+        """An ended step whose text another thread drops after it was looked at once."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__("succeeded", text=text)
+            self._looks = iter([text])
+
+        @property
+        def _text(self) -> str | None:
+            return next(self._looks, None)
+
+        @_text.setter
+        def _text(self, _: str | None) -> None: ...
+
+    assert Shared('{"amount": 4}').output == {"amount": 4}
+    assert Shared('{"amount": 4}').is_small
