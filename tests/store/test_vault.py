@@ -1,5 +1,6 @@
 """Content outside the database: durable before its address is told, and never removed from under a row."""
 
+import errno
 import os
 import sys
 import time
@@ -102,6 +103,21 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
     with pytest.raises(StoreError, match="cannot be read: no credentials"):
         vault.read("memory://bucket/ab/abc")
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again for as long as the disk is full, and must not fill what gets free."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="No space left on device"):
+            Vault(str(tmp_path / "kept")).write("abc", b"content")
+    assert list((tmp_path / "kept/ab").iterdir()) == []
 
 
 def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
