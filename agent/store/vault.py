@@ -94,11 +94,14 @@ _FOREVER: Final = 2**62
 
 
 def store_of(address: str) -> str:
-    """Name the store of an address: a bucket or host by its URL, else the directory."""
+    """Name the store of an address: a bucket or host by its URL, else the directory.
+
+    Events and messages show this name, so a password in the URL is left out.
+    """
     if "://" not in address:
         return str(Path(address).parent.parent) if _is_content(address) else address
     parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _is_content(address: str) -> bool:

@@ -152,6 +152,18 @@ def test_options_of_the_configured_store_reach_its_driver(
         vaults.vault(vaults.url)
 
 
+def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
+    """Messages and events name the store by its host, and its addresses without the password."""
+    given = ArtifactSettings(url="faulty://robot:a%20very-secret-word@bucket/kept")
+    vaults = vaults_of(Settings(base=tmp_path, artifacts=given))
+    kept = vaults.vault(vaults.url)
+    assert vault.store_of(vaults.url) == "faulty://bucket"
+    with faulty_store.broken("raises"), pytest.raises(StoreError) as raised:
+        kept.write("abc", b"content")
+    assert "very-secret-word" not in raised.value.message
+    assert "bucket" in raised.value.message
+
+
 def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
     """The first call gives up in its time, the next ones at once; a late answer opens it again."""
     vaults = Vaults("faulty://bucket/kept")
