@@ -667,8 +667,8 @@ MUTANTS: Final = (
         "requests as they are",
         "a secret in the request of a call stands in the ledger",
         "agent/steps/calls.py",
-        "shown = self._secrets.redact_value(request.body)",
-        "shown = request.body",
+        "shown = self._secrets.redact_value(body)",
+        "shown = body",
     ),
     Mutant(
         "base64 at the beginning alone",
