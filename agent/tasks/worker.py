@@ -227,7 +227,10 @@ class Worker:
         if must_look and (is_idle or since >= LOOK_SECONDS):
             has_notice, self._has_notice = self._has_notice, False
             wait = await self._look()
-            if wait is not None and wait <= 0 and not self._may_try(has_notice=has_notice):
+            if wait is None or wait > 0:
+                # What could not be started is no longer due: another worker has taken it.
+                self._patience.note_progress()
+            elif not self._may_try(has_notice=has_notice):
                 left = self._patience.seconds_left(self.clock.monotonic())
                 wait = max(left, _SHORTEST_SECONDS)
         elif must_look:
