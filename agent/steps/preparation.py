@@ -90,9 +90,8 @@ def secret_references(graph: Graph) -> list[Json]:
     for step in graph.steps:
         kind = KINDS.get(step.kind)
         # Of a kind that is not known here, what it does with its keys is not known either.
-        for key in kind.secret_keys if kind is not None else ():
-            if key in step.config:
-                found.append(step.config[key])
+        names = kind.secret_keys if kind is not None else frozenset()
+        found += [step.config[name] for name in names if name in step.config]
     return found
 
 

@@ -301,7 +301,8 @@ class Worker:
         for attempt in self._attempts:
             if attempt.claim.step_id in look.failing and attempt.claimed.step.run_on == "success":
                 self._attempts.stop(attempt.claim.step_id, "another step failed")
-        await self._offsite.note_look(look)
+        if await self._offsite.note_look(look):
+            self._seclusion.note_end()
         if look.next_wake_time is None:
             return None
         return (look.next_wake_time - self.clock.now()) / SECOND

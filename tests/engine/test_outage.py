@@ -197,6 +197,41 @@ def test_an_outcome_outlives_what_the_process_lacks(
     assert next(failures, None) is None
 
 
+@pytest.mark.parametrize("ends", ["fetched", "canceled"])
+def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
+    engine: Engine, ends: str
+) -> None:
+    """It is to run with nothing beside it as soon as its value is there."""
+    task_id = engine.submit(
+        graph(
+            give("big", LARGE),
+            other("go", "wait", config={"signal": "go"}),
+            size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+        )
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    engine.wait_step(task_id, "big", "succeeded")
+    with engine.database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE steps SET alone = 1 WHERE task_id = :id AND name = 'size'", id=task_id)
+        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.steps(task_id)["size"]["delay"])
+        beside = [engine.submit(graph(step("one"))) for _ in range(3)]
+        time.sleep(1)
+        assert [engine.steps(each)["one"]["status"] for each in beside] == ["pending"] * 3
+        if ends == "canceled":
+            engine.operator.cancel(task_id)
+            for each in beside:
+                engine.wait(each, "succeeded")
+    if ends == "fetched":
+        assert engine.wait(task_id, "succeeded")["output"]["size"] == len(LARGE)
+        started = "SELECT name FROM steps WHERE started_at IS NOT NULL ORDER BY started_at, id"
+        for each in beside:
+            engine.wait(each, "succeeded")
+        assert [name for (name,) in engine.rows(started)].index("size") == 2
+
+
 def test_a_value_that_is_there_is_not_fetched_again() -> None:
     """A step that waits for two values has one of them read once, however long the other takes."""
     room = WaitingRoom()
