@@ -467,8 +467,8 @@ MUTANTS: Final = (
         "values from outside hold a slot",
         "attempts that wait for the artifact store keep others from starting",
         "agent/tasks/offsite.py",
-        "return max(waiting - MOST_WAITING, 0) - ended",
-        "return waiting",
+        "return beyond + isolated + self._delivery.unequipped - ended",
+        "return len(waiting)",
     ),
     Mutant(
         "one file stops all",
