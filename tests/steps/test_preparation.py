@@ -200,7 +200,9 @@ def test_the_secrets_of_a_workflow_are_hidden_without_a_check_of_its_steps(
     graph = Graph(
         name="w",
         steps=[
-            Step(name="one", kind="shell", config={"argv": ["x"], "env": {"A": "env:TOKEN_OF_ONE"}}),
+            Step(
+                name="one", kind="shell", config={"argv": ["x"], "env": {"A": "env:TOKEN_OF_ONE"}}
+            ),
             Step(
                 name="two",
                 kind="http",
