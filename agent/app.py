@@ -87,6 +87,9 @@ def _check_name(database: Database) -> None:
 
 def vaults_of(settings: Settings) -> "Vaults":
     """Return the places for large values; secrets of theirs are read when they are used."""
+    from urllib.parse import unquote, urlsplit
+
+    from agent.redaction import everywhere
     from agent.steps.errors import DefiniteFailure
     from agent.steps.secrets import Secrets, references
     from agent.store.vault import Vaults
@@ -101,6 +104,9 @@ def vaults_of(settings: Settings) -> "Vaults":
             raise StoreError(Fault.UNREACHABLE, error.error.message) from None
         return found
 
+    if password := urlsplit(settings.artifacts_url).password:
+        # It stands in every address, and so in every message of the driver.
+        everywhere.hide(unquote(password), "the password in artifacts.url")
     seconds = settings.artifacts.timeout_seconds
     return Vaults(settings.artifacts_url, options, seconds, secrets.redact)
 

@@ -60,20 +60,31 @@ class Lock:
             return True
         file = inode.open_file(self.path)
         self._holder = Holder(os.getpid(), role)
-        if not inode.CAN_LOCK:
-            is_ours = self._lock_beside(self.notes, fcntl.LOCK_EX)
-        else:
-            is_ours = file.try_lock(self)
-            # Shared: it excludes earlier versions, and no other database of this directory.
-            if is_ours and not self._lock_beside(self._earlier, fcntl.LOCK_SH):
-                file.unlock()
-                is_ours = False
+        is_ours = False
+        try:
+            is_ours = self._take(file)
+        finally:
+            if not is_ours:
+                inode.give_back(file)
         if not is_ours:
-            inode.give_back(file)
             return False
         self._file = file
         self._write()
         return True
+
+    def _take(self, file: inode.OpenFile) -> bool:
+        if not inode.CAN_LOCK:
+            return self._lock_beside(self.notes, fcntl.LOCK_EX)
+        if not file.try_lock(self):
+            return False
+        has_both = False
+        try:
+            # Shared: it excludes earlier versions, and no other database of this directory.
+            has_both = self._lock_beside(self._earlier, fcntl.LOCK_SH)
+        finally:
+            if not has_both:
+                file.unlock()
+        return has_both
 
     def release(self) -> None:
         """Give the lock back; harmless when it is not held."""

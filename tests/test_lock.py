@@ -112,6 +112,20 @@ def test_the_file_beside_is_only_for_people(path: Path) -> None:
         assert process.poll() is None
 
 
+def test_a_lock_that_could_not_be_taken_whole_is_not_held(path: Path) -> None:
+    """After an error of the file system the same process may take it, and so may any other."""
+    lock = Lock(path)
+    beside = path.with_suffix(".lock")
+    beside.mkdir()
+    with pytest.raises(IsADirectoryError):
+        lock.acquire("daemon")
+    beside.rmdir()
+    assert lock.holder() is None
+    assert inode._files == {}
+    assert lock.acquire("daemon")
+    lock.release()
+
+
 def test_databases_in_one_directory_have_locks_of_their_own(path: Path) -> None:
     """Names that differ only in what follows the dot are two databases."""
     other = path.with_suffix(".sqlite")

@@ -5,7 +5,7 @@ record. One that may have happened is never repeated by itself: what to do is th
 `on_unknown`, and nothing is done before the earlier send must be over.
 """
 
-from asyncio import CancelledError
+from asyncio import CancelledError, to_thread
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, NoReturn
@@ -41,6 +41,7 @@ from agent.steps.outcome import (
 from agent.steps.outputs import large
 from agent.steps.secrets import Secrets
 from agent.steps.services import Services
+from agent.steps.sizes import is_small
 from agent.store.values import NotPlainJsonError, encode
 
 Readied = tuple[Json, str] | StepError
@@ -93,19 +94,18 @@ class Calls:
         self, request: Request, prepare: Callable[[], Awaitable[Process | None]] | None = None
     ) -> Answer | Call:
         """Return the recorded answer, or a call whose intent is durable and that may begin."""
-        if self.ended is not None:
-            raise EndAttempt(self.ended)
-        if self.is_revoked:
-            raise RevokedError("this attempt is over")
+        self._check_open()
         self._count += 1
         number = self._count
         action = f"{request.action}#{number}"
         try:
-            body = encode(request.body, f"the request of {action}")
+            if is_small(request.body):
+                body, body_hash = _written(request.body, action)
+            else:
+                body, body_hash = await to_thread(_written, request.body, action)
+                self._check_open()
         except NotPlainJsonError as problem:
             self.end(Failed(StepError("bad_request", "input", str(problem))))
-        # Of what is sent, so that it is the same whatever is known as a secret by now.
-        body_hash = keys.request_hash(request.body)
         key = keys.idempotency_key(
             self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
         )
@@ -128,6 +128,13 @@ class Calls:
         except BaseException:
             self._leave()
             raise
+
+    def _check_open(self) -> None:
+        """Refuse a call of an attempt that is over or decided."""
+        if self.ended is not None:
+            raise EndAttempt(self.ended)
+        if self.is_revoked:
+            raise RevokedError("this attempt is over")
 
     def begin(self, call: Call) -> None:
         """Check, last before the first byte, that the call may still begin; any thread may ask."""
@@ -250,9 +257,10 @@ class Calls:
         body: str,
     ) -> Call:
         claimed, clock = self._claimed, self._services.clock
-        shown = self._secrets.redact_value(request.body)
-        if shown is not request.body:
-            body = encode(shown, f"the request of {action}")
+        if is_small(request.body):
+            shown, body = self._shown(request.body, body, action)
+        else:
+            shown, body = await to_thread(self._shown, request.body, body, action)
         apart = large(body, self._services.limits.inline_bytes)
         if apart is not None and (reason := await self._services.journal.keep(claimed, apart)):
             # Before the time in which it may be sent begins, and without using up an attempt.
@@ -315,6 +323,11 @@ class Calls:
             self._record(call, CallStatus.FAILED, None, error, Spend())
             raise
         return replace(call, sent_at=clock.monotonic())
+
+    def _shown(self, body: Json, text: str, action: str) -> tuple[Json, str]:
+        """Return a request as it is kept, and as text; any thread may ask for it."""
+        shown = self._secrets.redact_value(body)
+        return shown, text if shown is body else encode(shown, f"the request of {action}")
 
     def _leave_unknown(self, call: Call, problem: BaseException) -> None:
         self._leave()
@@ -394,6 +407,14 @@ class Calls:
         return StepError(
             error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT]
         )
+
+
+def _written(body: Json, action: str) -> tuple[str, str]:
+    """Return a request as text, and the hash of it; any thread may ask for them.
+
+    The hash is of what is sent, so that it is the same whatever is known as a secret by now.
+    """
+    return encode(body, f"the request of {action}"), keys.request_hash(body)
 
 
 def exhausted(claimed: Claimed) -> StepError:

@@ -49,15 +49,17 @@ class Upstream:
     @property
     def is_small(self) -> bool:
         """Whether its output may be read and treated on the event loop."""
-        if self._text is not None:
-            return len(self._text) <= SMALL_BYTES
-        return is_small(self._output)
+        text = self._text
+        return is_small(self._output) if text is None else len(text) <= SMALL_BYTES
 
     @property
     def output(self) -> Json:
         """What the step gave."""
-        if self._text is not None:
-            self._output, self._text = decode(self._text), None
+        # Attempts in several threads may ask at once: the text is taken once and dropped last.
+        text = self._text
+        if text is not None:
+            self._output = decode(text)
+            self._text = None
         return self._output
 
 

@@ -19,7 +19,7 @@ from agent.steps.configs import RENDERED
 from agent.steps.errors import DefiniteFailure
 from agent.steps.kinds import KINDS, Kind
 from agent.steps.outcome import Json, Succeeded, Waiting
-from agent.steps.secrets import Place, at, references, watch
+from agent.steps.secrets import Place, references, watch
 from agent.steps.sizes import is_small
 from agent.store.values import NotPlainJsonError
 from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
@@ -67,27 +67,31 @@ def _make_plan(step: Step) -> Plan:
 
 
 _watched: dict[int, Graph] = {}
+_MOST_WATCHED = 1024
+"""Each holds its graph, so that no other can take the same id; a graph may be large."""
 
 
 def watch_secrets(graph: Graph) -> None:
     """Hide what a workflow names by reference, once for each definition."""
     if id(graph) not in _watched:
-        if len(_watched) >= MAX_KEPT:
+        if len(_watched) >= _MOST_WATCHED:
             _watched.clear()
         _watched[id(graph)] = graph
         watch.add(secret_references(graph))
 
 
 def secret_references(graph: Graph) -> list[Json]:
-    """Return the references of a definition: those of its steps, and of its webhook."""
+    """Return the parts of a definition that may hold references: of its steps, and of its webhook.
+
+    No configuration is checked here: the first attempt of a task would block the event loop for a
+    second if its workflow has many steps.
+    """
     found: list[Json] = [graph.on]
     for step in graph.steps:
-        try:
-            places = plan_of(step).secret_places
-        except DefiniteFailure:
-            # A kind that is not known here: what it does with its keys is not known either.
-            continue
-        found += [at(step.config, place) for place in places]
+        kind = KINDS.get(step.kind)
+        # Of a kind that is not known here, what it does with its keys is not known either.
+        names = kind.secret_keys if kind is not None else frozenset()
+        found += [step.config[name] for name in names if name in step.config]
     return found
 
 

@@ -61,9 +61,10 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
     try:
         preparation.watch_secrets(claimed.graph)
         watch.refresh()
+        is_heavy = preparation.is_heavy(claimed)
     except Exception as problem:
         return Failed(_internal(problem, secrets))
-    if preparation.is_heavy(claimed):
+    if is_heavy:
         try:
             prepared = await asyncio.to_thread(_prepared, claimed, services, secrets)
         except asyncio.CancelledError:

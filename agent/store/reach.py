@@ -75,16 +75,24 @@ class Reach:
             self._threads += 1
         future: Future[Result] = Future()
         future.set_running_or_notify_cancel()
-        threading.Thread(
-            target=self._run, args=(function, future), name=f"store {self.name}", daemon=True
-        ).start()
+        try:
+            threading.Thread(
+                target=self._run, args=(function, future), name=f"store {self.name}", daemon=True
+            ).start()
+        except RuntimeError as error:
+            # The system has no thread left for this process.
+            self._leave()
+            reason = f"the artifact store {self.name} cannot be called: {error}"
+            self._fail(reason)
+            raise StoreError(Fault.UNREACHABLE, reason) from error
         return future
 
     def _run(self, function: Callable[[], Any], future: "Future[Any]") -> None:
         try:
             result = function()
-        except BaseException as error:
-            if isinstance(error, StoreError) and error.fault is Fault.UNREACHABLE:
+        except BaseException as problem:
+            error = problem if isinstance(problem, StoreError) else self._broken(problem)
+            if error.fault is Fault.UNREACHABLE:
                 self._fail(error.message)
             self._leave()
             future.set_exception(error)
@@ -93,6 +101,12 @@ class Reach:
                 self._reason, self._failures = None, 0
             self._leave()
             future.set_result(result)
+
+    def _broken(self, problem: BaseException) -> StoreError:
+        """Return an error of any other kind as one that callers wait out: memory may be short."""
+        # Not its text: only the drivers' own errors were searched for secrets.
+        text = f"the artifact store {self.name} cannot be called: {type(problem).__name__}"
+        return StoreError(Fault.UNREACHABLE, text)
 
     def _silent(self, seconds: float) -> StoreError:
         """Take note that a call got no answer, and return the error that says so."""

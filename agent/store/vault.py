@@ -6,6 +6,7 @@ no configuration. Content is written before its row and removed after it.
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -93,11 +94,14 @@ _FOREVER: Final = 2**62
 
 
 def store_of(address: str) -> str:
-    """Name the store of an address: a bucket or host by its URL, else the directory."""
+    """Name the store of an address: a bucket or host by its URL, else the directory.
+
+    Events and messages show this name, so a password in the URL is left out.
+    """
     if "://" not in address:
         return str(Path(address).parent.parent) if _is_content(address) else address
     parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _is_content(address: str) -> bool:
@@ -198,11 +202,17 @@ def _write_file(path: Path, data: bytes) -> None:
         pass
     # Under another name first: a crash in the middle leaves nothing under the right one.
     partial = path.with_name(f".{path.name}.{new_id()}")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        # It is tried again under another name: what stayed behind would fill a full disk for good.
+        with suppress(OSError):
+            partial.unlink()
+        raise
     # Its name, and perhaps its directory's, are entries of directories that can be lost too.
     for directory in (path.parent, path.parent.parent):
         _sync(directory)

@@ -80,6 +80,11 @@ class Delivery:
         """Whether something is claimed whose attempt could not be prepared yet."""
         return bool(self._unequipped)
 
+    @property
+    def unequipped(self) -> int:
+        """How many steps are claimed whose attempts are about to be prepared."""
+        return len(self._unequipped)
+
     def enroll(self) -> None:
         """Take a new identity: what the old one had claimed is others'."""
         self.sender.enroll()

@@ -85,6 +85,7 @@ class EventTail:
         pause = BATCH_SECONDS
         while True:
             is_last = self._is_stopping.is_set()
+            is_failing = False
             self._wakeup.clear()
             began = time.monotonic()
             try:
@@ -94,10 +95,14 @@ class EventTail:
             except StoreError as error:
                 log.warning("events.unreadable", fault=str(error.fault), error=error.message)
                 self._disconnect()
+                is_failing = True
                 pause = min(max(2 * pause, _POLL_SECONDS), _LONGEST_PAUSE_SECONDS)
             if is_last:
                 break
-            if self._wakeup.wait(pause):
+            if is_failing:
+                # Not for the next commit: commits may go on, twenty a second, while reads fail.
+                self._is_stopping.wait(pause)
+            elif self._wakeup.wait(pause):
                 pause = BATCH_SECONDS
                 self._is_stopping.wait(max(0.0, began + BATCH_SECONDS - time.monotonic()))
         self._disconnect()

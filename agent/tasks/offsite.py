@@ -62,11 +62,14 @@ class Offsite:
         """By how many attempts more, or fewer, the worker counts than are in flight.
 
         An attempt that is over and waits for the store takes up no slot, nor does a step that waits
-        for values; both within bounds.
+        for values; both within bounds. A step that is to run isolated counts: nothing may be started
+        beside it.
         """
-        waiting = len(self._delivery.waiting_room.steps)
+        waiting = self._delivery.waiting_room.steps
+        isolated = sum(each.is_alone for each in waiting)
         ended = 0 if self._uploads is None else self._uploads.ended
-        return max(waiting - MOST_WAITING, 0) - ended
+        beyond = max(len(waiting) - MOST_WAITING, 0)
+        return beyond + isolated + self._delivery.unequipped - ended
 
     def is_stranded(self, attempts: int) -> bool:
         """Whether so many attempts are all over and wait for a store that does not answer."""
@@ -84,19 +87,24 @@ class Offsite:
         if self._delivery.waiting_room.steps or self._downloads.is_busy:
             self._downloads.fetch(self._delivery.waiting_room.wanted)
 
-    async def note_look(self, look: Look) -> None:
-        """Let go of waiting steps whose claims are gone; give back those of failing tasks."""
+    async def note_look(self, look: Look) -> bool:
+        """Let go of waiting steps whose claims are gone; give back those of failing tasks.
+
+        Return whether one of them was to run isolated.
+        """
         if not self._delivery.waiting_room.steps:
-            return
-        await self._abandon(look.stops)
+            return False
+        gone = await self._abandon(look.stops)
         stopped = {
             each.step.id
             for each in self._delivery.waiting_room.steps
             if each.step.id in look.failing and each.unit.definition(each.step).run_on == "success"
         }
-        for each in await self._abandon(stopped):
+        returned = await self._abandon(stopped)
+        for each in returned:
             outcome = Returned("another step failed")
             self._outbox.add_settle(Settle(each.claim, each.unit.graph, outcome))
+        return any(each.is_alone for each in (*gone, *returned))
 
     def close(self) -> None:
         """Give up waiting: what could not be stored outside is kept in the database itself."""

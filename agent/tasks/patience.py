@@ -25,7 +25,7 @@ class Patience:
         return self._pause > 0
 
     def note_progress(self) -> None:
-        """Take note that a slot may be free again, or that something was started."""
+        """Take note that a slot may be free again, that something was started, or that nothing is due."""
         self._pause, self._next = 0.0, float("-inf")
 
     def note_failure(self, now: float) -> None:

@@ -38,6 +38,12 @@ class WaitingRoom:
     @property
     def wanted(self) -> set[str]:
         """The addresses of what is still to be fetched."""
+        contents = self.fetched.contents
+        return {address for address in self._missing if address not in contents}
+
+    @property
+    def _missing(self) -> set[str]:
+        """The addresses of all that the steps need, fetched or not."""
         return {address for each in self.steps for address in each.missing}
 
     def add(self, unit: Unit, step: StepRow, *, is_alone: bool) -> None:
@@ -58,8 +64,8 @@ class WaitingRoom:
     def tidy(self) -> None:
         """Drop what was fetched for attempts that are prepared."""
         if self.fetched.contents:
-            wanted = self.wanted
-            kept = {name: each for name, each in self.fetched.contents.items() if name in wanted}
+            needed = self._missing
+            kept = {name: each for name, each in self.fetched.contents.items() if name in needed}
             self.fetched.contents = kept
 
     def clear(self) -> None:

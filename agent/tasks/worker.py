@@ -227,7 +227,10 @@ class Worker:
         if must_look and (is_idle or since >= LOOK_SECONDS):
             has_notice, self._has_notice = self._has_notice, False
             wait = await self._look()
-            if wait is not None and wait <= 0 and not self._may_try(has_notice=has_notice):
+            if wait is None or wait > 0:
+                # What could not be started is no longer due: another worker has taken it.
+                self._patience.note_progress()
+            elif not self._may_try(has_notice=has_notice):
                 left = self._patience.seconds_left(self.clock.monotonic())
                 wait = max(left, _SHORTEST_SECONDS)
         elif must_look:
@@ -298,7 +301,8 @@ class Worker:
         for attempt in self._attempts:
             if attempt.claim.step_id in look.failing and attempt.claimed.step.run_on == "success":
                 self._attempts.stop(attempt.claim.step_id, "another step failed")
-        await self._offsite.note_look(look)
+        if await self._offsite.note_look(look):
+            self._seclusion.note_end()
         if look.next_wake_time is None:
             return None
         return (look.next_wake_time - self.clock.now()) / SECOND

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -117,6 +118,31 @@ def test_an_outage_delays_events_and_loses_none(
     tail.stop()
     assert [event[2] for event in told] == ["during"]
     assert failures > 2
+
+
+def test_commits_do_not_hurry_a_read_that_fails(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without file descriptors the worker goes on to commit: the log is not tried at every commit."""
+    tail = EventTail(database)
+    tail.open()
+    tries: list[float] = []
+
+    def refuse(*_: object) -> None:
+        tries.append(time.monotonic())
+        raise StoreError(Fault.LOST, "too many open files")
+
+    monkeypatch.setattr(database, "connect", refuse)
+    tail.start()
+    eventually(lambda: tries)
+    deadline = time.monotonic() + 0.9
+    while time.monotonic() < deadline:
+        tail.wake()
+        time.sleep(0.01)
+    began = time.monotonic()
+    tail.stop()
+    assert time.monotonic() - began < event_tail._LAST_SECONDS
+    assert len(tries) <= 3
 
 
 def test_what_is_committed_before_the_end_is_passed_on(database: Database) -> None:

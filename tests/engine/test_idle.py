@@ -112,6 +112,27 @@ def test_while_another_process_holds_a_due_task(
     engine.close()
 
 
+def test_after_due_work_is_gone_that_could_not_be_started(
+    postgres_database: Database, looks: Counter[str]
+) -> None:
+    """Another worker has taken it: who waited for it is idle, and does not go on looking for it."""
+    hand = Hand(postgres_database)
+    (task_id,) = hand.submit(graph(step("a"), name="due"), slots=0)
+    hand.close()
+    holder = postgres_database.connect("writer")
+    holder._begin()
+    holder.query("SELECT id FROM tasks WHERE id = :id FOR NO KEY UPDATE", id=task_id)
+    engine = Engine(postgres_database, poll_seconds=1.0)
+    eventually(lambda: engine.worker._patience.is_needed)
+    holder.execute("UPDATE tasks SET next_wake_time = NULL WHERE id = :id", id=task_id)
+    holder._commit()
+    holder.close()
+    time.sleep(SECONDS)
+    assert rate([engine], looks) < MOST_A_SECOND / 2
+    engine.stop()
+    engine.close()
+
+
 def test_while_another_process_holds_the_task_of_an_outcome(
     postgres_database: Database, looks: Counter[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """A store of large values that does not answer: only what needs it waits, and says so."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from types import ModuleType
@@ -8,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from agent.states import TaskStatus
 from agent.steps.services import Limits
-from agent.store import reach
+from agent.store import artifacts, reach
 from agent.store.database import Database
 from agent.store.vault import Vaults
 from agent.tasks import checker, documents, outages
+from agent.tasks.rows import StepRow, TaskRow
+from agent.tasks.unfetched import WaitingRoom
+from agent.tasks.unit import Unit
 from agent.workflows.graph import Step
 from tests import faulty_store
 from tests.engine.harness import Engine, HandClock, eventually, graph, other, step
@@ -163,6 +168,84 @@ def test_a_large_result_is_recorded_before_its_outcome(engine: Engine) -> None:
         assert engine.rows("SELECT status FROM idempotency_outcomes") == [("unknown",)]
     assert engine.wait(task_id, "succeeded")["output"] == {"it": len(LARGE)}
     assert engine.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
+
+
+@pytest.mark.parametrize("how", ["no thread", "no memory"])
+def test_an_outcome_outlives_what_the_process_lacks(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What is no error of the store delays an outcome as well, and the outcome is not lost."""
+    start, pack = threading.Thread.start, artifacts.pack
+    failures = iter(range(3))
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name.startswith("store ") and next(failures, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def pack_or_fail(*arguments: Any) -> artifacts.Packed:
+        if next(failures, None) is not None:
+            raise MemoryError
+        return pack(*arguments)
+
+    if how == "no thread":
+        monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    else:
+        monkeypatch.setattr(artifacts, "pack", pack_or_fail)
+    task_id = engine.submit(graph(give("big", LARGE)))
+    assert engine.wait(task_id, "succeeded")["output"] == {"big": LARGE}
+    assert next(failures, None) is None
+
+
+@pytest.mark.parametrize("ends", ["fetched", "canceled"])
+def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
+    engine: Engine, ends: str
+) -> None:
+    """It is to run with nothing beside it as soon as its value is there."""
+    task_id = engine.submit(
+        graph(
+            give("big", LARGE),
+            other("go", "wait", config={"signal": "go"}),
+            size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+        )
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    engine.wait_step(task_id, "big", "succeeded")
+    with engine.database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE steps SET alone = 1 WHERE task_id = :id AND name = 'size'", id=task_id)
+        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.steps(task_id)["size"]["delay"])
+        beside = [engine.submit(graph(step("one"))) for _ in range(3)]
+        time.sleep(1)
+        assert [engine.steps(each)["one"]["status"] for each in beside] == ["pending"] * 3
+        if ends == "canceled":
+            engine.operator.cancel(task_id)
+            for each in beside:
+                engine.wait(each, "succeeded")
+    if ends == "fetched":
+        assert engine.wait(task_id, "succeeded")["output"]["size"] == len(LARGE)
+        started = "SELECT name FROM steps WHERE started_at IS NOT NULL ORDER BY started_at, id"
+        for each in beside:
+            engine.wait(each, "succeeded")
+        assert [name for (name,) in engine.rows(started)].index("size") == 2
+
+
+def test_a_value_that_is_there_is_not_fetched_again() -> None:
+    """A step that waits for two values has one of them read once, however long the other takes."""
+    room = WaitingRoom()
+    room.fetched.missing = {"a", "b"}
+    task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
+    waiting = StepRow.new("step", "task", 0)
+    room.add(Unit(task, graph(step("one")), 0), waiting, is_alone=False)
+    assert room.wanted == {"a", "b"}
+    assert room.supply("a", b"content") == []
+    assert room.wanted == {"b"}
+    room.tidy()
+    assert room.fetched.contents == {"a": b"content"}
+    assert [each.step for each in room.supply("b", None)] == [waiting]
+    assert room.wanted == set()
 
 
 def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None:

@@ -467,8 +467,8 @@ MUTANTS: Final = (
         "values from outside hold a slot",
         "attempts that wait for the artifact store keep others from starting",
         "agent/tasks/offsite.py",
-        "return max(waiting - MOST_WAITING, 0) - ended",
-        "return waiting",
+        "return beyond + isolated + self._delivery.unequipped - ended",
+        "return len(waiting)",
     ),
     Mutant(
         "one file stops all",
@@ -667,8 +667,8 @@ MUTANTS: Final = (
         "requests as they are",
         "a secret in the request of a call stands in the ledger",
         "agent/steps/calls.py",
-        "shown = self._secrets.redact_value(request.body)",
-        "shown = request.body",
+        "shown = self._secrets.redact_value(body)",
+        "shown = body",
     ),
     Mutant(
         "base64 at the beginning alone",

@@ -2,9 +2,11 @@ from typing import Any
 
 import pytest
 
+from agent.steps import preparation
 from agent.steps.claimed import Upstream
 from agent.steps.outcome import Failed, Json, Outcome, Succeeded
-from agent.workflows.graph import MAX_ITEMS
+from agent.steps.secrets import Secrets
+from agent.workflows.graph import MAX_ITEMS, Graph, Step
 from tests.steps.harness import Trial, python, run
 
 READ = {"read": Upstream("succeeded", {"amount": 4, "lines": ["a", "b"], "text": "{{ inputs }}"})}
@@ -166,3 +168,58 @@ def test_a_configuration_that_is_wrong_is_told_with_its_key(
     assert outcome.error.kind == "input"
     assert told in outcome.error.message
     assert trial.journal.intents == []
+
+
+def test_an_output_that_two_threads_read_first_is_read_by_both() -> None:
+    """One of them may decode and drop the text after the other has seen that there is one."""
+
+    class Shared(Upstream):
+        """An ended step whose text another thread drops after it was looked at once."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__("succeeded", text=text)
+            self._looks = iter([text])
+
+        @property
+        def _text(self) -> str | None:
+            return next(self._looks, None)
+
+        @_text.setter
+        def _text(self, _: str | None) -> None: ...
+
+    assert Shared('{"amount": 4}').output == {"amount": 4}
+    assert Shared('{"amount": 4}').is_small
+
+
+def test_the_secrets_of_a_workflow_are_hidden_without_a_check_of_its_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A workflow may have 20,000 steps; each configuration is checked when its step runs."""
+    monkeypatch.setenv("TOKEN_OF_ONE", "the-secret-of-one")
+    monkeypatch.setenv("TOKEN_OF_TWO", "the-secret-of-two")
+    graph = Graph(
+        name="w",
+        steps=[
+            Step(
+                name="one", kind="shell", config={"argv": ["x"], "env": {"A": "env:TOKEN_OF_ONE"}}
+            ),
+            Step(
+                name="two",
+                kind="http",
+                config={"url": "https://localhost", "headers": {"A": "Bearer env:TOKEN_OF_TWO"}},
+            ),
+            Step(name="three", kind="of another version", config={"env": {"A": "env:OTHER"}}),
+        ],
+    )
+    monkeypatch.setattr(preparation, "checked", None)
+    preparation.watch_secrets(graph)
+    text = "the-secret-of-one and the-secret-of-two"
+    assert Secrets().redact(text) == "[redacted] and [redacted]"
+
+
+def test_definitions_that_come_and_go_are_not_all_kept() -> None:
+    """A worker that knows many workflows reads some of them again and again."""
+    step = Step(name="one", kind="python", config={"call": "m:f"})
+    for _ in range(2 * preparation._MOST_WATCHED):
+        preparation.watch_secrets(Graph(name="w", steps=[step]))
+    assert len(preparation._watched) <= preparation._MOST_WATCHED

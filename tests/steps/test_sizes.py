@@ -1,16 +1,18 @@
 """Large values of a step are treated beside the event loop, and never written if far too large."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
 import pytest
 
 from agent.states import CallStatus
-from agent.steps import preparation
+from agent.steps import calls, preparation
+from agent.steps.blocking import BlockingContext
 from agent.steps.claimed import Upstream
 from agent.steps.context import StepContext
-from agent.steps.outcome import Failed, Json, Retry, Succeeded
+from agent.steps.outcome import Failed, Json, Retry, Returned, Succeeded
 from agent.steps.secrets import Secrets
 from agent.steps.services import Limits
 from agent.steps.sizes import is_small, surely_exceeds
@@ -65,7 +67,13 @@ async def act(ctx: StepContext) -> Json:
     return "done"
 
 
-@pytest.mark.parametrize("function", [give, act])
+async def ask(ctx: StepContext) -> Json:
+    """Make a call with a large request."""
+    await ctx.call("look", LARGE, lambda: None)
+    return "done"
+
+
+@pytest.mark.parametrize("function", [give, act, ask])
 def test_large_values_do_not_block_the_loop(function: Any, secretive: None) -> None:
     """However long it takes to redact and check them, other attempts go on."""
     trial = python(function, limits=Limits(output_bytes=60_000_000))
@@ -93,6 +101,37 @@ def test_templates_over_large_values_do_not_block_the_loop(
     outcome, seconds = run(longest_gap(trial))
     assert outcome == Succeeded(len(LARGE))
     assert seconds < MOST_SECONDS
+
+
+def test_a_call_whose_attempt_ends_while_its_request_is_read_is_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A function in a thread goes on after its attempt; its large request is neither kept nor sent."""
+    ended = threading.Event()
+    written = calls._written
+    made: list[str] = []
+
+    def slowly(*arguments: Any) -> tuple[str, str]:
+        assert ended.wait(60)
+        return written(*arguments)
+
+    def asking(ctx: BlockingContext) -> Json:
+        ctx.call("look", LARGE, lambda: made.append("sent"))
+        return "done"
+
+    async def attempt() -> object:
+        running = asyncio.ensure_future(trial.attempt())
+        await asyncio.sleep(0.2)
+        trial.signals.stop_for("the task no longer wants this attempt")
+        await asyncio.sleep(0.1)
+        ended.set()
+        return await running
+
+    monkeypatch.setattr(calls, "_written", slowly)
+    trial = python(asking)
+    assert isinstance(run(attempt()), Returned)
+    assert made == []
+    assert trial.journal.statuses == []
 
 
 def test_an_answer_is_recorded_although_the_time_is_over_meanwhile(secretive: None) -> None:

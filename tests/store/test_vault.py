@@ -1,5 +1,6 @@
 """Content outside the database: durable before its address is told, and never removed from under a row."""
 
+import errno
 import os
 import sys
 import time
@@ -104,6 +105,21 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
         vault.read("memory://bucket/ab/abc")
 
 
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again for as long as the disk is full, and must not fill what gets free."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="No space left on device"):
+            Vault(str(tmp_path / "kept")).write("abc", b"content")
+    assert list((tmp_path / "kept/ab").iterdir()) == []
+
+
 def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
     """A file that somebody else removed, or that was never there, is not missed."""
     vault.remove(str(tmp_path / "nothing"), 10**18)
@@ -134,6 +150,18 @@ def test_options_of_the_configured_store_reach_its_driver(
     monkeypatch.delenv("STORE_TOKEN")
     with pytest.raises(StoreError, match="STORE_TOKEN is not set"):
         vaults.vault(vaults.url)
+
+
+def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
+    """Messages and events name the store by its host, and its addresses without the password."""
+    given = ArtifactSettings(url="faulty://robot:a%20very-secret-word@bucket/kept")
+    vaults = vaults_of(Settings(base=tmp_path, artifacts=given))
+    kept = vaults.vault(vaults.url)
+    assert vault.store_of(vaults.url) == "faulty://bucket"
+    with faulty_store.broken("raises"), pytest.raises(StoreError) as raised:
+        kept.write("abc", b"content")
+    assert "very-secret-word" not in raised.value.message
+    assert "bucket" in raised.value.message
 
 
 def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
