@@ -185,7 +185,7 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     assert outcome is not None
     if not isinstance(outcome, Succeeded) or is_small(outcome.output):
         return _taken(outcome, context)
-    work = asyncio.ensure_future(asyncio.to_thread(_taken, outcome, context))
+    work = asyncio.ensure_future(asyncio.to_thread(_taken, outcome, context, is_large=True))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -193,10 +193,10 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
         return await work
 
 
-def _taken(outcome: Outcome, context: StepContext) -> Outcome:
+def _taken(outcome: Outcome, context: StepContext, *, is_large: bool = False) -> Outcome:
     """Check an outcome, whatever its value does when it is read; any thread may."""
     try:
-        return _checked(outcome, context)
+        return _checked(outcome, context, is_large=is_large)
     except BaseException as raised:  # a method of what the step's code returned
         text = f"what {_code_of(context)} returned raised {described(raised)} when it was read"
         error = StepError("bad_output", "code", context.secrets.redact(text))
@@ -293,13 +293,13 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
     return Retry(StepError("exception", "code", text[:MOST_TEXT]))
 
 
-def _checked(outcome: Outcome, context: StepContext) -> Outcome:
+def _checked(outcome: Outcome, context: StepContext, *, is_large: bool) -> Outcome:
     """Hold an output against its bounds and its schema."""
     if not isinstance(outcome, Succeeded):
         return outcome
     schema = context.claimed.step.output_schema
     limits = context.services.limits
-    if not is_small(outcome.output) and surely_exceeds(outcome.output, limits.output_bytes):
+    if is_large and surely_exceeds(outcome.output, limits.output_bytes):
         # Found without writing it, which would hold the interpreter for as long as it is large.
         return Failed(far_too_large(outcome.output, limits.output_bytes), outcome.idempotency_key)
     output = context.secrets.redact_value(outcome.output)
