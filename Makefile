@@ -53,7 +53,7 @@ crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at e
 simulate: .venv/for-tests ## run the engine on a simulated machine, fault after fault
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)) $(ARGS)
 
-mutants: .venv/for-tests ## break the engine in some thirty ways, one by one; every one must be noticed
+mutants: .venv/for-tests ## break the engine on purpose, one way at a time; every one must be noticed
 	$(BIN)/python -m tests.mutants.hunt $(ARGS)
 
 # Each file by its hash, for every platform and every Python that we support. It names no registry.
