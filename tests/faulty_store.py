@@ -9,6 +9,7 @@ import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
 URL = "faulty://bucket/kept"
+CONNECTING_URL = "connecting://bucket/kept"
 
 
 class FaultyStore(MemoryFileSystem):  # type: ignore[misc]
@@ -43,8 +44,20 @@ class FaultyStore(MemoryFileSystem):  # type: ignore[misc]
         FaultyStore.is_answering.wait()
 
 
+class ConnectingStore(FaultyStore):
+    """The same store with a driver that connects in its constructor, as those of FTP and SFTP do."""
+
+    protocol = "connecting"
+    cachable = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._answer()
+
+
 FaultyStore.is_answering.set()
 fsspec.register_implementation("faulty", FaultyStore, clobber=True)
+fsspec.register_implementation("connecting", ConnectingStore, clobber=True)
 
 
 def break_down(how: str) -> None:

@@ -77,14 +77,21 @@ def context_of(
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
     reading = Pool(database, "api-read", bounds.database_threads, bounds.max_requests)
-    commands = Pool(database, "api-command", bounds.database_threads, bounds.max_requests)
+    desk = Desk(worker, worker_loop, reading, startup, settings.engine, bounds.max_requests)
+    commands = Pool(
+        database,
+        "api-command",
+        bounds.database_threads,
+        bounds.max_requests,
+        desk.note_failed_write,
+    )
     return Context(
         settings=settings,
         database=database,
         operator=Operator(database, database.clock),
         reading=reading,
         commands=commands,
-        desk=Desk(worker, worker_loop, reading, startup, settings.engine, bounds.max_requests),
+        desk=desk,
         repeats=Repeats(database, commands),
         feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
         event_counts=EventCounts(reading, count_from),

@@ -2,13 +2,18 @@
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, Final
+
+import structlog
 
 from agent.config import EngineSettings
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.startup import Startup
 from agent.store import queries, versions
+from agent.store.database import StoreError
+from agent.store.dialect import Fault
 from agent.store.values import encode
 from agent.tasks.creation import Submission
 from agent.tasks.operator import NotFoundError
@@ -18,10 +23,14 @@ from agent.tasks.worker import Worker
 from agent.workflows.graph import Graph
 from agent.workflows.inputs import check_inputs
 
+log = structlog.get_logger(__name__)
+
 PATIENCE_SECONDS: Final = 10.0
 """How long a submission waits for its commit before it is refused."""
 _REFUSE_AFTER_SECONDS: Final = 1.0
 """A database that could not be written for so long is not waited for."""
+_UNUSABLE: Final = (Fault.FULL, Fault.LOST, Fault.READONLY, Fault.CORRUPT, Fault.REPLACED)
+"""Faults of the whole database; the others concern one row, or one moment."""
 _GRAPHS: Final = 200
 
 
@@ -75,10 +84,25 @@ class Desk:
         return Workflow(graph, source, path)
 
     def database_trouble(self) -> Trouble | None:
-        """Return why nothing can be written, once that has lasted."""
+        """Return why nothing can be written, once that has lasted or a write was refused for it."""
         troubles = self._worker.troubles
-        lasted = troubles.seconds("database")
-        return troubles.of("database") if lasted >= _REFUSE_AFTER_SECONDS else None
+        trouble, lasted = troubles.of("database"), troubles.seconds("database")
+        if trouble is None or not (trouble.is_certain or lasted >= _REFUSE_AFTER_SECONDS):
+            return None
+        return trouble
+
+    def note_failed_write(self, error: StoreError) -> None:
+        """Count the database as unusable after a failed command, until the worker has committed.
+
+        The worker tries that at once: it makes a turn after every trouble.
+        """
+        if error.fault not in _UNUSABLE:
+            return
+        if self._worker.troubles.note("database", error.message, is_certain=True):
+            log.warning("command.not_written", fault=str(error.fault), error=error.message)
+        with suppress(RuntimeError):
+            # The worker's loop may have ended before the server's.
+            self._worker_loop.call_soon_threadsafe(self._worker.wake)
 
     async def submit(
         self,

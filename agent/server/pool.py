@@ -22,8 +22,17 @@ class Pool:
     standard way of handing it to a thread.
     """
 
-    def __init__(self, database: Database, name: str, threads: int, most_waiting: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        threads: int,
+        most_waiting: int,
+        on_failure: Callable[[StoreError], None] | None = None,
+    ) -> None:
+        """Take how many, and what hears of each failure of the database, in the loop."""
         self._database = database
+        self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._own = threading.local()
@@ -78,6 +87,8 @@ class Pool:
         self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None
     ) -> None:
         self._inside -= 1
+        if self._on_failure is not None and isinstance(error, StoreError):
+            self._on_failure(error)
         if future.done():
             return
         if error is None:

@@ -4,6 +4,7 @@ The database keeps each artifact's row with the address of its content, so that 
 no configuration. Content is written before its row and removed after it.
 """
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -113,7 +114,8 @@ def _is_content(address: str) -> bool:
 class Vault:
     """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec.
 
-    One that this machine has no driver for raises `StoreError` here, before anything relies on it.
+    A missing driver or an option that it does not take raises `StoreError` here. The driver itself is
+    not created: some drivers connect in their constructors, and the store may be away.
     """
 
     def __init__(
@@ -127,10 +129,19 @@ class Vault:
         self._hide = hide
         if "://" in self._base:
             try:
-                _files(self._base, self._options())
+                _check_driver(self._base, self._options())
             except Exception as error:
                 text = f"artifacts cannot be kept at {self._base}: {error}"
                 raise StoreError(Fault.LOST, hide(text)) from None
+
+    def connect(self) -> None:
+        """Create the driver, which connects to the store or does nothing, as the driver has it."""
+        try:
+            if "://" in self._base:
+                _files(self._base, self._options())
+        except Exception as error:
+            text = f"the artifact store cannot be used at {self._base}: {_words(error)}"
+            raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
 
     def write(self, name: str, data: bytes) -> str:
         """Keep content under its name, durably, and return its address."""
@@ -235,11 +246,28 @@ def _written_at(files: Any, path: str) -> int:
 
 
 def _files(address: str, options: Options | None = None) -> tuple[Any, str]:
+    files, path = _fsspec_core().url_to_fs(address, **(options or {}))
+    return files, path
+
+
+def _check_driver(address: str, options: Options) -> None:
+    """Raise what is wrong with a URL and its options, as far as that shows without the network."""
+    core = _fsspec_core()
+    links = address.split("::")
+    for link in links:
+        # In `simplecache::s3://bucket` the first link is a protocol alone.
+        driver = core.get_filesystem_class(core.split_protocol(link)[0] or link)
+        if len(links) == 1:
+            from_url = driver._get_kwargs_from_urls(address)
+            given = {name: value for name, value in from_url.items() if options.get(name) != value}
+            inspect.signature(driver.__init__).bind(None, **given, **options)
+
+
+def _fsspec_core() -> Any:
     try:
-        from fsspec.core import url_to_fs
+        from fsspec import core
     except ImportError:
         raise ImportError(
             "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
         ) from None
-    files, path = url_to_fs(address, **(options or {}))
-    return files, path
+    return core

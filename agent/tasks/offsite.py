@@ -47,6 +47,11 @@ class Offsite:
         self._delayed: set[str] = set()
         """Steps whose records say that they wait for values from outside."""
 
+    def connect(self) -> None:
+        """Begin to reach the store in the background: the worker starts without it."""
+        if self._uploads is not None:
+            self._uploads.connect()
+
     @property
     def intake(self) -> Intake:
         """Where attempts put what is to be recorded."""

@@ -45,6 +45,7 @@ class Uploads:
         self._kept: dict[tuple[_Key, str], Packed] = {}
         """Requests that were stored ahead of their intents."""
         self._is_delayed: set[_Key] = set()
+        self._connecting: asyncio.Task[None] | None = None
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._held_bytes = 0
 
@@ -59,6 +60,10 @@ class Uploads:
     def is_stranded(self) -> bool:
         """Whether the store does not answer."""
         return self._outages.vaults.reach(self._url).reason is not None
+
+    def connect(self) -> None:
+        """Try the store until it answers once, so that an outage at the start is known at once."""
+        self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     def add_settle(self, settle: Settle, size: int = 0) -> None:
         """Queue an outcome behind what its attempt has not recorded yet."""
@@ -101,6 +106,8 @@ class Uploads:
 
     def take_all(self) -> tuple[list[Note], list[Settle]]:
         """Give up waiting: return what is held, in its order."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         for task in self._tasks.values():
             task.cancel()
         held = [each for queue in self._queues.values() for each in queue]
@@ -113,6 +120,15 @@ class Uploads:
         key = _key(claim)
         for known in [each for each in self._kept if each[0] == key]:
             del self._kept[known]
+
+    async def _connect(self) -> None:
+        while True:
+            try:
+                await self._outages.call(self._url, self._vault.connect)
+            except StoreError:
+                await self._outages.until_next_try(self._url)
+            else:
+                return
 
     def _hold(self, held: Note | Settle) -> None:
         key = _key(held.claim)

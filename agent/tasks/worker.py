@@ -166,6 +166,7 @@ class Worker:
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self._link.close)
             await self._begin()
+            self._offsite.connect()
             if self.database.is_sqlite:
                 check = self.delivery.sender.check_file
                 watching = asyncio.create_task(

@@ -96,6 +96,44 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
     assert engine.worker.troubles.messages() == {}
 
 
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -> None:
+    """A driver that connects in its constructor delays only the steps that need the store."""
+    url = faulty_store.CONNECTING_URL
+    database.vaults = Vaults(url, timeout_seconds=0.3)
+    with faulty_store.broken(how):
+        engine = Engine(database, limits=Limits(artifacts_url=url))
+        try:
+            # The outage is known before a step needs the store.
+            eventually(lambda: told(engine) == ["artifacts.unreachable"])
+            assert [*engine.worker.troubles.messages()] == ["artifacts connecting://bucket"]
+            assert engine.run(graph(step("one")))["status"] == "succeeded"
+            stuck = engine.submit(graph(give("big", LARGE)))
+            eventually(lambda: engine.steps(stuck)["big"]["delay"])
+            faulty_store.recover()
+            engine.wait(stuck, "succeeded")
+            assert engine.steps(stuck)["big"]["output"] == LARGE
+        finally:
+            faulty_store.recover()
+            engine.stop()
+            engine.close()
+
+
+def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> None:
+    """An outage at the start ends without a step that needs the store."""
+    url = faulty_store.CONNECTING_URL
+    database.vaults = Vaults(url, timeout_seconds=0.3)
+    with faulty_store.broken("raises"):
+        engine = Engine(database, limits=Limits(artifacts_url=url))
+        eventually(lambda: told(engine) == ["artifacts.unreachable"])
+    try:
+        eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
+        assert engine.worker.troubles.messages() == {}
+    finally:
+        engine.stop()
+        engine.close()
+
+
 def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
     """Attempts that are over and wait for the store take up no slot."""
     database.vaults = Vaults(faulty_store.URL, timeout_seconds=0.3)

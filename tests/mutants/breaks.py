@@ -464,6 +464,13 @@ MUTANTS: Final = (
         "done, _ = await asyncio.wait([waiting], timeout=None)",
     ),
     Mutant(
+        "a start waits for the store",
+        "a driver that connects in its constructor keeps the worker from starting",
+        "agent/store/vault.py",
+        "_check_driver(self._base, self._options())",
+        "_files(self._base, self._options())",
+    ),
+    Mutant(
         "values from outside hold a slot",
         "attempts that wait for the artifact store keep others from starting",
         "agent/tasks/offsite.py",

@@ -105,6 +105,29 @@ def test_a_full_disk_refuses_in_time(
         assert len(client.get("/api/v1/tasks").json()["tasks"]) == 2
 
 
+@pytest.mark.parametrize("command", ["key", "retry"])
+def test_a_refused_write_shows_at_once(
+    sqlite_database: Database, tmp_path: Path, without_room: list[bool], command: str
+) -> None:
+    """An idle worker has not met the full disk yet, and still `/readyz` agrees with the refusal."""
+    with Running(sqlite_database, tmp_path) as running, running.client() as client:
+        running.add_workflow(QUICK)
+        path = "/api/v1/workflows/quick/tasks"
+        task_id = client.post(path, json={}).json()["id"]
+        running.wait_for_task(client, task_id, "succeeded")
+        wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
+        without_room[0] = True
+        if command == "key":
+            refused = client.post(path, json={}, headers={"Idempotency-Key": "the-same"})
+        else:
+            refused = client.post(f"/api/v1/tasks/{task_id}/retry")
+        ready = client.get("/readyz")
+        assert refused.status_code == 503, refused.text
+        assert ready.json() == {"status": "unavailable", "because": ["database"]}
+        without_room[0] = False
+        wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
+
+
 def test_an_unreachable_store_is_told(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -84,6 +85,42 @@ def test_a_store_without_a_driver_is_told_at_once(
     with pytest.raises(StoreError, match=f"artifacts cannot be kept at {url}: .+") as raised:
         Vault(url)
     assert raised.value.fault is Fault.LOST
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("ftp:///kept", {}, "missing a required argument: 'host'"),
+        ("ftp://host:port/kept", {}, "'port'"),
+        ("ftp://host/kept", {"host": "other"}, "multiple values for keyword argument 'host'"),
+        ("simplecache::unheard-of://bucket", {}, "unheard-of"),
+    ],
+)
+def test_a_wrong_configuration_is_an_error_at_the_start(
+    url: str, options: dict[str, Any], message: str
+) -> None:
+    """The URL and the options are checked against the driver, without a connection."""
+    with pytest.raises(StoreError, match=message) as raised:
+        Vault(url, lambda: options)
+    assert raised.value.fault is Fault.LOST
+
+
+def test_an_unreachable_store_is_no_wrong_configuration() -> None:
+    """FTP's driver connects in its constructor: within the bounds of a call, and not before."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ftp://127.0.0.1:{silent.getsockname()[1]}/kept"
+        vaults = Vaults(url, timeout_seconds=0.2)
+        began = time.monotonic()
+        kept = vaults.vault(url)
+        with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
+            vaults.reach(url).call(kept.connect, vaults.timeout_seconds)
+        with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
+            Vaults(url).probe(url, 0.2)
+        assert time.monotonic() - began < 20
+    for call in (kept.connect, lambda: kept.write("abc", b"content")):
+        with pytest.raises(StoreError, match="Connection refused") as raised:
+            call()
+        assert raised.value.fault is Fault.UNREACHABLE
 
 
 def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
