@@ -1,6 +1,7 @@
 """Whatever a step's code raises ends its own attempt, with an error that names the function."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -271,6 +272,53 @@ def test_the_loop_outlives_tasks_and_callbacks_of_a_step() -> None:
         assert outcome.error.message == f"{trial.config['call']} raised SystemExit(3)"
         assert await python(calling_back).attempt() == Succeeded("done")
         assert await beside == "beside"
+
+    event_loop.run(main())
+
+
+async def cancelling_all() -> str:
+    """Cancel every task but this one, from here, from a task and from a callback."""
+
+    def cancel(inner: "asyncio.Task[Any] | None" = None) -> None:
+        for task in asyncio.all_tasks() - {own, inner}:
+            task.cancel()
+
+    async def cancel_in_task() -> None:
+        cancel(asyncio.current_task())
+
+    own = asyncio.current_task()
+    cancel()
+    await asyncio.gather(cancel_in_task())
+    asyncio.get_running_loop().call_soon(cancel)
+    await asyncio.sleep(0.01)
+    return "done"
+
+
+async def cancelling_own() -> str:
+    """Cancel what a step may cancel: its own tasks, and by a timeout its own waiting."""
+    mine = asyncio.create_task(asyncio.sleep(60))
+    mine.cancel()
+    await asyncio.wait({mine})
+    assert mine.cancelled()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+    return "done"
+
+
+def test_a_step_cannot_cancel_the_tasks_of_the_engine() -> None:
+    """Neither the main task nor another attempt notices; the engine itself can cancel all."""
+
+    async def main() -> None:
+        beside = asyncio.create_task(asyncio.sleep(0.05, "beside"))
+        attempt = asyncio.create_task(python(cancelling_own).attempt())
+        assert await python(cancelling_all).attempt() == Succeeded("done")
+        assert await attempt == Succeeded("done")
+        assert await beside == "beside"
+        ended = asyncio.create_task(asyncio.sleep(60))
+        assert ended.cancel()
+        await asyncio.wait({ended})
+        assert ended.cancelled()
 
     event_loop.run(main())
 
