@@ -172,13 +172,23 @@ def test_a_result_whose_methods_raise(is_effect: bool) -> None:
     "statement", ["raise SystemExit(3)", "raise KeyboardInterrupt", "raise GeneratorExit"]
 )
 def test_a_module_that_exits_while_it_loads(tmp_path: Path, statement: str) -> None:
-    """The step fails and names the file."""
+    """The step fails and names the function and the file."""
     (tmp_path / "leaving.py").write_text(f"{statement}\ndef f():\n    pass\n")
     task = {"source_path": str(tmp_path / "w.yaml")}
     outcome = run(Trial("python", {"call": "leaving:f"}, task=task).attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.code == "import_failed"
-    assert "leaving.py cannot be loaded" in outcome.error.message
+    assert "leaving:f: leaving.py cannot be loaded" in outcome.error.message
+
+
+@pytest.mark.timeout(30)
+def test_a_device_is_no_module(tmp_path: Path) -> None:
+    """Reading it to its end would never end."""
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    task = {"source_path": str(tmp_path / "w.yaml")}
+    outcome = run(Trial("python", {"call": "endless:f"}, task=task).attempt())
+    assert isinstance(outcome, Failed)
+    assert "the module 'endless' is neither beside w.yaml" in outcome.error.message
 
 
 def test_a_module_loads_beside_the_event_loop(tmp_path: Path) -> None:
