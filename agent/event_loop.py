@@ -1,26 +1,76 @@
-"""The event loop of a process that runs steps: no `SystemExit` from a step's code ends it.
+"""The event loop of a process that runs steps: no exit or cancellation by a step's code ends it.
 
 asyncio raises `SystemExit` and `KeyboardInterrupt` out of the loop whichever task or callback raised
 them. The runner contains those of a step's own call. What remains are the tasks and the callbacks
 that a step's code starts itself: their exception reaches the code that awaits them, and the loop
 goes on with everything else.
+
+A step's coroutine function runs on the same loop as the engine, so `asyncio.all_tasks()` shows it the
+engine's tasks. Those refuse to be cancelled by a step's code.
 """
 
 import asyncio
+import contextlib
 import signal
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import weakref
+from collections.abc import Coroutine, Iterator
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
 T = TypeVar("T")
+
+_Root = weakref.ref["asyncio.Task[Any]"]
+
+_root: Final[ContextVar[_Root | None]] = ContextVar("root_task", default=None)
+"""The attempt's task, wherever a step's code runs: also in the tasks and callbacks that it starts."""
+
+
+@contextlib.contextmanager
+def step_code() -> Iterator[None]:
+    """Mark what runs in this block, and what it starts, as a step's code."""
+    task = asyncio.current_task()
+    if task is None or _root.get() is not None:
+        yield
+        return
+    # A weak reference: a task holds its context, and the two would keep each other.
+    token = _root.set(weakref.ref(task))
+    try:
+        yield
+    finally:
+        # A coroutine that is closed without having ended may be closed in another context.
+        with contextlib.suppress(ValueError):
+            _root.reset(token)
+
+
+class _EngineTask(asyncio.Task[T]):
+    """A task that was not started by a step's code, which may cancel only the one it runs in."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        root = _root.get()
+        if root is None or root() is self:
+            return super().cancel(msg)
+        logger = structlog.get_logger(__name__)
+        logger.warning("event_loop.cancel_ignored", coroutine=_name(self))
+        return False
+
+
+def _name(task: "asyncio.Task[Any]") -> str:
+    return getattr(task.get_coro(), "__qualname__", "unknown")
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **named: Any) -> Any:
+    kind = _EngineTask if _root.get() is None else asyncio.Task
+    return kind(coroutine, loop=loop, **named)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, as `asyncio.run` does, and outlive what other tasks raise."""
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
+        loop.set_task_factory(_make_task)
         task = loop.create_task(main)
         handles_interrupt = _cancel_on_interrupt(loop, task)
         try:

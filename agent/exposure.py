@@ -20,6 +20,7 @@ from agent.file_trust import (
     Trust,
     Weakness,
     can_be_read_by_others,
+    is_special,
     trust_in,
     user_name,
     weaknesses,
@@ -99,8 +100,12 @@ def exposed(settings: Settings, trust: Trust) -> list[Weakness]:
             first = replace(first, users=first.users | {owner.st_uid})
             first = replace(first, groups=first.groups | {owner.st_gid})
         found |= {each.path: each for each in weaknesses(settings.file, first)}
-    for path in (*_power_files(settings), *_code(settings.workflow_directory)):
+    for path in _power_files(settings):
         found |= {each.path: each for each in weaknesses(path, trust)}
+    for path in _code(settings.workflow_directory):
+        found |= {
+            each.path: each for each in weaknesses(path, trust) if not _is_no_code(each, path)
+        }
     for path in _token_files(settings):
         if path in found:
             # To take it over would let in those whose tokens are in it.
@@ -182,6 +187,19 @@ def _secret_files(settings: Settings) -> Iterator[Path]:
         yield database
         for suffix in ("-wal", "-shm"):
             yield database.with_name(database.name + suffix)
+
+
+def _is_no_code(weakness: Weakness, path: Path) -> bool:
+    """Whether a mode concerns a device, a FIFO or a socket, from which no workflow is read.
+
+    An untrusted owner still counts: in a sticky directory the owner can put a file in its place.
+    """
+    if weakness.is_owner:
+        return False
+    try:
+        return is_special(path.stat()) and weakness.path.samefile(path)
+    except OSError:
+        return False
 
 
 def _code(directory: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -68,10 +68,23 @@ def weaknesses(path: Path, trust: Trust) -> Iterator[Weakness]:
     """Find what lets untrusted users change a file or directory, or put another in its place."""
     if trust.is_for_everyone:
         return
-    for component, status, is_last in _components(path.absolute()):
+    path = path.absolute()
+    for component, status, is_last in _components(path):
         found = _weakness(component, status, trust, is_last=is_last)
-        if found is not None:
-            yield found
+        if found is None:
+            continue
+        is_linked = not path.is_relative_to(component)
+        if is_special(status) or (is_linked and status.st_uid == ROOT):
+            # It may belong to the system, where another mode or owner would do harm.
+            remedy = f"remove {path}, which leads to it" if is_linked else f"remove {path}"
+            found = replace(found, remedy=remedy)
+        yield found
+
+
+def is_special(status: os.stat_result) -> bool:
+    """Whether it is a device, a FIFO or a socket."""
+    mode = status.st_mode
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
 def can_be_read_by_others(status: os.stat_result, trust: Trust) -> bool:

@@ -6,8 +6,9 @@ log line and event.
 
 A secret is found in the forms that encoders give it, character by character, so that mixed forms
 are found as well: as it is, percent-encoded, HTML-escaped, escaped as in JSON and Python, quoted for
-a shell; and as part of base64 (any alignment, both alphabets) and of hex. A form that no encoder
-makes, such as a reversed text, is not found.
+a shell; and as part of base64 (any alignment, both alphabets) and of hex (also in lines, or with
+spaces or colons between the bytes). Letters and digits are either all as they are or all escaped. A
+form that no encoder makes, such as a reversed text, is not found.
 
 Looking costs little where nothing is found: a text is searched for a few characters that every form
 of a secret has in common (its anchors), and only then for the form itself.
@@ -37,11 +38,16 @@ _MOST_LINES: Final = 200
 """Lines of one secret that are searched for one by one, the longest of them: a key has about fifty."""
 _MOST_LENGTH: Final = 16_384
 """A longer secret is searched for as plain text: a pattern of its length would take seconds to make."""
+_MOST_ESCAPED: Final = 1000
+"""A longer secret is not searched for with every letter escaped, for the same reason."""
 _VALUES_PER_NAME: Final = 4
 """A value that was replaced stays hidden until so many others have followed."""
 
 _PLAIN: Final = re.compile("[A-Za-z0-9]+")
 """What no encoder changes."""
+_RUN: Final = re.compile("[A-Za-z0-9]{2,4}")
+_ESCAPE_MARKS: Final = ("%", "\\", "&")
+_NO_MARK: Final = ""
 _BACKSLASHES: Final = re.compile(r"(\\+)")
 _BREAK: Final = r"(?:\s|\\[rn])*"
 _BASE64: Final = "[A-Za-z0-9+/_-]"
@@ -80,6 +86,34 @@ class _Literal(_Form):
         return text.replace(self._text, mark)
 
 
+class _Folded(_Form):
+    """A form with hex digits in either case: its anchors are searched for in lower case."""
+
+    anchors_of: dict[str, list[str]]
+    """The anchors by a mark that is in every text which holds them."""
+
+
+class _Hex(_Folded):
+    """A form of hex digits alone."""
+
+    def __init__(self, anchors: list[str], pattern: str, longest: int) -> None:
+        self.anchors_of = {_NO_MARK: anchors}
+        super().__init__(anchors, pattern, longest)
+
+
+class _Escaped(_Folded):
+    """A text of which every letter and digit is escaped, which most encoders leave as they are."""
+
+    def __init__(self, text: str) -> None:
+        self.anchors_of = _escaped_anchors(text)
+        anchors = [anchor for found in self.anchors_of.values() for anchor in found]
+        chars = (
+            rf"\\*+(?:{'|'.join(_encodings(char))})" if _PLAIN.match(char) else _char(char)
+            for char in text
+        )
+        super().__init__(anchors, "".join(chars), 12 * len(text))
+
+
 class Redactor:
     """Hides values in texts; any thread may use it."""
 
@@ -91,6 +125,8 @@ class Redactor:
         self._forms: tuple[_Form, ...] = ()
         self._anchored: tuple[tuple[str, _Form], ...] = ()
         """Each anchor with its form; a form without any has an empty text, which is in all texts."""
+        self._folded: dict[str, tuple[tuple[str, _Form], ...]] = {}
+        """The same for forms with hex digits, by a mark that is in every text which holds one."""
 
     @property
     def longest(self) -> int:
@@ -120,8 +156,20 @@ class Redactor:
             forms = [form for made in self._forms_of.values() for form in made]
             forms.sort(key=lambda form: form.longest, reverse=True)
             self._anchored = tuple(
-                (anchor, form) for form in forms for anchor in form.anchors or ("",)
+                (anchor, form)
+                for form in forms
+                if not isinstance(form, _Folded)
+                for anchor in form.anchors or ("",)
             )
+            self._folded = {
+                mark: tuple(
+                    (anchor, form)
+                    for form in forms
+                    if isinstance(form, _Folded)
+                    for anchor in form.anchors_of.get(mark, ())
+                )
+                for mark in (_NO_MARK, *_ESCAPE_MARKS)
+            }
             self._forms = tuple(forms)
             self._whole = frozenset(each.strip() for each in known)
 
@@ -130,14 +178,25 @@ class Redactor:
         with self._lock:
             self._values.clear()
             self._forms_of, self._whole = {}, frozenset()
-            self._forms, self._anchored = (), ()
+            self._forms, self._anchored, self._folded = (), (), {}
 
     def redact(self, text: str, mark: str = REDACTED) -> str:
         """Return a text without the hidden values."""
         for anchor, form in self._anchored:
             if anchor in text:
                 text = form.replace(text, mark)
+        for form in self._folded_in(text):
+            text = form.replace(text, mark)
         return text
+
+    def _folded_in(self, text: str) -> Iterator[_Form]:
+        """Yield the forms with hex digits of which an anchor is in a text."""
+        if not self._folded:
+            return
+        folded = text.lower()
+        for mark, anchored in self._folded.items():
+            if mark in text:
+                yield from (form for anchor, form in anchored if anchor in folded)
 
     def redact_value(self, value: Any) -> Any:
         """Return a value without the hidden values, in its texts, its keys and as its numbers."""
@@ -151,7 +210,10 @@ class Redactor:
             text = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError):
             return True
-        return any(anchor in text for anchor, _ in self._anchored)
+        if any(anchor in text for anchor, _ in self._anchored):
+            return True
+        # JSON doubles the backslashes of a text.
+        return any(True for _ in self._folded_in(text.replace("\\\\", "\\")))
 
     def _redacted(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -211,12 +273,12 @@ def _forms(secret: str) -> Iterator[_Form]:
         return
     for text in {secret, secret.strip()} - lines.keys():
         yield _as_text(text)
+    if len(secret) <= _MOST_ESCAPED and "\\" not in secret and _RUN.search(secret):
+        yield _Escaped(secret.strip())
     data = secret.strip().encode("utf-8", "surrogatepass")
     yield from _as_base64(data)
     if len(data) * 2 >= _MIN_ENCODED:
-        pair = data.hex()
-        anchors = (pair[:_ANCHOR_LENGTH], pair[:_ANCHOR_LENGTH].upper())
-        yield _Form(anchors, f"(?i:{pair})", len(pair))
+        yield _as_hex(data)
 
 
 def _as_text(text: str) -> _Form:
@@ -231,6 +293,40 @@ def _as_text(text: str) -> _Form:
         for number, piece in enumerate(pieces)
     )
     return _Form(anchors, start + "".join(written), longest)
+
+
+def _escaped_anchors(text: str) -> dict[str, list[str]]:
+    """Return, for each mark of an escape, how a few characters of a text look in such escapes."""
+    found = _RUN.search(text)
+    run = found[0] if found else ""
+    octets = [f"{ord(char):02x}" for char in run]
+    numbers = [str(ord(char)) for char in run]
+    return {
+        "%": ["%".join(["", *octets]), "%25".join(["", *octets])],
+        "\\": [
+            kind + f"{slashes}{kind}".join(octets)
+            for kind in ("u00", "x")
+            for slashes in ("\\", "\\\\")
+        ],
+        "&": [
+            f"#{kind}" + f";{between}#{kind}".join(codes) + ";"
+            for between in ("&", "&amp;")
+            for kind, codes in (("", numbers), ("x", octets))
+        ],
+    }
+
+
+def _as_hex(data: bytes) -> "_Hex":
+    """Return the form of hex digits: in one, in lines, or with spaces or colons between the bytes."""
+    digits = data.hex()
+    # Two of each: a line break may go through one of them.
+    whole = [digits[:_ANCHOR_LENGTH], digits[_ANCHOR_LENGTH : 2 * _ANCHOR_LENGTH]]
+    parts = [each for each in (data[:4], data[4:8]) if len(each) * 2 >= _MIN_ENCODED]
+    spaced = [each.hex(separator) for each in parts for separator in " :"]
+    anchors = [each for each in (*whole, *spaced) if len(each) >= _MIN_ENCODED]
+    pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
+    pattern = r"(?:[\s:]|\\[rn])*+".join(pairs)
+    return _Hex(anchors, f"(?i:{pattern})", 2 * len(digits))
 
 
 def _backslashes(count: int) -> str:

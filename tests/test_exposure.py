@@ -148,6 +148,54 @@ def test_a_directory_above_counts(place: Path, tmp_path_factory: pytest.TempPath
         assert f"{above / 'between'} belongs to user" in refusal(settings)
 
 
+@pytest.mark.parametrize("name", ["old.yaml", "old_steps.py"])
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero"])
+def test_a_device_among_the_workflows_is_no_workflow(place: Path, name: str, device: str) -> None:
+    """Every user may write to it, and no workflow is read from it."""
+    (place / "workflows" / name).symlink_to(device)
+    assert close_to_others(settings_at(place)) == []
+    assert [state for _, state, _ in file_findings(settings_at(place))] == ["ok"]
+
+
+def test_a_fifo_among_the_workflows_is_no_workflow(place: Path, tmp_path: Path) -> None:
+    """What leads to it still counts: there it can be replaced by a file."""
+    between = tmp_path / "between"
+    between.mkdir()
+    os.mkfifo(between / "fifo")
+    (between / "fifo").chmod(0o666)
+    (place / "workflows" / "old.yaml").symlink_to(between / "fifo")
+    assert close_to_others(settings_at(place)) == []
+    between.chmod(0o777)
+    message = refusal(settings_at(place))
+    assert f"{between} can be written by every user" in message
+    assert f"{between / 'fifo'} can" not in message
+
+
+@needs_root
+def test_a_special_file_of_another_user_counts(place: Path) -> None:
+    """In a sticky directory its owner can put a file in its place."""
+    fifo = place / "workflows" / "old.yaml"
+    os.mkfifo(fifo)
+    os.chown(fifo, STRANGER, -1)
+    message = refusal(settings_at(place))
+    assert f"{fifo} belongs to user number {STRANGER}: remove {fifo}\n" in message
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("data/token", "/dev/null"), ("config.toml", "/dev/null"), ("workflows/old", "/dev/shm")],
+)
+def test_no_advice_to_change_files_of_the_system(place: Path, name: str, target: str) -> None:
+    """What a link leads to may serve the whole machine: the link has to go."""
+    link = place / name
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    message = refusal(settings_at(place))
+    assert f"{target} can be written by every user: remove {link}, which leads to it" in message
+    assert "chmod" not in message
+
+
 @needs_root
 def test_every_link_on_the_way_counts(place: Path, tmp_path: Path) -> None:
     """A symbolic link leads where its owner, or the owner of a directory it goes through, wants."""

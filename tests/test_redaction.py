@@ -64,8 +64,52 @@ WRITTEN: dict[str, Callable[[str], str]] = {
     "repr": lambda secret: repr(secret)[1:-1],
     "shell": lambda secret: shlex.quote(f" {secret}")[2:-1],
     "hex": lambda secret: secret.encode().hex(),
+    "hex with spaces": lambda secret: secret.encode().hex(" "),
+    "hex with colons": lambda secret: secret.encode().hex(":").upper(),
     "hex in capitals": lambda secret: secret.encode().hex().upper(),
 }
+
+
+def each_as(form: str) -> Callable[[str], str]:
+    """Return what escapes every character, letters included."""
+    return lambda secret: "".join(form.format(ord(char)) for char in secret)
+
+
+ESCAPED: dict[str, Callable[[str], str]] = {
+    "percent": each_as("%{:02X}"),
+    "lower-case percent": each_as("%{:02x}"),
+    "percent twice": each_as("%25{:02X}"),
+    "json": each_as("\\u{:04x}"),
+    "json in capitals": each_as("\\u{:04X}"),
+    "json in json": each_as("\\\\u{:04x}"),
+    "bytes": each_as("\\x{:02x}"),
+    "html": each_as("&#{};"),
+    "html in hex": each_as("&#x{:x};"),
+    "html in capitals": each_as("&#X{:X};"),
+    "html twice": each_as("&amp;#{};"),
+}
+
+
+@pytest.mark.parametrize("secret", ["sk-Live_49fJkLm/No+pq", "p@ss word", "hunter2hunter2"])
+@pytest.mark.parametrize("form", ESCAPED)
+def test_a_secret_is_hidden_when_its_letters_are_escaped(secret: str, form: str) -> None:
+    """Also as part of a value, which is first looked at as JSON."""
+    redactor, written = hiding(secret), ESCAPED[form](secret)
+    assert redactor.redact(f"<{written}>") == f"<{REDACTED}>"
+    assert redactor.redact_value({"a": [f"<{written}>"]}) == {"a": [f"<{REDACTED}>"]}
+
+
+@pytest.mark.parametrize("before", range(30))
+def test_hex_in_lines_is_hidden(before: int) -> None:
+    """As `xxd -p` and `od -An -tx1` write it, wherever a line ends."""
+    data = b"x" * before + b"sk-Live_49fJkLmNo/pq+rs42zzTop" + b"x" * 30
+    digits = data.hex()
+    plain = "\n".join(digits[at : at + 60] for at in range(0, len(digits), 60))
+    rows = (data[at : at + 16].hex(" ") for at in range(0, len(data), 16))
+    spaced = "\n".join(f" {row}" for row in rows)
+    for text in (plain, spaced):
+        left = re.sub(r"\s", "", hiding("sk-Live_49fJkLmNo/pq+rs42zzTop").redact(text))
+        assert left == "78" * before + REDACTED + "78" * 30
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -34,10 +34,18 @@ def parse_json(text: str, where: str) -> Any:
     if text == "-":
         text = sys.stdin.read()
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{where}: this is not JSON: {error}") from None
 
 
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON value")
+
+
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        # Python's own message advises to change a setting of the interpreter.
+        raise ValueError(f"a number of {len(digits)} digits is too long") from None

@@ -20,6 +20,13 @@ _SKIPPED = {
     "fail_fast": "another step failed",
     "deadline": "the task's time was over",
 }
+_IN_DOUBT = {
+    "ask": "a question follows",
+    "retry": "the step tries again",
+    "reconcile": "the step finds out whether it happened",
+    "fail": "the step fails",
+}
+"""What follows once an effect of unknown outcome can no longer be under way."""
 
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
@@ -119,12 +126,16 @@ def _row(step: dict[str, Any]) -> tuple[str, ...]:
 
 def attempt(step: dict[str, Any]) -> str:
     """Say which attempt a step is at, unless it is the first."""
+    number = step["attempt"]
+    if (step.get("error") or {}).get("code") == "attempts_exhausted":
+        # The last one did not run: it only found out that none is left.
+        number -= 1
     if step["attempt"] <= 1:
         return ""
-    if step["attempt"] > step["max_attempts"]:
+    if number > step["max_attempts"]:
         # One that only waits, asks, or finds out what became of the last.
-        return str(step["attempt"])
-    return f"{step['attempt']} of {step['max_attempts']}"
+        return str(number)
+    return f"{number} of {step['max_attempts']}"
 
 
 def reason(step: dict[str, Any]) -> str:
@@ -164,9 +175,11 @@ def _waiting(on: dict[str, Any]) -> str:
 
         instant = str(to_iso(on["timer"]))
         left = terminal.seconds_until(instant)
-        return f"until {terminal.moment(instant)}" + (
+        until = f"until {terminal.moment(instant)}" + (
             f", {terminal.duration(left)} left" if left else ""
         )
+        then = _IN_DOUBT.get(str(on.get("in_doubt")))
+        return f"its effect may still be under way {until}; then {then}" if then else until
     if "child" in on:
         child = f"on the child task {short(str(on['child']))}"
         return f"{child}, which waits for somebody" if on.get("asks") else child
@@ -256,4 +269,18 @@ def _print_hints(document: dict[str, Any]) -> None:
         say(f"  {program()} {command}   lets it go on")
     if document["status"] in ("failed", "canceled"):
         say(f"  {program()} logs {task}     what its steps wrote")
-        say(f"  {program()} retry {task}    runs again only what has not succeeded")
+        forking = _fork_of(document)
+        if forking is not None:
+            say(f"  {program()} {forking}   runs that step again, with all its effects")
+        else:
+            say(f"  {program()} retry {task}    runs again only what has not succeeded")
+
+
+def _fork_of(document: dict[str, Any]) -> str | None:
+    """Return the fork that an error advises where a retry would fail in the same way."""
+    for step in document["steps"]:
+        message = (step["error"] or {}).get("message", "") if step["status"] == "failed" else ""
+        found = re.search(r"`agent (fork [^`]+)`", message)
+        if found:
+            return found[1]
+    return None

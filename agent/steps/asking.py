@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from agent.harmless import harmless
 from agent.keys import canonical_json
 from agent.steps.configs import JsonSchema, Seconds, Text
 from agent.steps.outcome import Json
@@ -107,7 +108,9 @@ def misfit(value: Json, choices: list[Json] | None, schema: dict[str, Json] | No
 def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] | None) -> Json:
     """Read what a person typed as the value that they mean; `misfit` says whether it fits."""
     if choices is not None:
-        return next((choice for choice in choices if _shown(choice) == text), text)
+        exact = [choice for choice in choices if _shown(choice) == text]
+        escaped = [choice for choice in choices if _is_escaped(choice, text)]
+        return (exact or escaped)[0] if exact or len(escaped) == 1 else text
     if schema is None:
         return text
     try:
@@ -121,3 +124,16 @@ def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] |
 
 def _shown(choice: Json) -> str:
     return choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False)
+
+
+def _is_escaped(choice: Json, text: str) -> bool:
+    """Whether a text names a choice as a terminal shows it, or as a JSON string.
+
+    Both write as an escape what cannot be seen, and so cannot be typed.
+    """
+    if harmless(_shown(choice)) == text:
+        return True
+    try:
+        return isinstance(choice, str) and json.loads(text) == choice
+    except (ValueError, RecursionError):
+        return False

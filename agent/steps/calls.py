@@ -220,14 +220,18 @@ class Calls:
     ) -> Answer | None:
         """Follow `on_unknown`; `now` is what would be sent, when that is another request."""
         if self._services.clock.now() < call.expires_at and request.is_effect:
-            self.end(Waiting({"timer": call.expires_at}, call.expires_at, self.checkpoint))
+            then = request.on_unknown if now is None or request.on_unknown == "fail" else "ask"
+            on = {"timer": call.expires_at, "in_doubt": then}
+            self.end(Waiting(on, call.expires_at, self.checkpoint))
         if request.on_unknown == "fail":
-            text = f"whether {call.action} happened is unknown, and the step is to fail then"
+            text = (
+                f"whether {call.action} happened is unknown, and `on_unknown: fail` fails the step."
+                f" A retry fails the same way. {_fork(self._claimed)}"
+            )
             self.end(Failed(StepError("unknown_outcome", "unknown", text)))
         if now is not None:
             # Neither policy covers a request that was never sent, nor does a remote know its key.
-            on = {"unknown": call.call_id, "now": now}
-            self.end(Waiting(on, None, self.checkpoint))
+            self.end(Waiting({"unknown": call.call_id, "now": now}, None, self.checkpoint))
         if request.on_unknown == "reconcile" and request.reconcile is not None:
             found = await request.reconcile(call)
             if isinstance(found, Applied) or found is True:
@@ -447,10 +451,15 @@ def _changed(call: RecordedCall, action: str, claimed: Claimed) -> StepError:
     text = (
         f"the step's calls are no longer the same: call {call.number} was {call.action}, which"
         f" succeeded, and is now {what}; the recorded answer is not used for it, and nothing is"
-        f" done again. `agent fork {claimed.task.id[-8:]} --from {claimed.step.name}` runs the step"
-        " from its beginning, with all its effects"
+        f" done again. {_fork(claimed)}"
     )
     return StepError("calls_changed", "input", text)
+
+
+def _fork(claimed: Claimed) -> str:
+    """Name the command that goes on where a retry would fail for the same reason."""
+    command = f"agent fork {claimed.task.id[-8:]} --from {claimed.step.name}"
+    return f"`{command}` runs the step from its beginning, with all its effects"
 
 
 def _place(claimed: Claimed) -> str:

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
+from agent import event_loop
 from agent.steps.errors import EndAttempt
 
 MOST_TEXT: Final = 4000
@@ -40,7 +41,8 @@ async def call_async(
 ) -> Any:
     """Call and await a step's coroutine function; `where` names it in the error."""
     try:
-        return await function(*arguments, **named)
+        with event_loop.step_code():
+            return await function(*arguments, **named)
     except (Exception, EndAttempt):
         raise
     except BaseException as problem:

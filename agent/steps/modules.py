@@ -7,6 +7,7 @@ A file beside the workflow is loaded under a name of its own, so that two workfl
 import importlib
 import importlib.util
 import inspect
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -77,10 +78,9 @@ def find(call: str, source_path: str | None) -> Function:
 
     This may run the module's code. Any thread may call it.
     """
-    module_name = call.partition(":")[0]
-    module = _beside(module_name, source_path) if source_path is not None else None
+    module = _beside(call, source_path) if source_path is not None else None
     if module is None:
-        module = _installed(module_name, source_path)
+        module = _installed(call, source_path)
     return _described(call, source_path, module)
 
 
@@ -93,7 +93,8 @@ def _described(call: str, source_path: str | None, module: ModuleType) -> Functi
     return function
 
 
-def _beside(name: str, source_path: str) -> ModuleType | None:
+def _beside(call: str, source_path: str) -> ModuleType | None:
+    name = call.partition(":")[0]
     for path in _candidates(name, source_path):
         stamp = _stamp(path)
         if stamp is None:
@@ -103,19 +104,22 @@ def _beside(name: str, source_path: str) -> ModuleType | None:
             known = _loaded.get(path)
             if known is not None and known[0] == stamp:
                 return known[1]
-            module = _load(name, path, Path(source_path).parent)
+            module = _load(call, path, Path(source_path).parent)
             _loaded[path] = (stamp, module)
             return module
     return None
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """Return what changes with a file's content; None without a file."""
+    """Return what changes with a file's content; None without a regular file."""
     try:
-        stat = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    # A device may have no end, and what a FIFO holds may come from another user.
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def is_there(call: str, source_path: str) -> bool:
@@ -137,7 +141,8 @@ def _candidates(name: str, source_path: str) -> tuple[Path, Path]:
     return base.with_name(base.name + ".py"), base / "__init__.py"
 
 
-def _load(name: str, path: Path, directory: Path) -> ModuleType:
+def _load(call: str, path: Path, directory: Path) -> ModuleType:
+    name = call.partition(":")[0]
     # Its neighbours must be importable; at the end, so that they hide nothing that is installed.
     if str(directory.resolve()) not in sys.path:
         sys.path.append(str(directory.resolve()))
@@ -156,19 +161,20 @@ def _load(name: str, path: Path, directory: Path) -> ModuleType:
             sys.modules[unique] = before
         else:
             del sys.modules[unique]
-        text = f"{path.name} cannot be loaded: {described(problem)}"
+        text = f"{call}: {path.name} cannot be loaded: {described(problem)}"
         raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from problem
     return module
 
 
-def _installed(name: str, source_path: str | None) -> ModuleType:
+def _installed(call: str, source_path: str | None) -> ModuleType:
+    name = call.partition(":")[0]
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as problem:
         if problem.name is None or not (
             name == problem.name or name.startswith(problem.name + ".")
         ):
-            raise _unloadable(name, problem) from problem
+            raise _unloadable(call, problem) from problem
         where = "among what is installed"
         if source_path is not None:
             where = f"neither beside {Path(source_path).name} nor {where}"
@@ -176,7 +182,7 @@ def _installed(name: str, source_path: str | None) -> ModuleType:
             where = f"not {where}"
         raise _refused(f"the module {name!r} is {where}") from None
     except BaseException as problem:
-        raise _unloadable(name, problem) from problem
+        raise _unloadable(call, problem) from problem
 
 
 def _describe(call: str, module: ModuleType, attribute: str) -> Function:
@@ -195,8 +201,8 @@ def _describe(call: str, module: ModuleType, attribute: str) -> Function:
     return Function(call, found, is_async, "ctx" in signature.parameters, signature)
 
 
-def _unloadable(name: str, problem: BaseException) -> DefiniteFailure:
-    text = f"the module {name!r} cannot be loaded: {described(problem)}"
+def _unloadable(call: str, problem: BaseException) -> DefiniteFailure:
+    text = f"{call}: the module {call.partition(':')[0]!r} cannot be loaded: {described(problem)}"
     return DefiniteFailure(text, code="import_failed", kind="code", may_retry=False)
 
 

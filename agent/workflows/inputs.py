@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -193,7 +194,14 @@ def _type_problem(value: Json, kind: str | None) -> str | None:
         "list": isinstance(value, list),
         "object": isinstance(value, dict),
     }[kind]
+    if not fits and kind in ("number", "integer") and _has_too_many_digits(value):
+        return f"must be shorter: a number of {len(str(value))} digits is too long"
     return None if fits else f"must be {_WORDS[str(kind)]}, and is {_shown(value)}"
+
+
+def _has_too_many_digits(value: Json) -> bool:
+    """Whether a text is a number that Python refuses to read for its length."""
+    return isinstance(value, str) and value.isdigit() and len(value) > sys.get_int_max_str_digits()
 
 
 def _is_among(value: Json, choices: list[Json]) -> bool:

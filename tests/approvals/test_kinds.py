@@ -63,6 +63,13 @@ def test_nobody_has_to_answer_an_input(engine: Engine) -> None:
         ("true", [True], None, True),
         ("blue", ["red"], None, "blue"),
         ("NaN", None, {"type": "string"}, "NaN"),
+        ("pay\\u200b", ["pay\u200b", "pay"], None, "pay\u200b"),
+        ('"pay\\u200b"', ["pay\u200b", "pay"], None, "pay\u200b"),
+        ('"pay"', ["pay\u200b", "pay"], None, "pay"),
+        ("pay", ["pay\u200b", "pay"], None, "pay"),
+        ("pay\\u200b", ["pay\u200b", "pay\\u200b"], None, "pay\\u200b"),
+        ("\\xad", ["\u00ad", 1], None, "\u00ad"),
+        ("1", ["1\u200b", 1], None, 1),
     ],
 )
 def test_what_was_typed_is_read_as_what_is_meant(

@@ -55,6 +55,8 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["run", "hello.yaml", "-i", "count=" + "9" * 5000], "5000 digits is too long"),
+        (["run", "hello.yaml", "--input-json", "9" * 5000], "5000 digits is too long"),
         (["run", "hello.yaml", "-i", "name"], "write it as key=value"),
         (["run", "hello.yaml", "-i", "name=a", "-i", "name=b"], "given twice"),
         (["run", "hello.yaml", "-i", "nam=a"], "did you mean 'name'"),
@@ -77,7 +79,7 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
         (["tasks", "--status", "done"], "there is no status 'done'"),
         (["worker"], "is for PostgreSQL"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
 def test_bad_arguments_are_refused_before_anything_happens(
     cli: Cli, arguments: list[str], message: str

@@ -48,6 +48,14 @@ async def leave_in_a_task(code: int) -> None:
     await asyncio.gather(exit_soon(), asyncio.sleep(0.01))
 
 
+async def cancel_all(code: int) -> None:
+    """Cancel every task of the process that it can see, and exit."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.sleep(0.1)
+    sys.exit(code)
+
+
 def die(code: int) -> None:
     """End the whole process, as a crash of native code would."""
     os._exit(code)

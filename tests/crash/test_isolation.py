@@ -39,7 +39,7 @@ def _wait_until_running(those: Agents, task_id: str) -> None:
     eventually(lambda: those.rows(running, id=task_id), those.describe)
 
 
-@pytest.mark.parametrize("function", ["leave", "leave_in_a_task"])
+@pytest.mark.parametrize("function", ["leave", "leave_in_a_task", "cancel_all"])
 def test_an_exit_ends_its_step_and_no_other(function: str, sqlite_url: str, tmp_path: Path) -> None:
     """The daemon goes on, and a step beside it with a single attempt keeps that attempt."""
     gate = tmp_path / "gate"

@@ -587,6 +587,13 @@ MUTANTS: Final = (
         "            except BaseException as raised:\n                if True:",
     ),
     Mutant(
+        "a step cancels the engine",
+        "a step's code that cancels all tasks ends the process",
+        "agent/event_loop.py",
+        "        loop.set_task_factory(_make_task)\n",
+        "",
+    ),
+    Mutant(
         "exceptions that cannot be shown",
         "an exception whose text raises SystemExit ends the process",
         "agent/steps/containment.py",

@@ -1,6 +1,7 @@
 """Whatever a step's code raises ends its own attempt, with an error that names the function."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -171,13 +172,23 @@ def test_a_result_whose_methods_raise(is_effect: bool) -> None:
     "statement", ["raise SystemExit(3)", "raise KeyboardInterrupt", "raise GeneratorExit"]
 )
 def test_a_module_that_exits_while_it_loads(tmp_path: Path, statement: str) -> None:
-    """The step fails and names the file."""
+    """The step fails and names the function and the file."""
     (tmp_path / "leaving.py").write_text(f"{statement}\ndef f():\n    pass\n")
     task = {"source_path": str(tmp_path / "w.yaml")}
     outcome = run(Trial("python", {"call": "leaving:f"}, task=task).attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.code == "import_failed"
-    assert "leaving.py cannot be loaded" in outcome.error.message
+    assert "leaving:f: leaving.py cannot be loaded" in outcome.error.message
+
+
+@pytest.mark.timeout(30)
+def test_a_device_is_no_module(tmp_path: Path) -> None:
+    """Reading it to its end would never end."""
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    task = {"source_path": str(tmp_path / "w.yaml")}
+    outcome = run(Trial("python", {"call": "endless:f"}, task=task).attempt())
+    assert isinstance(outcome, Failed)
+    assert "the module 'endless' is neither beside w.yaml" in outcome.error.message
 
 
 def test_a_module_loads_beside_the_event_loop(tmp_path: Path) -> None:
@@ -271,6 +282,53 @@ def test_the_loop_outlives_tasks_and_callbacks_of_a_step() -> None:
         assert outcome.error.message == f"{trial.config['call']} raised SystemExit(3)"
         assert await python(calling_back).attempt() == Succeeded("done")
         assert await beside == "beside"
+
+    event_loop.run(main())
+
+
+async def cancelling_all() -> str:
+    """Cancel every task but this one, from here, from a task and from a callback."""
+
+    def cancel(inner: "asyncio.Task[Any] | None" = None) -> None:
+        for task in asyncio.all_tasks() - {own, inner}:
+            task.cancel()
+
+    async def cancel_in_task() -> None:
+        cancel(asyncio.current_task())
+
+    own = asyncio.current_task()
+    cancel()
+    await asyncio.gather(cancel_in_task())
+    asyncio.get_running_loop().call_soon(cancel)
+    await asyncio.sleep(0.01)
+    return "done"
+
+
+async def cancelling_own() -> str:
+    """Cancel what a step may cancel: its own tasks, and by a timeout its own waiting."""
+    mine = asyncio.create_task(asyncio.sleep(60))
+    mine.cancel()
+    await asyncio.wait({mine})
+    assert mine.cancelled()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+    return "done"
+
+
+def test_a_step_cannot_cancel_the_tasks_of_the_engine() -> None:
+    """Neither the main task nor another attempt notices; the engine itself can cancel all."""
+
+    async def main() -> None:
+        beside = asyncio.create_task(asyncio.sleep(0.05, "beside"))
+        attempt = asyncio.create_task(python(cancelling_own).attempt())
+        assert await python(cancelling_all).attempt() == Succeeded("done")
+        assert await attempt == Succeeded("done")
+        assert await beside == "beside"
+        ended = asyncio.create_task(asyncio.sleep(60))
+        assert ended.cancel()
+        await asyncio.wait({ended})
+        assert ended.cancelled()
 
     event_loop.run(main())
 

@@ -39,7 +39,8 @@ def test_nobody_acts_on_an_unknown_before_its_time_is_over(mailing: Mailing) -> 
     run(trial.attempt())
     _, intent = trial.journal.intents[0]
     outcome = run(trial.attempt())
-    assert outcome == Waiting({"timer": intent.expires_at}, intent.expires_at, {"page": 3})
+    on = {"timer": intent.expires_at, "in_doubt": "retry"}
+    assert outcome == Waiting(on, intent.expires_at, {"page": 3})
     assert len(remote.keys) == 1
 
 
@@ -98,6 +99,7 @@ def test_on_unknown_fail_fails(mailing: Mailing) -> None:
         outcome = await trial.attempt()
         assert isinstance(outcome, Failed)
         assert outcome.error.kind == "unknown"
+        assert "A retry fails the same way. `agent fork " in outcome.error.message
         assert len(remote.keys) == 1
 
     run(main())
