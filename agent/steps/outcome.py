@@ -138,8 +138,9 @@ class Waiting:
 
     `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
     ``{"child": task_id}``, ``{"approval": question}`` (an `Asked` as a document; the row is made
-    when this is settled). Beside an unknown, `now` is what the step would send instead of it. With
-    `wake_at` it is woken then at the latest.
+    when this is settled). Beside an unknown, `now` is what the step would send instead of it. Beside
+    a timer, `in_doubt` says that an effect may be under way until then, and what follows
+    (`on_unknown`). With `wake_at` it is woken then at the latest.
     """
 
     on: dict[str, Json]
