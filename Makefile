@@ -15,12 +15,13 @@ help: ## show this list
 run: .venv/for-running ## start the agent with the example workflows
 	@AGENT_WORKFLOWS__DIRECTORY=examples $(BIN)/agent up --run examples/hello.yaml
 
-# Whole processes are timed and killed in the second run, so nothing else runs beside them. Both
+# Tests wait more than they compute: three at a time keep two cores busy. Whole processes are timed
+# and killed in the second run, so nothing else runs beside them. Both
 # runs always happen and each prints its closing line; the status is bad if either failed. A run
 # that finds no test (5) is fine only where ARGS chose some.
 test: .venv/for-tests ## run all tests, on SQLite and on a PostgreSQL of its own
 	@well() { test $$1 -eq 0 || { test -n "$(ARGS)" && test $$1 -eq 5; }; }; \
-	$(BIN)/python -m pytest -n 2 -m "not process" $(ARGS); first=$$?; \
+	$(BIN)/python -m pytest -n 3 -m "not process" $(ARGS); first=$$?; \
 	$(BIN)/python -m pytest -n 0 -m process $(ARGS); second=$$?; \
 	well $$first && well $$second
 
