@@ -1,4 +1,4 @@
-"""The audit log: one line for every operator's command, whoever gave it and from wherever.
+"""The audit log: one line for every operator command: who gave it, from where, and its result.
 
 All processes of one home directory append to `audit.jsonl` there: the daemon for commands over the
 API, chats and links, and each command line for its own. A line says who, from where, what, on which

@@ -96,7 +96,7 @@ def open_file(path: Path) -> OpenFile:
 
 
 def give_back(file: OpenFile) -> None:
-    """Close a file that nobody here uses any more; its connections must be closed before."""
+    """Close a file without users in this process; its connections must be closed before."""
     with _mutex:
         file.users -= 1
         if file.users == 0:

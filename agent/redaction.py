@@ -102,7 +102,7 @@ class _Hex(_Folded):
 
 
 class _Escaped(_Folded):
-    """A text of which every letter and digit is escaped, which most encoders leave as they are."""
+    """A text whose letters and digits are all escaped; most encoders leave these as they are."""
 
     def __init__(self, text: str) -> None:
         self.anchors_of = _escaped_anchors(text)
@@ -190,7 +190,7 @@ class Redactor:
         return text
 
     def _folded_in(self, text: str) -> Iterator[_Form]:
-        """Yield the forms with hex digits of which an anchor is in a text."""
+        """Yield the forms with hex digits whose anchor occurs in a text."""
         if not self._folded:
             return
         folded = text.lower()
@@ -330,7 +330,7 @@ def _as_hex(data: bytes) -> "_Hex":
 
 
 def _backslashes(count: int) -> str:
-    """Return a pattern for so many backslashes, each of which may be doubled again and again."""
+    """Return a pattern for a number of backslashes; each may be doubled any number of times."""
     forms = "|".join(sorted(_encodings("\\"), key=len, reverse=True))
     return rf"(?:\\*+(?:{forms})|\\++){{1,{count}}}"
 

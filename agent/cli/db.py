@@ -117,7 +117,7 @@ def prune(
 
 
 def _rewrite(database: "Database") -> None:
-    """Rewrite a SQLite file while this process holds the lock of whoever runs its tasks."""
+    """Rewrite a SQLite file under the daemon's lock, so that no daemon can start meanwhile."""
     from agent import daemon
     from agent.store import space
 

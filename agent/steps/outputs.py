@@ -50,7 +50,7 @@ def _too_large(output: Json, size: int, limit_bytes: int) -> StepError:
 
 
 def far_too_large(output: Json, limit_bytes: int) -> StepError:
-    """Say that an output is beyond its bound, of which nothing was written."""
+    """Return the error of an output over its limit that was not even encoded."""
     where = "the output"
     if type(output) is dict and output:
         candidates = list(output)[:_MOST_KEYS]

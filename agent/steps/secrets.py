@@ -170,7 +170,7 @@ def _state(reference: str) -> Any:
         status = path_of(found["file"]).stat()
     except (OSError, ValueError):
         return None
-    # To open a pipe would wait, and take what somebody else is to read.
+    # Opening a pipe would block, and consume data meant for another reader.
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_WATCHED_BYTES:
         return None
     return (status.st_ino, status.st_mtime_ns, status.st_size)

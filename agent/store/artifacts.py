@@ -151,8 +151,8 @@ class NotFetchedError(Exception):
 class Fetched:
     """Reads values without leaving the database; what is outside must have been fetched before.
 
-    A value that is not there yet reads as None, and its address is noted as missing: whoever reads
-    must look at `missing` before anything is done with the values.
+    A value that is not there yet reads as None, and its address is added to `missing`: callers
+    must check that before they use the values.
     """
 
     def __init__(self) -> None:

@@ -238,7 +238,7 @@ class Database:
             self.is_sqlite = True
             self.path = Path(rest[1:]).absolute()
             self.directory = self.path.parent
-            # By the file's own name: whoever comes by a symlink must meet the same gate.
+            # By the file's real path: a process that uses a symlink must take the same gate.
             real = Path(os.path.realpath(self.path))
             self.gate = Gate(real.with_name(real.name + ".gate")) if gate else None
         else:

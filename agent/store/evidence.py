@@ -207,7 +207,7 @@ class Evidence:
     read_at: int
     """The instant at which all of it was read, by the database's clock."""
     step_rows: list[Row] = field(default_factory=list)
-    """The fields of `StepFacts`, for whoever needs not look at each by name."""
+    """The fields of `StepFacts` in order, for code that needs no names."""
     event_rows: list[Row] = field(default_factory=list)
     """The fields of `EventFacts`."""
     calls: list[CallFacts] = field(default_factory=list)

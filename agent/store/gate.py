@@ -95,7 +95,7 @@ class GateHandle:
             raise
 
     def _reopen(self) -> None:
-        """Go to the gate that is there now: somebody has removed its files, and others made new ones."""
+        """Open the current gate: its files were removed, and another process made new ones."""
         fresh = self._files.open()
         os.close(self._gate)
         os.close(self._place)
