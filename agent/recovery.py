@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from agent.approvals import expiry
-from agent.clock import Clock
+from agent.core.clock import Clock
 from agent.store import workers
 from agent.store.database import Connection, Database
 from agent.tasks import orphans, succession, takeover, unsettled

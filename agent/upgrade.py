@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.lock import Holder
+from agent.core.process_lock import Holder
 from agent.steps.processes import is_running
 from agent.store import schema, workers
 from agent.store.database import Connection, Database

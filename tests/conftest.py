@@ -10,7 +10,7 @@ import hypothesis
 import psycopg
 import pytest
 
-from agent.redaction import everywhere
+from agent.core.redaction import everywhere
 from agent.steps import preparation, secrets
 from agent.store import schema
 from agent.store.database import Database

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent import app
+from agent import bootstrap
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def usual_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("usual_collector")
 def test_a_long_lived_process_collects_seldom_and_still_collects() -> None:
     """What is loaded is passed over; garbage in circles that comes later is found."""
-    app.collect_garbage_seldom()
+    bootstrap.collect_garbage_seldom()
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0
     assert gc.get_threshold()[0] > 700

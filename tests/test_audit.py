@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent import audit
 from agent.channels.commands import Caller
 from agent.channels.conversation import Conversation
-from agent.scopes import SCOPES
+from agent.core import audit
+from agent.core.scopes import SCOPES
 from agent.store.database import Database
 from tests.server.conftest import SIGNALLED
 from tests.server.harness import Running

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.catalog import Change, Shelf, UnknownWorkflowError, find, overview
-from agent.config import Settings
+from agent.config.settings import Settings
+from agent.daemon.workflow_sync import Change, Shelf, UnknownWorkflowError, find, overview
 from agent.store import histories
 from agent.store.database import Database
 

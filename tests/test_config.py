@@ -6,9 +6,9 @@ from typing import Any, get_origin
 
 import pytest
 
-from agent import config
-from agent.config import sections
-from agent.config_file import ConfigError, load
+from agent.config import settings as config
+from agent.config.loader import ConfigError, load
+from agent.config.settings import sections
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent import exposure
 from agent.cli.file_findings import file_findings
-from agent.config import Settings
-from agent.config_file import load
-from agent.exposure import ExposedError, close_to_others
-from agent.file_trust import Trust, _has_only, trust_in, weaknesses
+from agent.config import file_exposure
+from agent.config.file_exposure import ExposedError, close_to_others
+from agent.config.loader import load
+from agent.config.settings import Settings
+from agent.core.file_trust import Trust, _has_only, trust_in, weaknesses
 from agent.server.tokens import TokenError, Tokens
 
 STRANGER = 54321
@@ -390,7 +390,7 @@ def as_user(user: int, act: Callable[[], object]) -> str:
 def test_weaknesses_of_what_is_not_there(tmp_path: Path) -> None:
     """What does not exist yet is judged by the directories on the way."""
     assert list(weaknesses(tmp_path / "a" / "b", Trust())) == []
-    assert exposure.readable(settings_at_nothing(tmp_path), Trust()) == []
+    assert file_exposure.readable(settings_at_nothing(tmp_path), Trust()) == []
 
 
 def settings_at_nothing(tmp_path: Path) -> Settings:

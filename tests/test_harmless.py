@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from agent.harmless import harmless, harmless_json
+from agent.core.escape import harmless, harmless_json
 
 IGNORED = (
     *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x2028, 0x2029),

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from agent import inode
-from agent.lock import Holder, Lock
+from agent.core import inode
+from agent.core.process_lock import Holder, Lock
 from agent.store.database import Database
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from agent.lock import Lock
+from agent.core.process_lock import Lock
 lock = Lock(Path(sys.argv[1]))
 assert lock.acquire("daemon")
 print("held", flush=True)

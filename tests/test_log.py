@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from agent import log
-from agent.redaction import everywhere
+from agent.core import logging as log
+from agent.core.redaction import everywhere
 
 
 @pytest.fixture(autouse=True)

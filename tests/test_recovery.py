@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from agent import recovery
-from agent.clock import SECOND
-from agent.config import EngineSettings
-from agent.keys import idempotency_key, new_id, request_hash
+from agent.config.settings import EngineSettings
+from agent.core.clock import SECOND
+from agent.core.ids import idempotency_key, new_id, request_hash
+from agent.core.state_machine import CallStatus
 from agent.recovery import Recovered
-from agent.states import CallStatus
 from agent.steps import processes
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import CallResult, Failed, Intent, StepError, Waiting

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from agent.redaction import MIN_LENGTH, REDACTED, Redactor, spellings
+from agent.core.redaction import MIN_LENGTH, REDACTED, Redactor, spellings
 
 SECRETS = (
     'p"ss/w rd',

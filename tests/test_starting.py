@@ -11,9 +11,11 @@ import psycopg
 import pytest
 import structlog.testing
 
-from agent import app, audit, catalog, daemon, descriptors, recovery, starting
+from agent import bootstrap, recovery
 from agent.approvals import expiry
-from agent.config import DatabaseSettings, ServerSettings, Settings
+from agent.config.settings import DatabaseSettings, ServerSettings, Settings
+from agent.core import audit, file_descriptors
+from agent.daemon import daemon, startup_retry, workflow_sync
 from agent.server.startup import Startup
 from agent.store import schema
 from agent.store.database import CommitUnknownError, Database, StoreError
@@ -24,8 +26,8 @@ from agent.tasks import orphans
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait no longer than a test has time for."""
-    monkeypatch.setattr(starting, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(starting, "_PROBE_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(startup_retry, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(startup_retry, "_PROBE_PAUSES", (0.01, 0.01))
 
 
 def failing_once(work: Callable[..., Any], failure: Callable[[], None]) -> Callable[..., Any]:
@@ -64,7 +66,7 @@ def test_a_session_that_is_lost_in_the_startup_pass_is_no_end(
     monkeypatch.setattr(orphans, "end", lose)
     # The pass asks for orphans before it looks for owners again, on the session that was lost.
     with structlog.testing.capture_logs() as told:
-        asyncio.run(starting.recover(postgres_database))
+        asyncio.run(startup_retry.recover(postgres_database))
     assert [entry["fault"] for entry in told if entry["event"] == "start.repeated"] == ["lost"]
 
 
@@ -74,7 +76,7 @@ def test_a_busy_database_delays_the_startup_pass(
     """A statement that is cut off is sent again, with a line in the log."""
     monkeypatch.setattr(expiry, "look", failing_once(expiry.look, busy))
     with structlog.testing.capture_logs() as told:
-        asyncio.run(starting.recover(database))
+        asyncio.run(startup_retry.recover(database))
     assert [entry["event"] for entry in told] == ["start.repeated"]
 
 
@@ -89,7 +91,7 @@ def test_what_does_not_pass_ends_the_start(
 
     monkeypatch.setattr(recovery, "recover", fail)
     with pytest.raises(StoreError) as raised:
-        asyncio.run(starting.recover(sqlite_database))
+        asyncio.run(startup_retry.recover(sqlite_database))
     assert raised.value.fault is fault
 
 
@@ -101,7 +103,7 @@ def test_a_session_that_is_lost_while_the_database_is_opened_is_no_end(
     monkeypatch.setattr(schema, "current", current)
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=postgres_url))
     with structlog.testing.capture_logs() as told:
-        starting.open_database(settings).connect("reader").close()
+        startup_retry.open_database(settings).connect("reader").close()
     assert [entry["fault"] for entry in told] == ["lost"]
 
 
@@ -110,7 +112,7 @@ def test_a_server_that_cannot_be_reached_ends_the_start(tmp_path: Path) -> None:
     url = f"postgresql://nobody@/none?host={tmp_path}"
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=url))
     with pytest.raises(StoreError, match="cannot connect"):
-        starting.open_database(settings)
+        startup_retry.open_database(settings)
 
 
 def test_what_may_have_been_done_is_not_done_again() -> None:
@@ -120,9 +122,9 @@ def test_what_may_have_been_done_is_not_done_again() -> None:
         raise CommitUnknownError(Fault.LOST, "no answer")
 
     with pytest.raises(CommitUnknownError):
-        asyncio.run(starting.patiently(fail, may_be_done_twice=False))
+        asyncio.run(startup_retry.patiently(fail, may_be_done_twice=False))
     work = failing_once(lambda: 1, busy)
-    assert asyncio.run(starting.patiently(work, may_be_done_twice=False)) == 1
+    assert asyncio.run(startup_retry.patiently(work, may_be_done_twice=False)) == 1
 
 
 def test_a_signal_ends_a_start_that_waits(
@@ -132,7 +134,7 @@ def test_a_signal_ends_a_start_that_waits(
     monkeypatch.setattr(daemon, "_end_in_any_case", lambda _: None)
     # These are the process's own, which goes on with other tests.
     monkeypatch.setattr(audit, "configure", lambda *_, **__: None)
-    monkeypatch.setattr(descriptors, "raise_limit", descriptors.limit)
+    monkeypatch.setattr(file_descriptors, "raise_limit", file_descriptors.limit)
     tried = 0
 
     def fail() -> None:
@@ -145,7 +147,7 @@ def test_a_signal_ends_a_start_that_waits(
         raise StoreError(Fault.FULL, "no space left on device")
 
     async def ready(_: str | None) -> None:
-        await starting.patiently(fail, may_be_done_twice=False)
+        await startup_retry.patiently(fail, may_be_done_twice=False)
 
     settings = Settings(base=tmp_path, server=ServerSettings(enabled=False))
     asyncio.run(daemon.serve(settings, sqlite_database, on_ready=ready))
@@ -167,17 +169,17 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
 
     server = FakeServer()
 
-    class FailingShelf(catalog.Shelf):
+    class FailingShelf(workflow_sync.Shelf):
         failures = 2
 
-        def sync(self, database: Database) -> list[catalog.Change]:
+        def sync(self, database: Database) -> list[workflow_sync.Change]:
             if self.failures:
                 self.failures -= 1
                 seen.append(("failed", server.startup.has_workflows))
                 raise StoreError(Fault.FULL, "no room")
             return super().sync(database)
 
-    monkeypatch.setattr(catalog, "Shelf", FailingShelf)
+    monkeypatch.setattr(workflow_sync, "Shelf", FailingShelf)
 
     async def watch() -> None:
         given: Any = server
@@ -191,4 +193,4 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
 
     asyncio.run(watch())
     assert seen == [("failed", False), ("started", False), ("failed", False)]
-    assert app.has_database(Settings(base=tmp_path)) is False
+    assert bootstrap.has_database(Settings(base=tmp_path)) is False

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from agent.approvals import permission
-from agent.clock import SECOND, Clock, to_iso
-from agent.keys import request_hash
-from agent.states import ApprovalStatus
+from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.ids import request_hash
+from agent.core.state_machine import ApprovalStatus
 from agent.steps import gate, preparation
 from agent.steps.asking import VERDICTS, misfit
 from agent.steps.errors import DefiniteFailure

@@ -9,7 +9,7 @@ from collections import Counter
 
 import structlog
 
-from agent.clock import SECOND, Clock
+from agent.core.clock import SECOND, Clock
 from agent.store import approvals as store
 from agent.store import queries
 from agent.store.database import Database

@@ -8,8 +8,8 @@ import secrets
 from typing import Final
 
 from agent.channels.wording import cut
-from agent.clock import SECOND
-from agent.harmless import harmless
+from agent.core.clock import SECOND
+from agent.core.escape import harmless
 from agent.steps.asking import VERDICTS
 from agent.steps.outcome import Json
 from agent.store import answer_tokens

@@ -14,9 +14,9 @@ from agent.channels import buttons, pairing, wording
 from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.commands import Caller
 from agent.channels.conversation import Conversation, typed_value
-from agent.config_channels import TOLD
-from agent.harmless import harmless
-from agent.scopes import implied
+from agent.config.channels import TOLD
+from agent.core.escape import harmless
+from agent.core.scopes import implied
 from agent.steps.outcome import Json
 from agent.store import channels as store
 from agent.store import pairings

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agent.approvals.permission import NotAllowedError
-from agent.scopes import Scope
+from agent.core.scopes import Scope
 from agent.steps.asking import CHATS
 from agent.steps.outcome import Json
 from agent.workflows.triggers import CHAT_COMMANDS

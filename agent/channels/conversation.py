@@ -4,14 +4,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from agent import audit
 from agent.approvals import answering, questions
 from agent.approvals.answering import InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError
 from agent.channels import commands, wording
 from agent.channels.commands import Caller, Command, CommandError
-from agent.harmless import harmless
-from agent.states import TaskStatus
+from agent.core import audit
+from agent.core.escape import harmless
+from agent.core.state_machine import TaskStatus
 from agent.steps.asking import CHATS, read_answer
 from agent.steps.outcome import Json
 from agent.store import answer_tokens, health, histories, versions

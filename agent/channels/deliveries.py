@@ -17,9 +17,9 @@ import structlog
 from agent.channels import notices
 from agent.channels.channel import ENDINGS, Channel, DeliveryError, Notice, finished
 from agent.channels.reception import Reception
-from agent.clock import SECOND, Clock, to_iso
-from agent.keys import new_id, random_fraction
-from agent.redaction import everywhere
+from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.ids import new_id, random_fraction
+from agent.core.redaction import everywhere
 from agent.store import channels as store
 from agent.store.channels import Place
 from agent.store.database import Connection, Database, StoreError

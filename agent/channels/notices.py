@@ -2,8 +2,8 @@
 
 from agent.approvals import questions
 from agent.channels.channel import Notice
-from agent.clock import to_iso
-from agent.config_channels import OUTAGES
+from agent.config.channels import OUTAGES
+from agent.core.clock import to_iso
 from agent.steps.outcome import Json
 from agent.store import views
 from agent.store.channels import Event

@@ -8,8 +8,8 @@ import secrets
 from typing import Final
 
 from agent.channels.commands import Caller
-from agent.clock import SECOND
-from agent.scopes import SCOPES, implied
+from agent.core.clock import SECOND
+from agent.core.scopes import SCOPES, implied
 from agent.store import pairings
 from agent.store.database import Database
 from agent.store.pairings import Pairing

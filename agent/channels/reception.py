@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from agent.channels.channel import Channel, ReceptionError
-from agent.redaction import everywhere
+from agent.core.redaction import everywhere
 from agent.store import channels as store
 from agent.store.database import Database, StoreError
 

@@ -16,8 +16,8 @@ from agent.channels.signing import key_of
 from agent.channels.telegram import Telegram
 from agent.channels.telegram_api import BotApi
 from agent.channels.webhook import Webhook
-from agent.config import Settings
-from agent.config_channels import TOLD
+from agent.config.channels import TOLD
+from agent.config.settings import Settings
 from agent.store.database import Database, StoreError
 
 log = structlog.get_logger(__name__)

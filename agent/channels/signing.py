@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.channels.secret import SecretError
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 
 _MARK: Final = "link"
 

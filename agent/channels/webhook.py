@@ -8,8 +8,8 @@ import httpx
 
 from agent.channels import signing
 from agent.channels.channel import DeliveryError, Notice
-from agent.clock import SECOND, Clock, to_iso
-from agent.config_channels import WebhookSettings
+from agent.config.channels import WebhookSettings
+from agent.core.clock import SECOND, Clock, to_iso
 from agent.steps.outcome import Json
 
 NAME: Final = "webhook"

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from agent.harmless import harmless, harmless_json
+from agent.core.escape import harmless, harmless_json
 from agent.steps.outcome import Json
 from agent.tasks.documents import short_id
 

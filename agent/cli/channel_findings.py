@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from agent.clock import to_iso
+from agent.core.clock import to_iso
 from agent.steps.asking import CHATS
 from agent.store import channels, pairings
 
 if TYPE_CHECKING:
-    from agent.config import Settings
+    from agent.config.settings import Settings
     from agent.store.channels import Cursor
     from agent.store.database import Connection
 

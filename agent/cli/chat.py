@@ -23,19 +23,20 @@ def chat() -> None:
 
     Lines from a pipe are taken one by one as well.
     """
-    from agent import app, audit, log
+    from agent import bootstrap
     from agent.channels.commands import Caller
     from agent.channels.conversation import Conversation
     from agent.cli import terminal
-    from agent.scopes import SCOPES, implied
+    from agent.core import audit, logging
+    from agent.core.scopes import SCOPES, implied
 
     settings = session.settings()
-    database = app.open_database(settings)
-    log.configure(settings.log.format, "warning")
+    database = bootstrap.open_database(settings)
+    logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
     conversation = Conversation(database, settings.engine.steps_per_task)
     caller = Caller("terminal", terminal.user(), implied(SCOPES))
-    if app.holder_of(database) is None:
+    if bootstrap.holder_of(database) is None:
         terminal.note(f"no agent is running: `{terminal.program()} up` carries tasks on")
     is_over = threading.Event()
     if sys.stdin.isatty():

@@ -17,7 +17,7 @@ def instant_of(text: str | None) -> int | None:
     """Read `2d` as so long ago, or an ISO instant, which is in UTC unless it says otherwise."""
     from datetime import UTC, datetime
 
-    from agent.clock import SECOND, Clock
+    from agent.core.clock import SECOND, Clock
     from agent.workflows.durations import parse_duration
 
     if text is None:
@@ -49,10 +49,10 @@ class Reading:
 
     def findings(self, connection: "Connection") -> Iterator[Found]:
         """Yield what is not in order, and a last line that says what was read."""
-        from agent import app
+        from agent import bootstrap
 
         # A page of tasks makes a hundred thousand objects that go by themselves.
-        app.collect_garbage_seldom()
+        bootstrap.collect_garbage_seldom()
         problems = 0
         try:
             for found in self._problems(connection):
@@ -118,7 +118,7 @@ class Reading:
 def _written(instant: int) -> str:
     from datetime import UTC, datetime
 
-    from agent.clock import SECOND
+    from agent.core.clock import SECOND
 
     # Rounded down: rather one task twice than none.
     return datetime.fromtimestamp(instant // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

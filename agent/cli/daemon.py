@@ -7,7 +7,7 @@ import typer
 from agent.cli import session
 
 if TYPE_CHECKING:
-    from agent.config import Settings
+    from agent.config.settings import Settings
     from agent.store.database import Database
 
 
@@ -38,21 +38,23 @@ def worker() -> None:
 
 
 def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
-    from agent import app, daemon, event_loop, log, starting
+    from agent import bootstrap
     from agent.cli import running
     from agent.cli.errors import CommandError, Exit
+    from agent.core import event_loop, logging
+    from agent.daemon import daemon, startup_retry
     from agent.server.address import check_bind
 
     check_bind(settings.server)
     running.close_to_others(settings)
     submission = None if first is None else running.submission(settings, first, {}, {})
-    log.configure(settings.log.format, settings.log.level)
-    database = starting.open_database(settings)
+    logging.configure(settings.log.format, settings.log.level)
+    database = startup_retry.open_database(settings)
     try:
         lock = daemon.take_lock(database, "daemon")
     except daemon.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
-    app.hide_secrets(settings)
+    bootstrap.hide_secrets(settings)
 
     async def ready(address: str | None) -> None:
         first_name = _greet(settings, database, is_worker=is_worker)
@@ -64,7 +66,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             from agent.tasks.operator import Operator
 
             operator = Operator(database, database.clock)
-            task_id = await starting.patiently(
+            task_id = await startup_retry.patiently(
                 lambda: operator.submit(submission), may_be_done_twice=False
             )
         if not is_worker:
@@ -87,17 +89,18 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
 
 def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
     """Say what runs here; return the name of a workflow to begin with."""
-    from agent import __version__, catalog
+    from agent import __version__
     from agent.cli.terminal import program, say
+    from agent.daemon import workflow_sync
 
     where = "PostgreSQL" if database.path is None else str(database.path)
     name = "agent worker" if is_worker else "agent"
     say(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
     if is_worker:
         return "NAME"
-    entries = catalog.scan(settings)
+    entries = workflow_sync.scan(settings)
     say(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
-    known = catalog.graphs_of(entries)
+    known = workflow_sync.graphs_of(entries)
     for entry in entries:
         if entry.problems:
             count = len(entry.problems)
@@ -106,7 +109,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> st
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
-            about = [description or "", *catalog.remarks(entry, known)]
+            about = [description or "", *workflow_sync.remarks(entry, known)]
         style = "red" if entry.problems else None
         say(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
     return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")

@@ -30,7 +30,7 @@ def upgrade(
     as_json: JsonOption = False,
 ) -> None:
     """Bring the database to this program's schema, or make it."""
-    from agent import app as root
+    from agent import bootstrap as root
     from agent.cli import terminal
     from agent.store import schema
 
@@ -84,7 +84,7 @@ def prune(
     from dataclasses import asdict
 
     from agent.cli import terminal
-    from agent.clock import SECOND
+    from agent.core.clock import SECOND
     from agent.store import space, upkeep
 
     if days is not None and not math.isfinite(days):
@@ -118,7 +118,7 @@ def prune(
 
 def _rewrite(database: "Database") -> None:
     """Rewrite a SQLite file under the daemon's lock, so that no daemon can start meanwhile."""
-    from agent import daemon
+    from agent.daemon import daemon
     from agent.store import space
 
     try:

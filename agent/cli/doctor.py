@@ -11,7 +11,7 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.cli.contents import Reading
-    from agent.config import Settings
+    from agent.config.settings import Settings
     from agent.store.database import Connection, Database
     from agent.workflows.directory import Entry
 
@@ -78,19 +78,19 @@ def _worst(findings: list[Finding], otherwise: int, no_database: int) -> int:
 def _findings(reading: "Reading | None") -> Iterator[Finding]:
     import platform
 
-    from agent import __version__, app
+    from agent import __version__, bootstrap
     from agent.store.database import StoreError
 
     yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
     # The checker looks for what the configuration names.
-    app.hide_secrets(settings)
+    bootstrap.hide_secrets(settings)
     yield Finding("configuration", "ok", f"home is {settings.home}")
     yield from _files(settings)
     yield from _workflows(settings)
     yield from _artifacts(settings)
     try:
-        database = app.open_database(settings)
+        database = bootstrap.open_database(settings)
         with database.connect("reader") as connection:
             yield from _database(database, connection)
             if reading is not None:
@@ -109,7 +109,7 @@ def _files(settings: "Settings") -> Iterator[Finding]:
 
 
 def _workflows(settings: "Settings") -> Iterator[Finding]:
-    from agent import catalog
+    from agent.daemon import workflow_sync
 
     directory = settings.workflow_directory
     if not directory.is_dir():
@@ -117,7 +117,7 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
             "workflows", "warning", f"there is no directory {directory}: `agent init` makes one"
         )
         return
-    found = catalog.scan(settings)
+    found = workflow_sync.scan(settings)
     broken = [entry for entry in found if entry.problems]
     for entry in broken:
         yield Finding("workflows", "error", str(entry.problems[0]))
@@ -142,14 +142,14 @@ def _webhook(entry: "Entry") -> Iterator[Finding]:
 
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:
-    from agent import app
+    from agent import bootstrap
     from agent.store.database import StoreError
 
     url = settings.artifacts_url
     if url:
         seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            app.vaults_of(settings).probe(url, seconds)
+            bootstrap.vaults_of(settings).probe(url, seconds)
         except StoreError as error:
             yield Finding("artifacts", "error", f"{error}; steps that need it wait")
         else:
@@ -157,7 +157,7 @@ def _artifacts(settings: "Settings") -> Iterator[Finding]:
 
 
 def _database(database: "Database", connection: "Connection") -> Iterator[Finding]:
-    from agent import app
+    from agent import bootstrap
     from agent.cli import terminal
     from agent.store import health, schema
 
@@ -175,7 +175,7 @@ def _database(database: "Database", connection: "Connection") -> Iterator[Findin
         )
     yield from _writing(database)
     yield from _space(database)
-    holder = app.holder_of(database)
+    holder = bootstrap.holder_of(database)
     if holder is None:
         yield Finding("agent", "warning", "none is running: `agent up` starts it")
     else:
@@ -203,10 +203,10 @@ def _database(database: "Database", connection: "Connection") -> Iterator[Findin
 def _channels(
     settings: "Settings", database: "Database", connection: "Connection"
 ) -> Iterator[Finding]:
-    from agent import app
+    from agent import bootstrap
     from agent.cli.channel_findings import channel_findings
 
-    is_running = app.holder_of(database) is not None
+    is_running = bootstrap.holder_of(database) is not None
     for what, state, message in channel_findings(settings, connection, is_running=is_running):
         yield Finding(what, state, message)
 

@@ -40,9 +40,10 @@ def init(
 
     What is already there stays as it is.
     """
-    from agent import app, config
+    from agent import bootstrap
     from agent.cli import terminal
-    from agent.config_file import DEFAULT_FILE, load
+    from agent.config import settings as config
+    from agent.config.loader import DEFAULT_FILE, load
 
     session.stay_here()
     # What others could write would be refused at the next start.
@@ -51,7 +52,7 @@ def init(
     _write(directory / DEFAULT_FILE, config.default_text(), made)
     settings = load(directory / DEFAULT_FILE)
     _write(settings.workflow_directory / "hello.yaml", STARTER, made)
-    database = app.open_database(settings, create=True)
+    database = bootstrap.open_database(settings, create=True)
     if as_json:
         terminal.print_json({"made": made, "home": str(settings.home)})
         return

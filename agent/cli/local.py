@@ -5,10 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent import app, audit
+from agent import bootstrap
 from agent.approvals import questions
 from agent.cli import terminal
 from agent.cli.counterpart import Document
+from agent.core import audit
 from agent.tasks import definitions, documents, spending, transcript
 from agent.tasks.budgets import MICROUSD
 from agent.tasks.graphs import Graphs
@@ -16,7 +17,7 @@ from agent.tasks.operator import Answer, Operator, Verdict
 
 if TYPE_CHECKING:
     from agent.approvals.answering import Said
-    from agent.config import Settings
+    from agent.config.settings import Settings
     from agent.store.database import Connection, Database
     from agent.workflows.graph import Graph
 
@@ -35,7 +36,7 @@ class Local:
 
     @cached_property
     def _database(self) -> "Database":
-        return app.open_database(self._settings)
+        return bootstrap.open_database(self._settings)
 
     @cached_property
     def _reader(self) -> "Connection":
@@ -82,21 +83,21 @@ class Local:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent import catalog
         from agent.cli import running
+        from agent.daemon import workflow_sync
 
         running.close_to_others(self._settings)
         asked = running.submission(self._settings, workflow, values, texts, priority)
-        app.open_database(self._settings, create=True)
-        if catalog.has_children(asked.graph) and self.carrier() != "daemon":
+        bootstrap.open_database(self._settings, create=True)
+        if workflow_sync.has_children(asked.graph) and self.carrier() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
-            catalog.Shelf(self._settings).sync(self._database)
-        if asked.path is not None and catalog.has_children(asked.graph):
-            catalog.record_beside(self._database, Path(asked.path), asked.graph)
+            workflow_sync.Shelf(self._settings).sync(self._database)
+        if asked.path is not None and workflow_sync.has_children(asked.graph):
+            workflow_sync.record_beside(self._database, Path(asked.path), asked.graph)
         return self._operator.submit(asked), asked.graph.name
 
     def carrier(self) -> str | None:
-        holder = app.holder_of(self._database)
+        holder = bootstrap.holder_of(self._database)
         return None if holder is None else holder.role
 
     def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
@@ -202,10 +203,10 @@ class Local:
             )
 
     def workflows(self) -> list[Document]:
-        from agent import catalog
+        from agent.daemon import workflow_sync
 
-        has_database = app.has_database(self._settings)
-        return catalog.overview(self._settings, self._reader if has_database else None)
+        has_database = bootstrap.has_database(self._settings)
+        return workflow_sync.overview(self._settings, self._reader if has_database else None)
 
     def workflow(self, name: str, version: int | None) -> Document:
         with self._reader.snapshot():

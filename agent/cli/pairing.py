@@ -99,7 +99,7 @@ def remove(
 
 
 def _document(found: Any) -> dict[str, Any]:
-    from agent.clock import to_iso
+    from agent.core.clock import to_iso
 
     return {
         "who": f"{found.channel}:{found.identity}",

@@ -5,14 +5,14 @@ from urllib.parse import quote
 
 from agent.cli.counterpart import Document
 from agent.cli.remote_client import Client
-from agent.keys import new_id
+from agent.core.ids import new_id
 from agent.tasks import documents
 from agent.tasks.operator import Answer, Verdict
 from agent.workflows.graph import Graph
 
 if TYPE_CHECKING:
     from agent.approvals.answering import Said
-    from agent.config import Settings
+    from agent.config.settings import Settings
 
 _TASKS_PAGE: Final = 500
 _PAGE: Final = 1000
@@ -70,11 +70,11 @@ class Remote:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent import catalog
+        from agent.daemon import workflow_sync
         from agent.workflows import files
         from agent.workflows.inputs import read_inputs
 
-        if (path := catalog.file_of(workflow)) is not None:
+        if (path := workflow_sync.file_of(workflow)) is not None:
             # What is wrong with it is told here, with its lines.
             loaded = files.load(path, is_trusted=True)
             graph = loaded.graph

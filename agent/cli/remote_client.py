@@ -13,7 +13,7 @@ import httpx
 from agent.cli.errors import CommandError, Exit
 
 if TYPE_CHECKING:
-    from agent.config import Settings
+    from agent.config.settings import Settings
 
 _TIMEOUT_SECONDS: Final = 60.0
 _PATIENCE_SECONDS: Final = 30.0

@@ -17,7 +17,7 @@ from agent.cli.options import InputJsonOption, InputOption, JsonOption, WaitOpti
 
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
-    from agent.config import Settings
+    from agent.config.settings import Settings
     from agent.store.database import Database
     from agent.tasks.creation import Submission
 
@@ -99,10 +99,10 @@ def submission(
     priority: str | None = None,
 ) -> "Submission":
     """Return the task to start, its workflow and its inputs checked."""
-    from agent import catalog
+    from agent.daemon import workflow_sync
     from agent.tasks.creation import Submission
 
-    found = catalog.find(settings, workflow)
+    found = workflow_sync.find(settings, workflow)
     most = settings.engine.steps_per_task
     if len(found.graph.steps) > most:
         raise CommandError(
@@ -111,7 +111,7 @@ def submission(
         )
     return Submission(
         graph=found.graph,
-        input=catalog.checked_inputs(found.graph, values, texts),
+        input=workflow_sync.checked_inputs(found.graph, values, texts),
         priority=priority,
         trigger={"kind": "manual"},
         source=found.source,
@@ -121,11 +121,11 @@ def submission(
 
 def close_to_others(settings: "Settings") -> None:
     """Refuse to run tasks where other users can change what is run, and say what was mended."""
-    from agent import exposure
     from agent.cli import terminal
+    from agent.config import file_exposure
 
     try:
-        told = exposure.close_to_others(settings)
+        told = file_exposure.close_to_others(settings)
     except ValueError as error:
         raise CommandError(f"trusted_users or trusted_groups in [agent]: {error}") from None
     for line in told:
@@ -145,8 +145,8 @@ def see_through(
     is_quiet: bool,
 ) -> dict[str, Any]:
     """Return the task's document once it ended or waits on a person, running it if need be."""
-    from agent import daemon
     from agent.cli import follow
+    from agent.daemon import daemon
 
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -178,9 +178,9 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 def _has_worker(database: "Database") -> bool:
-    from agent import app
+    from agent import bootstrap
 
-    return app.holder_of(database) is not None
+    return bootstrap.holder_of(database) is not None
 
 
 def _noticing(database: "Database") -> Callable[[], None]:

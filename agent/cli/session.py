@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
-    from agent.config import Settings
+    from agent.config.settings import Settings
     from agent.store.database import Connection, Database
 
 _config_file: str | None = None
@@ -52,9 +52,9 @@ def settings() -> "Settings":
 
 def existing_database() -> "Database":
     """Return the database; one that is not there yet is not made."""
-    from agent import app
+    from agent import bootstrap
 
-    return app.open_database(settings())
+    return bootstrap.open_database(settings())
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def reading() -> "Iterator[Connection]":
 
 def audit(what: str, subject: str | None = None, outcome: str = "done", **details: object) -> None:
     """Record a command of this terminal that has been carried out."""
-    from agent import audit as audit_log
     from agent.cli import terminal
+    from agent.core import audit as audit_log
 
     audit_log.configure(settings().home)
     who = f"terminal:{terminal.user()}"
@@ -90,6 +90,6 @@ def _address() -> str | None:
 
 
 def _load() -> "Settings":
-    from agent.config_file import load
+    from agent.config.loader import load
 
     return load(_config_file)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import session
-from agent.harmless import harmless as escaped
-from agent.harmless import harmless_json
+from agent.core.escape import harmless as escaped
+from agent.core.escape import harmless_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -32,7 +32,7 @@ def create(
 ) -> None:
     """Make a token and print it, this once."""
     from agent.cli import terminal
-    from agent.clock import SECOND, Clock, to_iso
+    from agent.core.clock import SECOND, Clock, to_iso
 
     now = Clock().now()
     ends = None if expires is None else to_iso(now + int(_seconds(expires) * SECOND))
@@ -99,7 +99,7 @@ def _seconds(text: str) -> float:
 
 
 def _tokens() -> "Tokens":
-    from agent.exposure import trust_of
+    from agent.config.file_exposure import trust_of
     from agent.server.tokens import Tokens
 
     settings = session.settings()

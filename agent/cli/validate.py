@@ -26,18 +26,18 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Check workflow files without running them."""
-    from agent import catalog
     from agent.cli import terminal
+    from agent.daemon import workflow_sync
 
     if files:
         entries = [_read(path, is_trusted=trust) for path in files]
         known = _beside(entries)
     else:
         settings = session.settings()
-        entries = list(catalog.scan(settings))
+        entries = list(workflow_sync.scan(settings))
         if not entries:
             raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
-        known = catalog.graphs_of(entries)
+        known = workflow_sync.graphs_of(entries)
     if as_json:
         terminal.print_json(
             {
@@ -68,10 +68,12 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     """Return the workflows that given files may run: each other, their neighbours, the directory's."""
-    from agent import catalog
+    from agent.daemon import workflow_sync
     from agent.workflows.directory import Directory
 
-    if not any(each.workflow and catalog.has_children(each.workflow.graph) for each in entries):
+    if not any(
+        each.workflow and workflow_sync.has_children(each.workflow.graph) for each in entries
+    ):
         return {}
     known: dict[str, Graph] = {}
     for place in dict.fromkeys(
@@ -79,25 +81,25 @@ def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     ):
         directory = Directory(place)
         directory.scan()
-        known |= catalog.graphs_of(directory.entries)
-    return known | catalog.graphs_of(entries)
+        known |= workflow_sync.graphs_of(directory.entries)
+    return known | workflow_sync.graphs_of(entries)
 
 
 def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
-    from agent import catalog
+    from agent.daemon import workflow_sync
 
     return {
         "file": str(entry.path),
         "name": entry.name,
         "ok": not entry.problems,
         "problems": [problem.document() for problem in entry.problems],
-        "remarks": [] if entry.problems else catalog.remarks(entry, known),
+        "remarks": [] if entry.problems else workflow_sync.remarks(entry, known),
     }
 
 
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
-    from agent import catalog
     from agent.cli import terminal
+    from agent.daemon import workflow_sync
     from agent.workflows.files import read_content
     from agent.workflows.problems import WorkflowError, show
 
@@ -107,7 +109,7 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
         terminal.say(
             f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
         )
-        for remark in catalog.remarks(entry, known):
+        for remark in workflow_sync.remarks(entry, known):
             terminal.say(f"  {remark}", "yellow")
         return
     try:

@@ -171,7 +171,7 @@ def _waiting(on: dict[str, Any]) -> str:
     if "store" in on:
         return f"waits for the artifact store: {terminal.one_line(on['store'], 200)}"
     if "timer" in on:
-        from agent.clock import to_iso
+        from agent.core.clock import to_iso
 
         instant = str(to_iso(on["timer"]))
         left = terminal.seconds_until(instant)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final
 
-from agent.config_models import BudgetSettings, LlmSettings, ModelSettings
+from agent.config.models import BudgetSettings, LlmSettings, ModelSettings
 from agent.models.connector import Connector
 from agent.models.errors import ModelError
 from agent.models.pricing import Price

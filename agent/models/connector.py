@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from agent.keys import request_hash
+from agent.core.ids import request_hash
 
 Json = Any
 

@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 
-from agent.config import ServerSettings
+from agent.config.settings import ServerSettings
 
 _BACKLOG = 1024
 

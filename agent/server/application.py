@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 # Registers the kinds of steps: a workflow that is given here is checked against them.
 import agent.steps.kinds  # noqa: F401
 from agent import __version__
-from agent.config import Settings
+from agent.config.settings import Settings
 from agent.server.connection import CONNECTION
 from agent.server.context import Context
 from agent.server.desk import Desk

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent.config import Settings
+from agent.config.settings import Settings
 from agent.server.desk import Desk
 from agent.server.event_counts import EventCounts
 from agent.server.failures import Failures

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.startup import Startup

@@ -15,8 +15,8 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agent.config import ServerSettings
-from agent.log_limit import LogLimit
+from agent.config.settings import ServerSettings
+from agent.core.log_limit import LogLimit
 from agent.server.failures import Failures
 from agent.server.problems import Problem, problem_of, retry_later
 from agent.server.table import GRANT, client_address

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.clock import SECOND, Clock, to_iso
-from agent.states import StepStatus, TaskStatus
+from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.state_machine import StepStatus, TaskStatus
 from agent.store import budgets, health, queries, workers
 from agent.store.database import Connection
 from agent.tasks.budgets import MICROUSD

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Header
 
-from agent.keys import content_hash, request_hash
+from agent.core.ids import content_hash, request_hash
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.tokens import Grant

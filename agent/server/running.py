@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from agent import descriptors
-from agent.config import Settings
-from agent.exposure import trust_of
+from agent.config.file_exposure import trust_of
+from agent.config.settings import Settings
+from agent.core import file_descriptors
 from agent.server.address import listen, url_of
 from agent.server.startup import Startup
 from agent.server.tokens import Tokens
@@ -40,7 +40,7 @@ _DESCRIPTORS_PER_SLOT: Final = 6
 
 def most_connections(settings: Settings) -> int:
     """Return how many connections may be open, so that descriptors are left for the steps."""
-    limit = descriptors.limit()
+    limit = file_descriptors.limit()
     kept = min(limit // 2, _OWN_DESCRIPTORS + _DESCRIPTORS_PER_SLOT * settings.engine.slots)
     wanted = max(_MOST_CONNECTIONS, 2 * settings.server.max_requests)
     return max(_LEAST_CONNECTIONS, min(wanted, limit - kept))
@@ -174,7 +174,7 @@ class Server:
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what went wrong in the loop; without descriptors each accept fails, once a second."""
-    if descriptors.is_exhaustion(context.get("exception")):
-        descriptors.report_exhaustion("a connection to the HTTP API")
+    if file_descriptors.is_exhaustion(context.get("exception")):
+        file_descriptors.report_exhaustion("a connection to the HTTP API")
     else:
         loop.default_exception_handler(context)

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs
 
 from agent.channels.secret import SecretError
 from agent.channels.signing import key_of
-from agent.clock import SECOND
-from agent.keys import content_hash
+from agent.core.clock import SECOND
+from agent.core.ids import content_hash
 
 TOLERANCE_SECONDS: Final = 300
 LEAST_SECRET_BYTES: Final = 16

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent import audit
-from agent.log_limit import LogLimit
-from agent.scopes import Scope
+from agent.core import audit
+from agent.core.log_limit import LogLimit
+from agent.core.scopes import Scope
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
 from agent.server.shapes import ProblemDocument
 from agent.server.taking import Taking

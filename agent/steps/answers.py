@@ -8,7 +8,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.steps.outcome import Json
 from agent.store.values import NotPlainJsonError, encode
 

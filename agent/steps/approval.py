@@ -1,6 +1,6 @@
 """The `approval` kind: a step that asks a person, and succeeds when the answer is yes."""
 
-from agent.states import ApprovalStatus
+from agent.core.state_machine import ApprovalStatus
 from agent.steps import gate
 from agent.steps.asking import ApprovalConfig
 from agent.steps.context import StepContext

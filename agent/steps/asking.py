@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from agent.harmless import harmless
-from agent.keys import canonical_json
+from agent.core.escape import harmless
+from agent.core.ids import canonical_json
 from agent.steps.configs import JsonSchema, Seconds, Text
 from agent.steps.outcome import Json
 from agent.steps.outputs import find_problem

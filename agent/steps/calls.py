@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from agent import descriptors, keys
-from agent.clock import SECOND, Clock
-from agent.states import CallStatus
+from agent.core import file_descriptors, ids
+from agent.core.clock import SECOND, Clock
+from agent.core.state_machine import CallStatus
 from agent.steps import replay
 from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError
 from agent.steps.containment import MOST_TEXT, described
@@ -76,7 +76,7 @@ class Calls:
     def has_answer(self, action: str, body: Json) -> bool:
         """Whether the next call, if it is this one, would be answered from the record."""
         number = self._count + 1
-        body_hash = keys.request_hash(body)
+        body_hash = ids.request_hash(body)
         return any(
             call.number == number
             and call.status == CallStatus.SUCCEEDED
@@ -106,7 +106,7 @@ class Calls:
                 self._check_open()
         except NotPlainJsonError as problem:
             self.end(Failed(StepError("bad_request", "input", str(problem))))
-        key = keys.idempotency_key(
+        key = ids.idempotency_key(
             self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
         )
         past = [call for call in self._claimed.calls if call.number == number]
@@ -274,12 +274,12 @@ class Calls:
             process = await prepare()
         else:
             process = None
-            if not descriptors.are_available():
+            if not file_descriptors.are_available():
                 raise OutOfDescriptorsError(action)
         unknown = replay.last_unknown(past, action, body_hash)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
         intent = Intent(
-            call_id=keys.new_id(),
+            call_id=ids.new_id(),
             number=number,
             action=action,
             request=shown,
@@ -289,7 +289,7 @@ class Calls:
             # has another key: the remote would answer it from its memory of the first.
             remote_key=unknown.remote_key
             if unknown is not None
-            else keys.remote_key(
+            else ids.remote_key(
                 claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures
             ),
             on_unknown=request.on_unknown,
@@ -418,7 +418,7 @@ def _written(body: Json, action: str) -> tuple[str, str]:
 
     The hash is of what is sent, so that it is the same whatever is known as a secret by now.
     """
-    return encode(body, f"the request of {action}"), keys.request_hash(body)
+    return encode(body, f"the request of {action}"), ids.request_hash(body)
 
 
 def exhausted(claimed: Claimed) -> StepError:

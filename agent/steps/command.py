@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agent import descriptors
+from agent.core import file_descriptors
 from agent.steps import processes
 from agent.steps.effects import Process
 from agent.steps.errors import DefiniteFailure, OutOfDescriptorsError
@@ -124,16 +124,16 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Thread
     except (OSError, ValueError) as problem:
         for pipe in ours:
             os.close(pipe)
-        if descriptors.is_exhaustion(problem):
+        if file_descriptors.is_exhaustion(problem):
             raise OutOfDescriptorsError("a command") from None
         raise _refused(f"the command cannot be started: {problem}") from None
     finally:
         for pipe in theirs:
             os.close(pipe)
-    descriptors.restore_limit(child.pid)
+    file_descriptors.restore_limit(child.pid)
     # It waits at the gate, or at worst to be reaped: its id is its own until then.
     started = processes.start_time(child.pid) or ""
-    if not started and not descriptors.are_available():
+    if not started and not file_descriptors.are_available():
         # When it started could not be read. It has not passed its gate: end it there.
         for pipe in ours:
             os.close(pipe)
@@ -149,7 +149,7 @@ def _pipes(count: int) -> list[tuple[int, int]]:
     except OSError as problem:
         for end in (end for pipe in pipes for end in pipe):
             os.close(end)
-        if descriptors.is_exhaustion(problem):
+        if file_descriptors.is_exhaustion(problem):
             raise OutOfDescriptorsError("a command") from None
         raise
     return pipes

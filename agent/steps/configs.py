@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.workflows.durations import MAX_SECONDS, parse_duration
 from agent.workflows.templates import has_templates
 

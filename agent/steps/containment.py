@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
-from agent import event_loop
+from agent.core import event_loop
 from agent.steps.errors import EndAttempt
 
 MOST_TEXT: Final = 4000

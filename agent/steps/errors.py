@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent import descriptors
+from agent.core import file_descriptors
 from agent.steps.outcome import Json, Outcome, Returned, Spend, StepError
 
 
@@ -39,13 +39,13 @@ class OutOfDescriptorsError(DefiniteFailure):
             f"{what}: too many open files in this process",
             code="no_descriptors",
             kind="limit",
-            delay_seconds=descriptors.RETRY_SECONDS,
+            delay_seconds=file_descriptors.RETRY_SECONDS,
         )
-        descriptors.report_exhaustion(what)
+        file_descriptors.report_exhaustion(what)
 
     def outcome(self) -> Returned:
         """Return the attempt, to be made later; the caller is sure that no call of it began."""
-        return Returned("no_descriptors", descriptors.RETRY_SECONDS)
+        return Returned("no_descriptors", file_descriptors.RETRY_SECONDS)
 
 
 class UnknownOutcomeError(Exception):

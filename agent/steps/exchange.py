@@ -6,7 +6,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from agent import descriptors
+from agent.core import file_descriptors
 from agent.steps import bodies, redirects
 from agent.steps.addresses import AddressRefusedError
 from agent.steps.answers import document
@@ -132,7 +132,7 @@ class Exchange:
             may_retry = False
         if isinstance(problem, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
             return _refused("bad_request", text)
-        if descriptors.is_exhaustion(problem):
+        if file_descriptors.is_exhaustion(problem):
             return OutOfDescriptorsError("an HTTP request")
         return DefiniteFailure(text, code="transport", kind="transport", may_retry=may_retry)
 

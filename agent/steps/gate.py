@@ -8,8 +8,8 @@ into the configuration, which must then be just what was approved.
 from dataclasses import asdict
 from typing import Any
 
-from agent.keys import request_hash
-from agent.states import ApprovalStatus
+from agent.core.ids import request_hash
+from agent.core.state_machine import ApprovalStatus
 from agent.steps.asking import ApprovalConfig, InputConfig
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Asked, Json, RecordedApproval, Waiting

@@ -1,6 +1,6 @@
 """The `input` kind: a step that asks a person for a value."""
 
-from agent.states import ApprovalStatus
+from agent.core.state_machine import ApprovalStatus
 from agent.steps import gate
 from agent.steps.asking import InputConfig
 from agent.steps.context import StepContext

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.keys import request_hash
+from agent.core.ids import request_hash
 from agent.models.catalog import Model
 from agent.models.connector import Message, ModelRequest
 from agent.steps import model_calls, model_output

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from agent import keys
-from agent.clock import to_iso
+from agent.core import ids
+from agent.core.clock import to_iso
 from agent.models import catalog, pricing
 from agent.models.catalog import Model
 from agent.models.connector import Connector, Message, ModelRequest, Reply, ToolUse
@@ -182,7 +182,7 @@ def _reservation(
         microusd = model.price.cost(tokens_in, request.max_tokens)
     return Reservation(
         model=model.model,
-        prompt_hash=keys.request_hash([request.system, *digests]),
+        prompt_hash=ids.request_hash([request.system, *digests]),
         tokens=tokens_in + request.max_tokens,
         microusd=microusd,
         day=(to_iso(context.services.clock.now()) or "")[:10],

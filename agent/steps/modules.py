@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agent.keys import content_hash
+from agent.core.ids import content_hash
 from agent.steps.containment import described
 from agent.steps.errors import DefiniteFailure
 

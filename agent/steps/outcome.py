@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.states import ApprovalStatus, CallStatus
+from agent.core.state_machine import ApprovalStatus, CallStatus
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""

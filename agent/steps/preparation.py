@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from agent.keys import request_hash
-from agent.states import ApprovalStatus
+from agent.core.ids import request_hash
+from agent.core.state_machine import ApprovalStatus
 from agent.steps import gate
 from agent.steps.asking import ApprovalConfig
 from agent.steps.claimed import Claimed

@@ -8,7 +8,7 @@ free. An unknown call whose request has changed is for a person to decide.
 from dataclasses import dataclass
 from typing import Final
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.effects import Request
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import RecordedCall, StepError

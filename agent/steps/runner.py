@@ -11,8 +11,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from agent.clock import SECOND
-from agent.states import CallStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
 from agent.steps import preparation, replay
 from agent.steps.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.claimed import Claimed, RevokedError, Signals

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from agent.redaction import everywhere
+from agent.core.redaction import everywhere
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import Json
 

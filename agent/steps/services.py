@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.clock import Clock
-from agent.config_models import McpSettings
+from agent.config.models import McpSettings
+from agent.core.clock import Clock
 from agent.models.catalog import Catalog
 from agent.steps.claimed import Journal
 from agent.steps.threads import Threads

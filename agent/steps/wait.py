@@ -1,6 +1,6 @@
 """The `wait` kind: a duration, an instant or a signal; it holds no slot while it waits."""
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.steps.configs import WaitConfig
 from agent.steps.context import StepContext
 from agent.steps.outcome import Outcome, Succeeded, Waiting

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from agent.keys import content_hash
+from agent.core.ids import content_hash
 from agent.store.database import Connection
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.clock import SECOND
-from agent.keys import content_hash
+from agent.core.clock import SECOND
+from agent.core.ids import content_hash
 from agent.store.database import Connection, StoreError
 from agent.store.dialect import Fault
 from agent.store.values import Json, encode

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from agent.clock import SECOND, Clock
-from agent.inode import Identity, identity_of
+from agent.core.clock import SECOND, Clock
+from agent.core.inode import Identity, identity_of
 from agent.store.dialect import Fault, Sql
 from agent.store.gate import Gate
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.store.database import Connection
 
 _CHILDREN: Final = "s.kind IN ('workflow', 'agent')"

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.keys import content_hash
+from agent.core.ids import content_hash
 from agent.store.database import Connection
 
 _COLUMNS: Final = "channel, identity, name, scopes, code_expires_at, paired_at, created_at"

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agent import inode
+from agent.core import inode
 from agent.store import sqlite
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import Fault, Sql, postgresql_fault, sqlite_fault
@@ -117,7 +117,7 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    # Held open until the migration's own connection is closed: see `agent.inode`.
+    # Held open until the migration's own connection is closed: see `agent.core.inode`.
     file = inode.open_file(path)
     handle = None if database.gate is None else database.gate.open()
     try:

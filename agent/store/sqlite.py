@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
-from agent import inode
+from agent.core import inode
 from agent.store.database import (
     CommitUnknownError,
     Connection,

@@ -11,7 +11,7 @@ from typing import ClassVar
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, LargeBinary, Text, text
 from sqlmodel import Field, SQLModel
 
-from agent.states import ApprovalStatus, CallStatus, StepStatus, TaskStatus
+from agent.core.state_machine import ApprovalStatus, CallStatus, StepStatus, TaskStatus
 from agent.store import channel_tables  # noqa: F401  (part of the same schema)
 
 # SQLite gives only INTEGER PRIMARY KEY columns a row id of their own.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.keys import first_id_at
+from agent.core.ids import first_id_at
 from agent.store import artifacts, request_keys
 from agent.store.database import Connection, Database, StoreError
 from agent.store.dialect import ColumnType, Fault

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from agent.clock import SECOND
-from agent.keys import new_id
+from agent.core.clock import SECOND
+from agent.core.ids import new_id
 from agent.store.database import StoreError
 from agent.store.dialect import Fault
 from agent.store.reach import Reach

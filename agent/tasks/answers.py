@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from agent.keys import canonical_json
+from agent.core.ids import canonical_json
 from agent.store import lineage
 from agent.store.database import Connection
 from agent.workflows.graph import Graph

@@ -8,9 +8,16 @@ pending. So no answer can come too early, be lost, or be applied twice.
 import json
 from dataclasses import dataclass, replace
 
-from agent.clock import SECOND
-from agent.keys import new_id, request_hash
-from agent.states import APPROVAL, TASK_ENDED, ApprovalStatus, CallStatus, StepStatus, moved
+from agent.core.clock import SECOND
+from agent.core.ids import new_id, request_hash
+from agent.core.state_machine import (
+    APPROVAL,
+    TASK_ENDED,
+    ApprovalStatus,
+    CallStatus,
+    StepStatus,
+    moved,
+)
 from agent.steps.outcome import Asked, CallResult, Json, StepError
 from agent.steps.replay import REQUEST_CHANGED
 from agent.store import approvals as store

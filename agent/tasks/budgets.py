@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.clock import SECOND
-from agent.states import TaskStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import TaskStatus
 from agent.steps.outcome import CallResult, Intent, Reservation
 from agent.store import budgets as store
 from agent.store.database import Connection

@@ -11,8 +11,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Final
 
-from agent.clock import SECOND
-from agent.states import StepStatus, TaskStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import StepStatus, TaskStatus
 from agent.tasks import transitions
 from agent.tasks.rows import StepRow
 from agent.tasks.unit import Unit

@@ -6,7 +6,7 @@ drives the operator, the documentation and the test of every cell.
 
 from typing import Final, Literal, NamedTuple
 
-from agent.states import TaskStatus
+from agent.core.state_machine import TaskStatus
 
 Effect = Literal["act", "same", "refuse"]
 

@@ -11,9 +11,9 @@ comes after such an answer, the question is asked again, and all that follows it
 import json
 from typing import Any, Final, NamedTuple
 
-from agent.clock import SECOND
-from agent.keys import new_id
-from agent.states import STEP_ENDED, StepStatus, TaskStatus
+from agent.core.clock import SECOND
+from agent.core.ids import new_id
+from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
 from agent.store import lineage, values
 from agent.store.database import Connection

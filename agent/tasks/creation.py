@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.clock import SECOND
-from agent.keys import new_id
+from agent.core.clock import SECOND
+from agent.core.ids import new_id
 from agent.steps.outcome import Json
 from agent.store import values, versions
 from agent.store.database import Connection

@@ -2,7 +2,7 @@
 
 import json
 
-from agent.clock import to_iso
+from agent.core.clock import to_iso
 from agent.steps.outcome import Json
 from agent.store import histories
 from agent.store.database import Connection

@@ -9,8 +9,8 @@ from typing import Final
 
 import structlog
 
-from agent.clock import Clock
-from agent.states import TaskStatus
+from agent.core.clock import Clock
+from agent.core.state_machine import TaskStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, StepError
 from agent.store import artifacts, queries

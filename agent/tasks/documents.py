@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from agent.clock import to_iso
-from agent.states import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.core.clock import to_iso
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
 from agent.store import artifacts, queries, views
 from agent.store import equipment as read

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.clock import SECOND
-from agent.states import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
 from agent.steps.claimed import Claimed, TaskView, Upstream
 from agent.steps.loop.config import workflows_of
 from agent.steps.outcome import Json, RecordedApproval, RecordedCall

@@ -7,8 +7,8 @@ when a place gets free: the window's one mechanism serves `max_parallel` and `co
 
 import json
 
-from agent.keys import new_id
-from agent.states import StepStatus
+from agent.core.ids import new_id
+from agent.core.state_machine import StepStatus
 from agent.steps.outcome import Json, StepError
 from agent.store import queries, values
 from agent.store.database import Connection

@@ -8,7 +8,7 @@ step looks at its child by itself.
 import json
 from dataclasses import dataclass
 
-from agent.states import TASK_ENDED, StepStatus, TaskStatus
+from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json, StepError
 from agent.store import queries, versions
 from agent.store.database import Connection

@@ -8,8 +8,8 @@ inherited, final ones neither: who retries a task wants them tried again.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from agent.keys import idempotency_key, new_id
-from agent.states import CallStatus, StepStatus
+from agent.core.ids import idempotency_key, new_id
+from agent.core.state_machine import CallStatus, StepStatus
 from agent.store import statements
 from agent.store.database import Connection
 from agent.tasks.rows import StepRow

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from agent.clock import Clock
-from agent.keys import new_id
-from agent.states import TASK_ENDED, ApprovalStatus, StepStatus
+from agent.core.clock import Clock
+from agent.core.ids import new_id
+from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.outcome import Json
 from agent.store import approvals as store
 from agent.store import lineage, queries, values

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from agent.states import STEP_ENDED
+from agent.core.state_machine import STEP_ENDED
 from agent.steps import processes
 from agent.store import queries
 from agent.store.database import Connection

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from agent.keys import new_id
+from agent.core.ids import new_id
 from agent.steps.outcome import Json
 from agent.store import outages
 from agent.store.database import Database, StoreError

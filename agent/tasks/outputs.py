@@ -2,7 +2,7 @@
 
 import json
 
-from agent.states import StepStatus
+from agent.core.state_machine import StepStatus
 from agent.steps.outcome import Json
 from agent.store import artifacts
 from agent.store import equipment as read

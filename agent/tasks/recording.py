@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 from typing import Any, Final
 
-from agent.keys import content_hash
-from agent.states import TASK_ENDED, CallStatus, StepStatus
+from agent.core.ids import content_hash
+from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
 from agent.steps.outcome import CallResult, Intent, Reservation
 from agent.store import approvals, statements, values
 from agent.store.database import Connection

@@ -8,7 +8,7 @@ succeeded before its parent could take what it gave, that is taken now.
 import json
 from dataclasses import dataclass
 
-from agent.states import TASK_ENDED, TaskStatus
+from agent.core.state_machine import TASK_ENDED, TaskStatus
 from agent.steps.outcome import Json, StepError
 from agent.store import lineage, queries
 from agent.store.database import Connection

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.clock import Clock
-from agent.keys import new_id
+from agent.core.clock import Clock
+from agent.core.ids import new_id
 from agent.steps.processes import start_time
 from agent.store import schema, workers
 from agent.store.database import (

@@ -7,9 +7,9 @@ still resolve their own rows of the ledger, and the log tells that it came late.
 import json
 from dataclasses import dataclass
 
-from agent.clock import SECOND
-from agent.keys import random_fraction
-from agent.states import TASK_ENDED, StepStatus, TaskStatus
+from agent.core.clock import SECOND
+from agent.core.ids import random_fraction
+from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import (
     Failed,
     Json,

@@ -1,7 +1,7 @@
 """What people and programs see of a task's calls of models and of its budgets."""
 
-from agent.clock import to_iso
-from agent.config_models import BudgetSettings
+from agent.config.models import BudgetSettings
+from agent.core.clock import to_iso
 from agent.steps.outcome import Json
 from agent.store import budgets as store
 from agent.store.database import Connection

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import structlog
 
-from agent.clock import SECOND
-from agent.keys import random_fraction
-from agent.states import CallStatus, StepStatus
+from agent.core.clock import SECOND
+from agent.core.ids import random_fraction
+from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.outcome import StepError
 from agent.steps.replay import BAD_RESPONSE
 from agent.store import queries

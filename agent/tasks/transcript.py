@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from agent.clock import to_iso
+from agent.core.clock import to_iso
 from agent.steps.outcome import Json
 from agent.store import artifacts, views
 from agent.store.database import Connection

@@ -7,7 +7,7 @@ claim, the window's place, the event. What follows for other steps is `advance`'
 import json
 from typing import Final
 
-from agent.states import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
+from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
 from agent.steps.outcome import Json, StepError
 from agent.tasks.rows import StepRow
 from agent.tasks.seclusion import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from agent.clock import Clock
+from agent.core.clock import Clock
 
 _AGAIN_SECONDS: Final = 60.0
 """A trouble that goes on is logged again this often."""

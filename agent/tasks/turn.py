@@ -8,7 +8,7 @@ another transaction holds: what it could not lock it hands back, to be carried i
 import json
 from typing import Any
 
-from agent.states import TASK_ENDED, StepStatus, TaskStatus
+from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json, Retry
 from agent.store import opening, queries, statements, versions
 from agent.store.database import Connection, Later

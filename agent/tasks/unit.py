@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from agent.states import STEP_ENDED
+from agent.core.state_machine import STEP_ENDED
 from agent.steps.outcome import CallResult, Intent, Json
 from agent.store import queries
 from agent.store.approvals import ApprovalRow

@@ -9,7 +9,7 @@ everything and reads. When the next task is due is remembered too: others' work 
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from agent.states import TaskStatus
+from agent.core.state_machine import TaskStatus
 from agent.store import opening, queries
 from agent.store.database import Connection, Later
 from agent.tasks.batch import Turned

@@ -13,8 +13,8 @@ from typing import Any
 
 import structlog
 
-from agent.keys import content_hash, new_id
-from agent.states import CallStatus
+from agent.core.ids import content_hash, new_id
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Reservation, Spend, StepError
 from agent.store import queries
 from agent.store.database import Connection, Database

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from agent.keys import content_hash
+from agent.core.ids import content_hash
 from agent.steps.outcome import Json
 from agent.store import artifacts
 from agent.store.artifacts import Packed

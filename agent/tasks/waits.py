@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from agent.clock import to_iso
-from agent.states import StepStatus, TaskStatus
+from agent.core.clock import to_iso
+from agent.core.state_machine import StepStatus, TaskStatus
 from agent.steps.outcome import Json
 from agent.store import approvals, views
 from agent.store.database import Connection

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import structlog
 
-from agent.clock import SECOND, Clock
-from agent.config import EngineSettings
-from agent.config_models import McpSettings
+from agent.config.models import McpSettings
+from agent.config.settings import EngineSettings
+from agent.core.clock import SECOND, Clock
 from agent.models.catalog import Catalog
 from agent.steps.services import Limits, Services
 from agent.store import schema

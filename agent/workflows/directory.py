@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.keys import content_hash
+from agent.core.ids import content_hash
 from agent.workflows.files import SUFFIXES, UnexpectedError, WorkflowFile, load, read_content
 from agent.workflows.kinds import KindSpec
 from agent.workflows.problems import Problem, WorkflowError

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent.keys import content_hash
+from agent.core.ids import content_hash
 from agent.workflows.compiling import compile_source, compile_text
 from agent.workflows.graph import Graph
 from agent.workflows.kinds import KindSpec

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agent.keys import canonical_json, content_hash
+from agent.core.ids import canonical_json, content_hash
 from agent.workflows.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"

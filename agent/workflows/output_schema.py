@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from agent.keys import canonical_json
+from agent.core.ids import canonical_json
 from agent.workflows.patterns import MAX_WEIGHT
 from agent.workflows.problems import did_you_mean, write_key
 from agent.workflows.schema_cost import (

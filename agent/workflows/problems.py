@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from operator import eq
 from typing import Any, TypeVar
 
-from agent.harmless import is_hidden
+from agent.core.escape import is_hidden
 
 _MAX_SHOWN_COLUMNS = 160
 _MAX_CHARS = 500

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
 from agent.tasks.creation import Submission
 from agent.workflows import files
 from bench import definitions, load, process

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.store.database import Connection, Database
 from agent.store.statements import STEP_TYPES, TASK_TYPES
 from agent.tasks.batch import Batch

@@ -12,8 +12,8 @@ from typing import Any, Final
 import sqlalchemy
 from sqlalchemy import event, text
 
-from agent.clock import SECOND
-from agent.keys import new_id
+from agent.core.clock import SECOND
+from agent.core.ids import new_id
 from agent.store.dialect import POSTGRESQL, SQLITE, ColumnType, Sql
 from agent.store.statements import STEP_TYPES, TASK_TYPES
 from bench import process, usage

@@ -4,7 +4,7 @@ import time
 from typing import Any, Final
 
 from agent import recovery
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.store import workers
 from agent.store.database import Database
 from agent.tasks.batch import Batch

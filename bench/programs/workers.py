@@ -6,7 +6,7 @@ import sys
 import time
 from typing import IO, Any, Final
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.store.database import Database
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room

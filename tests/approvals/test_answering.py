@@ -10,7 +10,7 @@ import pytest
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError, check
-from agent.states import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
+from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
 from agent.tasks.operator import NotFoundError
 from tests.approvals.asking import asked, asks, everything, gated, one_step, pending, say, token
 from tests.engine.functions import runs

@@ -11,8 +11,8 @@ from agent import recovery
 from agent.approvals import expiry
 from agent.approvals.answering import DecidedError, InvalidAnswerError, defer
 from agent.approvals.permission import NotAllowedError
-from agent.clock import Clock
-from agent.states import StepStatus
+from agent.core.clock import Clock
+from agent.core.state_machine import StepStatus
 from agent.steps.outcome import Succeeded
 from agent.store import approvals as store
 from agent.store.database import Database, StoreError

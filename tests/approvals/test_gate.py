@@ -3,7 +3,7 @@
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
-from agent.keys import request_hash
+from agent.core.ids import request_hash
 from agent.workflows.graph import Step
 from tests.approvals.asking import (
     MESSAGE,

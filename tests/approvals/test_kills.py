@@ -20,7 +20,7 @@ import pytest
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
 from agent.channels.signing import key_of, link_token
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.store.database import Database
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator

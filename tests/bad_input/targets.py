@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.channels.secret import SecretError
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
 from agent.models.anthropic import AnthropicConnector
 from agent.models.catalog import model_of
 from agent.models.errors import ModelError

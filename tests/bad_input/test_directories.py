@@ -14,11 +14,11 @@ import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent import catalog
-from agent.catalog import Shelf
 from agent.cli.errors import Exit
 from agent.cli.validate import validate
-from agent.config import Settings
+from agent.config.settings import Settings
+from agent.daemon import workflow_sync
+from agent.daemon.workflow_sync import Shelf
 from agent.store import histories, versions
 from agent.store.database import Database
 from agent.workflows import files
@@ -81,15 +81,15 @@ def _validate(paths: list[Path], *, as_json: bool) -> tuple[int, str]:
 
 def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
     """What must hold of a directory that has the good file and others."""
-    entries = catalog.scan(settings)
-    assert "good" in catalog.graphs_of(entries)
+    entries = workflow_sync.scan(settings)
+    assert "good" in workflow_sync.graphs_of(entries)
     Shelf(settings).sync(database)
     with database.connect("reader") as connection:
         on_record = {each.name for each in histories.latest_versions(connection)}
         assert "good" in on_record
-        listed = {each["name"] for each in catalog.overview(settings, connection)}
+        listed = {each["name"] for each in workflow_sync.overview(settings, connection)}
         assert "good" in listed
-    assert catalog.find(settings, "good").graph.name == "good"
+    assert workflow_sync.find(settings, "good").graph.name == "good"
     # A name that is taken is the directory's problem: by its path the file is valid.
     broken = {entry.path for entry in entries if entry.workflow is None}
     for as_json in (False, True):
@@ -168,7 +168,7 @@ def test_what_is_no_readable_file_is_told(
     path = found.workflow_directory / "odd.yaml"
     _odd(kind, path)
     _check(found, sqlite_database, [path])
-    (entry,) = (entry for entry in catalog.scan(found) if entry.path == path)
+    (entry,) = (entry for entry in workflow_sync.scan(found) if entry.path == path)
     assert _ODD[kind] in str(entry.problems[0])
 
 

@@ -10,7 +10,7 @@ import pytest
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.channels import deliveries, pairing, reception, running
 from agent.channels.running import Channels
-from agent.config import Settings
+from agent.config.settings import Settings
 from agent.store.database import Database
 from agent.store.pairings import Pairing
 from tests.channels.peer import Peer, told

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.config_channels import ChannelSettings
+from agent.config.channels import ChannelSettings
 from tests.engine.harness import eventually
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from agent.config_channels import ChannelSettings, SlackSettings
+from agent.config.channels import ChannelSettings, SlackSettings
 from tests.channels.peer import Failure, Shown
 
 BOT_TOKEN = "xoxb-of-the-tests"

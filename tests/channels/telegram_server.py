@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from agent.config_channels import ChannelSettings, TelegramSettings
+from agent.config.channels import ChannelSettings, TelegramSettings
 from tests.channels.peer import Failure, Shown
 
 TOKEN = "4711:AA-the-bot-of-the-tests"

@@ -8,7 +8,7 @@ from agent.approvals.permission import NotAllowedError
 from agent.channels import commands
 from agent.channels.commands import COMMANDS, Caller, Command, CommandError, check, parse
 from agent.channels.conversation import Conversation
-from agent.scopes import SCOPES, implied
+from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
 from agent.store.database import Database
 from agent.workflows.compiling import compile_text

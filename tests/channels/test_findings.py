@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.cli.channel_findings import channel_findings
-from agent.config import ServerSettings, Settings
-from agent.config_channels import ChannelSettings, WebhookSettings
+from agent.config.channels import ChannelSettings, WebhookSettings
+from agent.config.settings import ServerSettings, Settings
 from agent.store import channels as store
 from agent.store.database import Database
 

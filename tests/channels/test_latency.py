@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from agent.channels.signing import key_of, link_token
-from agent.clock import SECOND
-from agent.config_channels import ChannelSettings, WebhookSettings
+from agent.config.channels import ChannelSettings, WebhookSettings
+from agent.core.clock import SECOND
 from agent.store.database import Database
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.channels.running import MissingExtraError, open_channel
-from agent.config import Settings
-from agent.config_channels import SlackSettings
+from agent.config.channels import SlackSettings
+from agent.config.settings import Settings
 from agent.store.database import Database
 from tests.channels.conftest import Chat
 from tests.channels.peer import told

@@ -7,8 +7,8 @@ import pytest
 
 from agent.channels.secret import SecretError
 from agent.channels.signing import key_of
-from agent.config import Settings
-from agent.config_channels import ChannelSettings, WebhookSettings
+from agent.config.channels import ChannelSettings, WebhookSettings
+from agent.config.settings import Settings
 from agent.store import channels as store
 from agent.store import outages
 from tests.approvals.asking import MESSAGE, asked, gated, say, token

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent.cli.contents import Reading, instant_of
-from agent.clock import SECOND
-from agent.lock import Lock
+from agent.core.clock import SECOND
+from agent.core.process_lock import Lock
 from agent.store import evidence
 from agent.store.database import Connection, Database
 from agent.store.sqlite import driver

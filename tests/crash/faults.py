@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
-from agent.clock import SECOND, Clock
+from agent.core.clock import SECOND, Clock
 from agent.store.database import CommitUnknownError, Connection, Database, Role, StoreError
 from agent.store.dialect import Fault
 

@@ -102,11 +102,11 @@ class Nursery:
 
 def _load() -> None:
     """Import what a daemon imports in the end."""
-    import agent.app
+    import agent.bootstrap
     import agent.cli.program
     import agent.cli.running
     import agent.cli.terminal
-    import agent.daemon
+    import agent.daemon.daemon
     import agent.models.catalog
     import agent.server.address
     import agent.steps.http_client

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from agent import recovery
-from agent.config import EngineSettings
-from agent.keys import new_id
+from agent.config.settings import EngineSettings
+from agent.core.ids import new_id
 from agent.store import workers
 from agent.store.database import Database, StoreError
 from agent.tasks import checker

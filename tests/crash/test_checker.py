@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agent import app
+from agent import bootstrap
 from agent.approvals import answering
-from agent.clock import SECOND, Clock
-from agent.config import EngineSettings, Settings
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
+from agent.config.settings import EngineSettings, Settings
+from agent.core.clock import SECOND, Clock
 from agent.models.catalog import Catalog, model_of
 from agent.steps.processes import start_time
 from agent.store import evidence
@@ -680,7 +680,7 @@ def test_a_secret_of_the_configuration_is_looked_for_in_its_forms(
 ) -> None:
     """What this process was configured with counts as well, however it was written down."""
     monkeypatch.setenv("CHECKED_TOKEN", "open sesame/and more")
-    app.hide_secrets(
+    bootstrap.hide_secrets(
         Settings(models={"m": ModelSettings(provider="openai", key="env:CHECKED_TOKEN")})
     )
     assert _violations(sound) == []

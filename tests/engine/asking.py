@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.workflows.graph import Step
 from tests.engine.harness import Engine, Hand, other

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from agent.clock import SECOND, Clock
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
+from agent.core.clock import SECOND, Clock
 from agent.models.catalog import Catalog
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, Outcome, Retry, StepError, Succeeded

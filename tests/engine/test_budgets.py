@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.store.database import Database
 from agent.tasks import allowance
 from agent.tasks.creation import Submission

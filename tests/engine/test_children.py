@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
 from agent.steps.outcome import Succeeded, Waiting
 from agent.store import versions
 from agent.store.database import StoreError

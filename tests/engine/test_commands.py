@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent import keys
-from agent.states import TaskStatus
+from agent.core import ids
+from agent.core.state_machine import TaskStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Intent, Succeeded, Waiting
 from agent.store import versions
@@ -40,10 +40,10 @@ STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
 
 def intend(hand: Hand, claimed: Claimed, on_unknown: str = "ask") -> str:
     """Record that an attempt is about to act, and let its time be over; return the call's id."""
-    digest = keys.request_hash({})
-    key = keys.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "pay#1", digest)
+    digest = ids.request_hash({})
+    key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "pay#1", digest)
     intent = Intent(
-        call_id=keys.new_id(),
+        call_id=ids.new_id(),
         number=1,
         action="pay#1",
         request={},
@@ -64,7 +64,7 @@ def create_unstarted(hand: Hand) -> str:
     with hand.database.connect("writer") as tx, tx.transaction():
         version = versions.register(tx, GRAPH.name, GRAPH.hash, GRAPH.text, None, None, now)
         task = TaskRow.new(
-            keys.new_id(), "pending", workflow_name=GRAPH.name, workflow_version=version
+            ids.new_id(), "pending", workflow_name=GRAPH.name, workflow_version=version
         )
         task.also(input="{}", trigger="null", created_at=now)
         unit = Unit(task, GRAPH, now, is_new=True)
@@ -164,7 +164,7 @@ def test_what_is_not_there_is_not_found(hand: Hand) -> None:
     before = hand.everything()
     for run in RUN.values():
         with pytest.raises(NotFoundError, match="no task"):
-            run(hand.operator, keys.new_id())
+            run(hand.operator, ids.new_id())
     for name in ("nope", "pay[0]", "pay[x]"):
         with pytest.raises(NotFoundError, match="no step"):
             hand.operator.resolve(task_id, name, "done")

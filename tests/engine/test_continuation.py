@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.keys import new_id
-from agent.states import CallStatus
+from agent.core.ids import new_id
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Paused, Succeeded, Waiting
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.config_models import BudgetSettings, LlmSettings
+from agent.config.models import BudgetSettings, LlmSettings
+from agent.core.state_machine import CallStatus
 from agent.models.catalog import catalog_of
-from agent.states import CallStatus
 from agent.steps.outcome import Paused, Retry, Spend, StepError, Succeeded
 from agent.store.database import Database
 from agent.tasks import takeover, unsettled

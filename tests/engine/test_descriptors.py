@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from agent import descriptors
+from agent.core import file_descriptors
 from agent.steps.addresses import GuardedBackend
 from tests.engine.conftest import Start
 from tests.engine.harness import Engine, graph, other
@@ -24,7 +24,7 @@ TRIES = 2
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(file_descriptors, "RETRY_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_request_is_put_off(
         monkeypatch.setattr(GuardedBackend, "connect_tcp", refuse)
     else:
         found = iter([False] * TRIES)
-        monkeypatch.setattr(descriptors, "are_available", lambda: next(found, True))
+        monkeypatch.setattr(file_descriptors, "are_available", lambda: next(found, True))
     done = engine.run(graph(other("one", "http", config={method: remote})))
     _check_put_off(engine, done, TRIES)
     intents = engine.types(done["id"]).count("tool_call.intended")
@@ -151,10 +151,10 @@ def test_the_soft_limit_is_raised_for_this_process_alone() -> None:
 def test_what_is_no_exhaustion() -> None:
     """Only the want of descriptors counts, wherever in the chain of causes it is."""
     plain = OSError(errno.ECONNREFUSED, "refused")
-    assert not descriptors.is_exhaustion(plain)
-    assert not descriptors.is_exhaustion(None)
+    assert not file_descriptors.is_exhaustion(plain)
+    assert not file_descriptors.is_exhaustion(None)
     grouped = ExceptionGroup("several", [plain, OSError(errno.ENFILE, "none left")])
     wrapped = RuntimeError("around")
     wrapped.__cause__ = grouped
-    assert descriptors.is_exhaustion(wrapped)
+    assert file_descriptors.is_exhaustion(wrapped)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 64

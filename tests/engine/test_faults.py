@@ -9,9 +9,9 @@ import psycopg
 import pytest
 import structlog.testing
 
-from agent import keys
-from agent.clock import SECOND, Clock
-from agent.states import CallStatus
+from agent.core import ids as keys
+from agent.core.clock import SECOND, Clock
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import (
     CallResult,
     Failed,

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
 from agent.steps.outcome import Succeeded
 from agent.store import workers
 from agent.store.database import Database, StoreError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.states import (
+from agent.core.state_machine import (
     CALL,
     STEP,
     STEP_ENDED,

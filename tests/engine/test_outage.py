@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.states import TaskStatus
+from agent.core.state_machine import TaskStatus
 from agent.steps.services import Limits
 from agent.store import artifacts, reach
 from agent.store.database import Database

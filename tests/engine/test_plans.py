@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from agent.clock import SECOND
-from agent.states import CallStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Succeeded, Waiting
 from agent.store import lineage, views, workers
 from agent.store.database import Connection, Database

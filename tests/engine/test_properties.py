@@ -6,9 +6,9 @@ from typing import Any, cast
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.clock import SECOND
-from agent.keys import canonical_json, first_id_at, idempotency_key, new_id, remote_key
-from agent.states import STEP_ENDED, TASK_ENDED, StepStatus
+from agent.core.clock import SECOND
+from agent.core.ids import canonical_json, first_id_at, idempotency_key, new_id, remote_key
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus
 from agent.steps.outcome import Outcome, Paused, Returned, Succeeded, Waiting
 from agent.store.database import Connection
 from agent.tasks import advance, claiming, creation, settlement, transitions

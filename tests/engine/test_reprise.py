@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.keys import new_id
+from agent.core.ids import new_id
 from agent.steps.outcome import Failed, StepError, Succeeded, Waiting
 from agent.tasks.operator import RefusedError
 from agent.workflows.graph import Fanout, Graph

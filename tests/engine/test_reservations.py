@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent import keys
-from agent.clock import SECOND
-from agent.states import CallStatus
+from agent.core import ids
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
 from agent.tasks import allowance, takeover
@@ -22,11 +22,11 @@ DAY = "2030-01-31"
 def intent_of(claimed: Claimed, tokens: int, number: int = 1, **options: Any) -> Intent:
     """Return the intent of a call that may use so many tokens, at a microdollar each."""
     action = f"model#{number}"
-    key = keys.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, action, "h")
+    key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, action, "h")
     given: dict[str, Any] = {"model": "m", "prompt_hash": "p", "day": DAY}
     given |= {"tokens": tokens, "microusd": tokens}
     return Intent(
-        call_id=keys.new_id(),
+        call_id=ids.new_id(),
         number=number,
         action=action,
         request={},

@@ -8,7 +8,7 @@ import pytest
 
 from agent import recovery
 from agent.approvals import expiry
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Waiting
 from agent.tasks import unsettled
 from agent.tasks.attempts import claim_of

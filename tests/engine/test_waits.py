@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.clock import SECOND
-from agent.states import CallStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Retry, Waiting
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
 from agent.store.database import Database
 from agent.tasks import watchdog
 from agent.tasks.creation import Submission

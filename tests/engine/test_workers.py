@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent import recovery
-from agent.clock import SECOND, Clock
+from agent.core.clock import SECOND, Clock
 from agent.steps import processes
 from agent.steps.outcome import Waiting
 from agent.store import queries, workers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
 from agent.models import reading
 from agent.models.catalog import connect, model_of
 from agent.models.connector import Message, ModelRequest, Reply, Tool, ToolUse

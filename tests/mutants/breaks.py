@@ -431,14 +431,14 @@ MUTANTS: Final = (
     Mutant(
         "a second daemon is let in",
         "two daemons run one database, and each takes the other's steps for lost",
-        "agent/inode.py",
+        "agent/core/inode.py",
         "if self.owner is not None or not self._set(fcntl.F_WRLCK):",
         "if self.owner is not None:",
     ),
     Mutant(
         "locks of SQLite are dropped",
         "closing a second descriptor of the database drops the locks that SQLite holds on it",
-        "agent/inode.py",
+        "agent/core/inode.py",
         "        if file.users == 0:\n            del _files[file.identity]",
         "        if file.users >= 0:\n            _files.pop(file.identity, None)",
     ),
@@ -487,7 +487,7 @@ MUTANTS: Final = (
     Mutant(
         "files are forgotten while the database is down",
         "a workflow that changed during an outage is never recorded",
-        "agent/catalog.py",
+        "agent/daemon/workflow_sync.py",
         "        self._is_behind |= self._directory.scan()\n",
         "        self._is_behind = self._directory.scan()\n",
     ),
@@ -552,7 +552,7 @@ MUTANTS: Final = (
     Mutant(
         "a directory above does not count",
         "another user replaces the home directory by writing to the directory that it is in",
-        "agent/file_trust.py",
+        "agent/core/file_trust.py",
         "    if is_sticky and not is_last:",
         "    if not is_last:",
     ),
@@ -589,7 +589,7 @@ MUTANTS: Final = (
     Mutant(
         "a step cancels the engine",
         "a step's code that cancels all tasks ends the process",
-        "agent/event_loop.py",
+        "agent/core/event_loop.py",
         "        loop.set_task_factory(_make_task)\n",
         "",
     ),
@@ -687,7 +687,7 @@ MUTANTS: Final = (
     Mutant(
         "base64 at the beginning alone",
         "a password behind a name, as in basic authentication, is written down",
-        "agent/redaction.py",
+        "agent/core/redaction.py",
         "for before in range(3):",
         "for before in range(1):",
     ),

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
-from agent.app import build_worker
-from agent.config import EngineSettings, ServerSettings, Settings
+from agent.bootstrap import build_worker
+from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.server.running import Server
 from agent.store import versions
 from agent.store.database import Database

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import descriptors
-from agent.config import EngineSettings, ServerSettings, Settings
+from agent.config.settings import EngineSettings, ServerSettings, Settings
+from agent.core import file_descriptors
 from agent.server import connection, running
 from agent.server.running import most_connections
 from agent.store.database import Database
@@ -67,7 +67,7 @@ def test_descriptors_are_left_for_the_steps(
     limit: int, slots: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound follows from the limit of descriptors and the number of steps at a time."""
-    monkeypatch.setattr(descriptors, "limit", lambda: limit)
+    monkeypatch.setattr(file_descriptors, "limit", lambda: limit)
     settings = Settings(engine=EngineSettings(slots=slots), server=ServerSettings())
     assert most_connections(settings) == expected
 

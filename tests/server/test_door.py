@@ -9,9 +9,9 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from agent.clock import SECOND, to_iso
-from agent.log_limit import LogLimit
-from agent.scopes import SCOPES
+from agent.core.clock import SECOND, to_iso
+from agent.core.log_limit import LogLimit
+from agent.core.scopes import SCOPES
 from agent.server import failures, table
 from agent.server.application import TABLES
 from agent.server.table import Endpoint

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.server import failures, signatures
 from agent.server.signatures import SignatureError
 from tests.server.harness import Running

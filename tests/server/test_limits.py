@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.config import ServerSettings
+from agent.config.settings import ServerSettings
 from agent.server.address import UnsafeBindError, check_bind, is_loopback, listen
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault

@@ -16,8 +16,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from agent.channels.signing import BadLinkError, key_of, link_token, read_link
-from agent.clock import SECOND
-from agent.config_channels import ChannelSettings, WebhookSettings
+from agent.config.channels import ChannelSettings, WebhookSettings
+from agent.core.clock import SECOND
 from agent.server import failures
 from agent.store.database import Database
 from tests.server.harness import Running, wait_for

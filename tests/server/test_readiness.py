@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.config import EngineSettings
+from agent.config.settings import EngineSettings
 from agent.server import desk
 from agent.server.readiness import Readiness
 from agent.store import reach, sqlite

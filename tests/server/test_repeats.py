@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.keys import content_hash, request_hash
+from agent.core.ids import content_hash, request_hash
 from agent.store import request_keys
 from agent.store.database import Database
 from agent.store.request_keys import Claim

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.keys import content_hash
-from agent.scopes import SCOPES
+from agent.core.ids import content_hash
+from agent.core.scopes import SCOPES
 from agent.server.tokens import OWNER, Grant, TokenError, Tokens
 from tests.server.harness import wait_for
 

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from agent.clock import SECOND, Clock
-from agent.keys import Source
+from agent.core.clock import SECOND, Clock
+from agent.core.ids import Source
 from agent.tasks.link import Link
 from tests.simulation.loop import SimulatedLoop
 

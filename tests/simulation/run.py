@@ -13,10 +13,11 @@ from typing import Any
 
 import structlog
 
-from agent import keys, recovery
+from agent import recovery
 from agent.approvals import expiry
-from agent.config import EngineSettings
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
+from agent.config.settings import EngineSettings
+from agent.core import ids
 from agent.models import echo
 from agent.models.catalog import Catalog, model_of
 from agent.steps import processes
@@ -147,7 +148,7 @@ class _Machine:
         structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
         asyncio.set_event_loop(self.loop)
         try:
-            with keys.drawn_from(source):
+            with ids.drawn_from(source):
                 self._run()
         finally:
             functions.world, wakeups.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]

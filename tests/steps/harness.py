@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeVar
 
-from agent.clock import SECOND, Clock
-from agent.states import CallStatus
+from agent.core.clock import SECOND, Clock
+from agent.core.state_machine import CallStatus
 from agent.steps import runner
 from agent.steps.claimed import Claimed, RevokedError, Signals, TaskView, Upstream
 from agent.steps.outcome import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.blocking import BlockingContext
 from agent.steps.context import StepContext
 from agent.steps.effects import Call

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import Json, Outcome, Retry
 from agent.steps.services import Limits
 from tests.steps.harness import Trial, run

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.steps.addresses import AddressPolicy
 from agent.steps.answers import delay_seconds, document, verdict
 from agent.steps.configs import status_ranges

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.steps.kinds import KINDS
 from agent.steps.outcome import Failed, Outcome, Paused, Retry, Succeeded
 from agent.steps.services import Limits

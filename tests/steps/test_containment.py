@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BeforeValidator
 
-from agent import event_loop
-from agent.states import CallStatus
+from agent.core import event_loop
+from agent.core.state_machine import CallStatus
 from agent.steps.blocking import BlockingContext
 from agent.steps.context import StepContext
 from agent.steps.outcome import Failed, Json, Retry, Succeeded

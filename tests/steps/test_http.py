@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.outcome import Failed, Json, Retry, Succeeded, Waiting
 from agent.steps.services import Limits
 from tests.steps.harness import skip_time, until

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from agent.config_models import McpSettings
-from agent.states import ApprovalStatus
+from agent.config.models import McpSettings
+from agent.core.state_machine import ApprovalStatus
 from agent.steps.outcome import Failed, Retry, Succeeded, Waiting
 from tests.steps.harness import PATIENCE_SECONDS, Trial, run
 from tests.steps.test_agent import answers, approved, failed, trial, uses

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.clock import SECOND
+from agent.core.clock import SECOND
 from agent.steps import threads
 from agent.steps.blocking import BlockingContext
 from agent.steps.claimed import Upstream

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from agent.core.state_machine import CallStatus
 from agent.models.catalog import Catalog
-from agent.states import CallStatus
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import CallResult, Failed, Json, Outcome, Retry, StepError, Succeeded

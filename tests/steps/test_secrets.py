@@ -10,10 +10,11 @@ from urllib.parse import quote
 import pytest
 import structlog
 
-from agent import app, log
-from agent.config import Settings
-from agent.config_channels import ChannelSettings, TelegramSettings, WebhookSettings
-from agent.config_models import McpSettings, ModelSettings
+from agent import bootstrap
+from agent.config.channels import ChannelSettings, TelegramSettings, WebhookSettings
+from agent.config.models import McpSettings, ModelSettings
+from agent.config.settings import Settings
+from agent.core import logging
 from agent.steps.capture import Capture
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
@@ -107,7 +108,7 @@ def test_what_the_configuration_names_is_hidden_from_every_step(
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
     trial, outcome = leaking()
     assert TOKEN in shown(trial, outcome), "it does write it where nothing hides it"
-    app.hide_secrets(CONFIGURED[where])
+    bootstrap.hide_secrets(CONFIGURED[where])
     trial, outcome = leaking()
     assert isinstance(outcome, Succeeded)
     encoded = base64.b64encode(f"user:{TOKEN}".encode()).decode()[8:-4]
@@ -120,7 +121,7 @@ def test_what_the_configuration_names_is_hidden_from_every_step(
 def test_errors_show_no_secret(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """Neither a message nor a traceback does."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
-    app.hide_secrets(CONFIGURED["model"])
+    bootstrap.hide_secrets(CONFIGURED["model"])
     trial, outcome = leaking(raised=error)
     assert isinstance(outcome, Failed | Retry)
     assert "no: [redacted]" in outcome.error.message
@@ -147,9 +148,9 @@ def test_what_another_step_of_the_workflow_names_is_hidden(
 def test_the_log_shows_nothing_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon's own lines go through the same redaction."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
-    app.hide_secrets(CONFIGURED["channel"])
+    bootstrap.hide_secrets(CONFIGURED["channel"])
     stream = io.StringIO()
-    log.configure("json", "info", stream)
+    logging.configure("json", "info", stream)
     structlog.get_logger("x").info("sent", url=f"https://x/bot{TOKEN.replace('/', '%2f')}/send")
     structlog.reset_defaults()
     assert "https://x/bot[hidden]/send" in stream.getvalue()
@@ -196,7 +197,7 @@ def test_a_secret_is_hidden_where_output_comes_in_pieces(
 ) -> None:
     """However a long line is cut into pieces, no form of the secret is left."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
-    app.hide_secrets(CONFIGURED["model"])
+    bootstrap.hide_secrets(CONFIGURED["model"])
     encoded = base64.b64encode(TOKEN.encode()).decode()
     quoted = quote(TOKEN, safe="").lower()
     line = "".join(f"{'x' * 997} {form} " for form in (TOKEN, encoded, quoted) * 12)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps import processes
 from agent.steps.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.steps.harness import Trial, run, skip_time, until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps import calls, preparation
 from agent.steps.blocking import BlockingContext
 from agent.steps.claimed import Upstream

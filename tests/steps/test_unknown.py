@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.steps.context import StepContext
 from agent.steps.errors import Applied, DefiniteFailure
 from agent.steps.outcome import (

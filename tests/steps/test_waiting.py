@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.clock import SECOND
-from agent.keys import request_hash
-from agent.states import ApprovalStatus
+from agent.core.clock import SECOND
+from agent.core.ids import request_hash
+from agent.core.state_machine import ApprovalStatus
 from agent.steps.outcome import Failed, Json, RecordedApproval, Succeeded, Waiting
 from agent.steps.runner import PARKING_ATTEMPTS
 from agent.workflows.graph import Fanout

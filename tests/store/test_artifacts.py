@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from agent.clock import SECOND
-from agent.keys import content_hash
+from agent.core.clock import SECOND
+from agent.core.ids import content_hash
 from agent.store import artifacts
 from agent.store.artifacts import GRACE_US
 from agent.store.database import Database, StoreError

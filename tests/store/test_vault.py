@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent.app import vaults_of
-from agent.clock import SECOND
-from agent.config import Settings
-from agent.config_models import ArtifactSettings
+from agent.bootstrap import vaults_of
+from agent.config.models import ArtifactSettings
+from agent.config.settings import Settings
+from agent.core.clock import SECOND
 from agent.store import artifacts, vault
 from agent.store.artifacts import GRACE_US
 from agent.store.database import Database, StoreError

@@ -8,7 +8,7 @@ from typing import Any
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.steps.outcome import Succeeded
 from agent.store import workers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent import upgrade
-from agent.lock import Lock
+from agent.core.process_lock import Lock
 from agent.store import schema, workers
 from agent.store.database import Database, StoreError
 from agent.store.schema import NewerSchemaError, OlderWorkersError

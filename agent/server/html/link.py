@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from agent.channels import wording
-from agent.harmless import harmless, harmless_json
+from agent.core.escape import harmless, harmless_json
 from agent.server.html.members import members_of
 from agent.steps.outcome import Json
 

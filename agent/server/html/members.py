@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.harmless import harmless, harmless_json
+from agent.core.escape import harmless, harmless_json
 from agent.steps.outcome import Json
 
 _MOST: Final = 20

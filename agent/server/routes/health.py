@@ -4,7 +4,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.log_limit import LogLimit
+from agent.core.log_limit import LogLimit
 from agent.server import examples
 from agent.server.answers import answer
 from agent.server.context import here

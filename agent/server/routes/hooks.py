@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.channels.secret import SecretError, read_secret
-from agent.log_limit import LogLimit
+from agent.core.log_limit import LogLimit
 from agent.server import signatures
 from agent.server.answers import answer
 from agent.server.context import Context, here

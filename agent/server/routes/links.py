@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent import audit
 from agent.approvals import answering, questions
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
 from agent.channels.secret import SecretError, read_secret
 from agent.channels.signing import BadLinkError, Link, key_of, read_link
 from agent.channels.wording import cut
+from agent.core import audit
 from agent.server import signatures
 from agent.server.answers import answer
 from agent.server.context import here

@@ -6,6 +6,7 @@ from fastapi import Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.core.state_machine import TaskStatus
 from agent.server.answers import answer
 from agent.server.context import caller, here
 from agent.server.pages import Cursor, PartOfId, page
@@ -20,7 +21,6 @@ from agent.server.shapes import (
     TaskPage,
 )
 from agent.server.table import PREFIX, Table
-from agent.states import TaskStatus
 from agent.tasks import documents
 from agent.tasks.operator import Answer
 

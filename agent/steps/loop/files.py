@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from agent.keys import new_id
+from agent.core.ids import new_id
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
 from agent.steps.loop.config import FilesTool

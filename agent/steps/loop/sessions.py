@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agent.config_models import McpSettings
+from agent.config.models import McpSettings
 from agent.models.connector import clean
 from agent.steps.context import StepContext
 from agent.steps.environment import environment_of

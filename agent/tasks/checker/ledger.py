@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from agent.keys import idempotency_key
-from agent.states import CALL, CallStatus, ForbiddenMoveError, StepStatus, moved
+from agent.core.ids import idempotency_key
+from agent.core.state_machine import CALL, CallStatus, ForbiddenMoveError, StepStatus, moved
 from agent.store.evidence import CallFacts, EventFacts, Evidence, StepFacts
 from agent.tasks.checker.violation import Said
 

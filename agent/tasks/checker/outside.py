@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 
-from agent.states import CallStatus
+from agent.core.state_machine import CallStatus
 from agent.store import evidence
 from agent.store.database import Connection
 from agent.store.evidence import CallFacts, Evidence

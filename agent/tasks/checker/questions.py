@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from agent.keys import request_hash
-from agent.states import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
+from agent.core.ids import request_hash
+from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.asking import CHANNELS
 from agent.store import lineage
 from agent.store.database import Connection

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from agent.states import (
+from agent.core.state_machine import (
     STEP,
     STEP_ENDED,
     TASK,

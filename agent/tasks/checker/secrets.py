@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from agent.redaction import spellings
+from agent.core.redaction import spellings
 from agent.steps import preparation
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import Json

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from agent.clock import SECOND
-from agent.states import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.core.clock import SECOND
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.processes import is_running
 from agent.store.evidence import Evidence, StepFacts
 from agent.tasks.checker.violation import Said

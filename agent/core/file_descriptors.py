@@ -9,7 +9,7 @@ import os
 import resource
 from typing import Final
 
-from agent.log_limit import LogLimit
+from agent.core.log_limit import LogLimit
 
 MOST: Final = 65_536
 """As far as the soft limit is raised: some programs close every descriptor up to it."""

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agent import app, audit, catalog, descriptors, event_loop, log, starting
+from agent import bootstrap
 from agent.approvals import expiry
-from agent.config import Settings
-from agent.lock import Holder, Lock
+from agent.config.settings import Settings
+from agent.core import audit, event_loop, file_descriptors, logging
+from agent.core.process_lock import Holder, Lock
+from agent.daemon import startup_retry, workflow_sync
 from agent.store.channels import Place
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
@@ -63,7 +65,7 @@ class AlreadyRunningError(Exception):
 
 def take_lock(database: Database, role: str) -> Lock | None:
     """Take the database's lock for this process, or raise `AlreadyRunningError`."""
-    lock = app.lock_of(database)
+    lock = bootstrap.lock_of(database)
     try:
         if lock is not None and not lock.acquire(role):
             raise AlreadyRunningError(lock.holder())
@@ -88,13 +90,13 @@ async def serve(
     `on_ready` is given the address of the HTTP API, where there is one; a signal ends its waiting.
     """
     logger = structlog.get_logger(__name__)
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
-    began = await starting.patiently(tail.open, may_be_done_twice=True)
-    await starting.recover(database)
-    worker = app.build_worker(settings, database)
+    began = await startup_retry.patiently(tail.open, may_be_done_twice=True)
+    await startup_retry.recover(database)
+    worker = bootstrap.build_worker(settings, database)
     server = _open_server(settings, database, worker, began) if has_api else None
     channels = _open_channels(settings, database) if has_channels else None
     loop = asyncio.get_running_loop()
@@ -149,7 +151,7 @@ async def serve(
             await asyncio.wait({greeting})
             if not greeting.cancelled():
                 greeting.result()
-        app.collect_garbage_seldom()
+        bootstrap.collect_garbage_seldom()
         with watchdog.watching(worker.blocks):
             await worker.run()
     finally:
@@ -174,9 +176,9 @@ class InsideCommand:
 
     def __init__(self, settings: Settings, database: Database) -> None:
         # What it says belongs beside the command's answer, and only if something is wrong.
-        log.configure(settings.log.format, "warning")
+        logging.configure(settings.log.format, "warning")
         self._database = database
-        self._worker = app.build_worker(settings, database)
+        self._worker = bootstrap.build_worker(settings, database)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_started = threading.Event()
         self.error: BaseException | None = None
@@ -207,7 +209,7 @@ class InsideCommand:
             self._has_started.set()
 
     async def _serve(self) -> None:
-        await starting.recover(self._database)
+        await startup_retry.recover(self._database)
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
         with watchdog.watching(self._worker.blocks):
@@ -269,7 +271,7 @@ async def _watch_workflows(settings: Settings, database: Database, server: "Serv
     yet, the server answers all the same, and says of a name that it does not know to come back.
     """
     logger = structlog.get_logger(__name__)
-    shelf = catalog.Shelf(settings)
+    shelf = workflow_sync.Shelf(settings)
     is_first, has_started = True, False
     if server is not None:
         server.startup.has_workflows = False

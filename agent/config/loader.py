@@ -15,8 +15,8 @@ from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from agent.config import Settings, sections
-from agent.config_models import McpSettings, ModelSettings
+from agent.config.models import McpSettings, ModelSettings
+from agent.config.settings import Settings, sections
 
 DEFAULT_FILE = "config.toml"
 _PREFIX = "AGENT_"

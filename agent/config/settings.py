@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from agent.config_channels import ChannelSettings
-from agent.config_models import (
+from agent.config.channels import ChannelSettings
+from agent.config.models import (
     MODELS_TEXT,
     ArtifactSettings,
     BudgetSettings,

@@ -12,7 +12,7 @@ from typing import Any
 
 # Registers the kinds of steps: without them every file would be full of unknown ones.
 import agent.steps.kinds  # noqa: F401
-from agent.config import Settings
+from agent.config.settings import Settings
 from agent.steps import modules
 from agent.steps.loop.config import workflows_of
 from agent.steps.preparation import watch_secrets
@@ -334,11 +334,11 @@ def _child_names(graph: Graph) -> list[str]:
 
 
 def _on_record(settings: Settings, name: str) -> Found | None:
-    from agent import app
+    from agent import bootstrap
 
-    if not app.has_database(settings):
+    if not bootstrap.has_database(settings):
         return None
-    with app.open_database(settings).connect("reader") as connection:
+    with bootstrap.open_database(settings).connect("reader") as connection:
         found = versions.latest(connection, name)
     if found is None:
         return None

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.config import Settings
-from agent.lock import Holder, Lock
+from agent.config.settings import Settings
+from agent.core.process_lock import Holder, Lock
 from agent.store.database import Database, StoreError
 from agent.store.dialect import Fault
 
@@ -89,7 +89,7 @@ def vaults_of(settings: Settings) -> "Vaults":
     """Return the places for large values; secrets of theirs are read when they are used."""
     from urllib.parse import unquote, urlsplit
 
-    from agent.redaction import everywhere
+    from agent.core.redaction import everywhere
     from agent.steps.errors import DefiniteFailure
     from agent.steps.secrets import Secrets, references
     from agent.store.vault import Vaults

@@ -2,7 +2,7 @@
 
 from pydantic import Field, field_validator, model_validator
 
-from agent.config_models import REFERENCE, Section
+from agent.config.models import REFERENCE, Section
 
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
 """The events that say how the store of large values fares."""

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
-from agent.harmless import harmless, harmless_json
-from agent.redaction import everywhere
+from agent.core.escape import harmless, harmless_json
+from agent.core.redaction import everywhere
 
 HIDDEN = "[hidden]"
 # Not "tokens": those are counts of what a model read and wrote.

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from agent.config import Settings
-from agent.file_trust import (
+from agent.config.settings import Settings
+from agent.core.file_trust import (
     ROOT,
     Trust,
     Weakness,

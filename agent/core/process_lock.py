@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from agent import inode
+from agent.core import inode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 
 import structlog
 
-from agent import app, recovery
-from agent.config import Settings
+from agent import bootstrap, recovery
+from agent.config.settings import Settings
 from agent.store.database import CommitUnknownError, Database, StoreError
 from agent.store.dialect import Fault
 from agent.store.schema import OlderWorkersError
@@ -33,7 +33,7 @@ def open_database(settings: Settings) -> Database:
     pauses = _Pauses()
     while True:
         try:
-            return app.open_database(settings, create=True)
+            return bootstrap.open_database(settings, create=True)
         except StoreError as error:
             # A server that cannot be reached at all is a wrong address as likely as an outage.
             is_passing = error.fault is Fault.BUSY or (

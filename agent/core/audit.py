@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from agent.clock import Clock, to_iso
-from agent.harmless import harmless_json
-from agent.log_limit import LogLimit
+from agent.core.clock import Clock, to_iso
+from agent.core.escape import harmless_json
+from agent.core.log_limit import LogLimit
 
 NAME: Final = "audit.jsonl"
 MOST_BYTES: Final = 10 * 1024 * 1024
@@ -79,7 +79,7 @@ def _log() -> Any:
     # Here: a command that lists tasks does not need it, and is to be quick.
     import structlog
 
-    return structlog.get_logger("agent.audit")
+    return structlog.get_logger("agent.core.audit")
 
 
 def _append(path: Path, line: bytes) -> None:
