@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from agent.config.settings import Settings
 from agent.core.process_lock import Holder, Lock
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
 
 if TYPE_CHECKING:
     from agent.steps.services import Limits
-    from agent.store.vault import Vaults
+    from agent.store.artifacts.blobs import Vaults
     from agent.tasks.worker import Worker
 
 PRIVATE = 0o700
@@ -24,7 +24,7 @@ PRIVATE = 0o700
 
 def open_database(settings: Settings, *, create: bool = False) -> Database:
     """Return the database, checked to be of this program's schema; `create` makes or upgrades it."""
-    from agent.store import schema
+    from agent.store.schema import migrate
 
     database = _database_of(settings)
     if create:
@@ -36,7 +36,7 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
                 f"there is no database at {database.path}:"
                 " `agent init` makes one, and so does `agent up`",
             )
-        schema.check(database)
+        migrate.check(database)
     database.set_clock()
     return database
 
@@ -92,7 +92,7 @@ def vaults_of(settings: Settings) -> "Vaults":
     from agent.core.redaction import everywhere
     from agent.steps.errors import DefiniteFailure
     from agent.steps.secrets import Secrets, references
-    from agent.store.vault import Vaults
+    from agent.store.artifacts.blobs import Vaults
 
     secrets = Secrets()
 
@@ -136,7 +136,7 @@ def holder_of(database: Database) -> Holder | None:
     if lock is not None:
         return lock.holder()
     from agent.steps.processes import is_running
-    from agent.store import workers
+    from agent.store.engine import workers
 
     with database.connect("reader") as connection:
         living = workers.living(connection)

@@ -12,8 +12,8 @@ import structlog
 
 from agent.approvals import expiry
 from agent.core.clock import Clock
-from agent.store import workers
-from agent.store.database import Connection, Database
+from agent.store.db.database import Connection, Database
+from agent.store.engine import workers
 from agent.tasks import orphans, succession, takeover, unsettled
 from agent.tasks.graphs import Graphs
 from agent.tasks.operator import Operator

@@ -14,7 +14,7 @@ from agent.channels.commands import Caller
 from agent.channels.conversation import Conversation
 from agent.core import audit
 from agent.core.scopes import SCOPES
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.conftest import SIGNALLED
 from tests.server.harness import Running
 

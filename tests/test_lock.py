@@ -14,7 +14,7 @@ import pytest
 
 from agent.core import inode
 from agent.core.process_lock import Holder, Lock
-from agent.store.database import Database
+from agent.store.db.database import Database
 
 HOLD = """
 import sys, time

@@ -23,9 +23,9 @@ from agent.steps import processes
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import CallResult, Failed, Intent, StepError, Waiting
 from agent.steps.processes import start_time
-from agent.store import workers
-from agent.store.database import Connection, Database, Role, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Connection, Database, Role, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workers
 from agent.tasks import succession
 from agent.tasks import worker as worker_module
 from agent.tasks.attempts import claim_of

@@ -17,9 +17,9 @@ from agent.config.settings import DatabaseSettings, ServerSettings, Settings
 from agent.core import audit, file_descriptors
 from agent.daemon import daemon, startup_retry, workflow_sync
 from agent.server.startup import Startup
-from agent.store import schema
-from agent.store.database import CommitUnknownError, Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import CommitUnknownError, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema import migrate
 from agent.tasks import orphans
 
 
@@ -99,8 +99,8 @@ def test_a_session_that_is_lost_while_the_database_is_opened_is_no_end(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schema is looked at again."""
-    current = failing_once(schema.current, lambda: terminate_others(postgres_url))
-    monkeypatch.setattr(schema, "current", current)
+    current = failing_once(migrate.current, lambda: terminate_others(postgres_url))
+    monkeypatch.setattr(migrate, "current", current)
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=postgres_url))
     with structlog.testing.capture_logs() as told:
         startup_retry.open_database(settings).connect("reader").close()

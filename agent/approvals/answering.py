@@ -18,10 +18,11 @@ from agent.steps.asking import VERDICTS, misfit
 from agent.steps.errors import DefiniteFailure
 from agent.steps.kinds import KINDS
 from agent.steps.outcome import Json
-from agent.store import approvals as store
-from agent.store import queries, values
-from agent.store.approvals import ApprovalRow
-from agent.store.database import Connection, Database
+from agent.store.db import json_values
+from agent.store.db.database import Connection, Database
+from agent.store.engine import approvals as store
+from agent.store.engine import reads
+from agent.store.engine.approvals import ApprovalRow
 from agent.tasks import approvals
 from agent.tasks.approvals import Decision
 from agent.tasks.graphs import Graphs
@@ -158,8 +159,8 @@ def _checked(
 ) -> Decision:
     """Hold an answer against its question."""
     try:
-        values.encode([by, comment, value, edits], "the answer")
-    except values.NotPlainJsonError as problem:
+        json_values.encode([by, comment, value, edits], "the answer")
+    except json_values.NotPlainJsonError as problem:
         raise InvalidAnswerError(str(problem)) from None
     if comment is not None and len(comment) > MAX_COMMENT:
         raise InvalidAnswerError(f"the comment is longer than {MAX_COMMENT:,} characters")
@@ -237,7 +238,7 @@ def _definition(connection: Connection, row: ApprovalRow) -> Step:
 
 
 def _step(tx: Connection, unit: Unit, row: ApprovalRow) -> StepRow:
-    (found,) = queries.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
     return unit.add(StepRow.read(found))
 
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from agent.core.clock import to_iso
 from agent.steps.outcome import Json
-from agent.store import approvals as store
-from agent.store import artifacts
-from agent.store.approvals import ApprovalRow
-from agent.store.database import Connection, StoreError
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection, StoreError
+from agent.store.engine import approvals as store
+from agent.store.engine.approvals import ApprovalRow
 from agent.tasks.documents import find_one
 from agent.tasks.operator import NotFoundError
 
@@ -96,10 +96,10 @@ def _request(connection: Connection, row: ApprovalRow) -> Json:
     """Return what was asked about; of a large request that is kept apart, how it begins."""
     request = _loaded(row.request)
     asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
-    if not isinstance(asked, dict) or asked.keys() != {artifacts.REFERENCE_KEY}:
+    if not isinstance(asked, dict) or asked.keys() != {artifact_rows.REFERENCE_KEY}:
         return request
     try:
-        content = artifacts.get(connection, str(asked[artifacts.REFERENCE_KEY]))
+        content = artifact_rows.get(connection, str(asked[artifact_rows.REFERENCE_KEY]))
     except StoreError as error:
         return {**request, "request": {**asked, "problem": error.message}}
     if content is None:

@@ -12,9 +12,9 @@ from agent.core.clock import SECOND
 from agent.core.escape import harmless
 from agent.steps.asking import VERDICTS
 from agent.steps.outcome import Json
-from agent.store import answer_tokens
-from agent.store.answer_tokens import AnswerToken
-from agent.store.database import Database
+from agent.store.channels import answer_tokens
+from agent.store.channels.answer_tokens import AnswerToken
+from agent.store.db.database import Database
 from agent.tasks.operator import NotFoundError, RefusedError
 
 GOOD_SECONDS: Final = 7 * 86_400

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from agent.steps.outcome import Json
-from agent.store.channels import Place
+from agent.store.channels.cursors import Place
 
 Result = TypeVar("Result")
 

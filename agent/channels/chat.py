@@ -18,10 +18,10 @@ from agent.config.channels import TOLD
 from agent.core.escape import harmless
 from agent.core.scopes import implied
 from agent.steps.outcome import Json
-from agent.store import channels as store
-from agent.store import pairings
-from agent.store.channels import Message
-from agent.store.database import Database
+from agent.store.channels import cursors as store
+from agent.store.channels import pairings
+from agent.store.channels.cursors import Message
+from agent.store.db.database import Database
 from agent.tasks.operator import NotFoundError, RefusedError
 
 log = structlog.get_logger(__name__)

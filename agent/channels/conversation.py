@@ -14,9 +14,11 @@ from agent.core.escape import harmless
 from agent.core.state_machine import TaskStatus
 from agent.steps.asking import CHATS, read_answer
 from agent.steps.outcome import Json
-from agent.store import answer_tokens, health, histories, versions
-from agent.store.database import Connection, Database
-from agent.store.values import NotPlainJsonError
+from agent.store.channels import answer_tokens
+from agent.store.db.database import Connection, Database
+from agent.store.db.json_values import NotPlainJsonError
+from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.read import health
 from agent.tasks import documents
 from agent.tasks.creation import Submission
 from agent.tasks.documents import AmbiguousIdError, short_id
@@ -141,8 +143,8 @@ class Conversation:
         """Return the workflows that have named a command, with what they say of it."""
         found: list[tuple[str, dict[str, Json]]] = []
         with self._database.connect("reader") as connection, connection.snapshot():
-            for each in histories.latest_versions(connection):
-                latest = versions.latest(connection, each.name)
+            for each in workflow_histories.latest_versions(connection):
+                latest = workflow_versions.latest(connection, each.name)
                 keys = Graph.model_validate_json(latest[1]).on.get("chat") if latest else None
                 if keys:
                     found.append((each.name, keys))
@@ -150,7 +152,7 @@ class Conversation:
 
     def _start(self, caller: Caller, name: str, texts: dict[str, str], key: str | None) -> str:
         with self._database.connect("reader") as connection:
-            found = versions.latest(connection, name)
+            found = workflow_versions.latest(connection, name)
         if found is None:
             raise NotFoundError(f"there is no workflow {name!r}")
         _, text, source, path = found

@@ -20,9 +20,9 @@ from agent.channels.reception import Reception
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import new_id, random_fraction
 from agent.core.redaction import everywhere
-from agent.store import channels as store
-from agent.store.channels import Place
-from agent.store.database import Connection, Database, StoreError
+from agent.store.channels import cursors as store
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Connection, Database, StoreError
 
 log = structlog.get_logger(__name__)
 

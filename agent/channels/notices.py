@@ -5,10 +5,10 @@ from agent.channels.channel import Notice
 from agent.config.channels import OUTAGES
 from agent.core.clock import to_iso
 from agent.steps.outcome import Json
-from agent.store import views
-from agent.store.channels import Event
-from agent.store.database import Connection
-from agent.store.values import decode
+from agent.store.channels.cursors import Event
+from agent.store.db.database import Connection
+from agent.store.db.json_values import decode
+from agent.store.read import views
 from agent.tasks.operator import NotFoundError
 
 

@@ -10,9 +10,9 @@ from typing import Final
 from agent.channels.commands import Caller
 from agent.core.clock import SECOND
 from agent.core.scopes import SCOPES, implied
-from agent.store import pairings
-from agent.store.database import Database
-from agent.store.pairings import Pairing
+from agent.store.channels import pairings
+from agent.store.channels.pairings import Pairing
+from agent.store.db.database import Database
 from agent.tasks.operator import NotFoundError
 
 CODE_SECONDS: Final = 3600

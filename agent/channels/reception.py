@@ -7,8 +7,8 @@ import structlog
 
 from agent.channels.channel import Channel, ReceptionError
 from agent.core.redaction import everywhere
-from agent.store import channels as store
-from agent.store.database import Database, StoreError
+from agent.store.channels import cursors as store
+from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
 

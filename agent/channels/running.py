@@ -18,7 +18,7 @@ from agent.channels.telegram_api import BotApi
 from agent.channels.webhook import Webhook
 from agent.config.channels import TOLD
 from agent.config.settings import Settings
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
 

@@ -21,7 +21,7 @@ from agent.channels.chat import Chat, ChatError
 from agent.channels.commands import COMMANDS
 from agent.channels.conversation import Conversation
 from agent.channels.pacing import Pacing
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from agent.channels.chat import Chat, ChatError
 from agent.channels.conversation import Conversation
 from agent.channels.pacing import Pacing
 from agent.channels.telegram_api import BotApi
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
 

@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 from agent.core.clock import to_iso
 from agent.steps.asking import CHATS
-from agent.store import channels, pairings
+from agent.store.channels import cursors, pairings
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
-    from agent.store.channels import Cursor
-    from agent.store.database import Connection
+    from agent.store.channels.cursors import Cursor
+    from agent.store.db.database import Connection
 
 
 def channel_findings(
@@ -19,7 +19,7 @@ def channel_findings(
 ) -> Iterator[tuple[str, str, str]]:
     """Return (what, state, message) for each channel that the configuration turns on."""
     for name in settings.channels.turned_on:
-        cursor = channels.cursor(connection, name)
+        cursor = cursors.cursor(connection, name)
         paired = len(pairings.listed(connection, name))
         state, message = _standing(cursor, is_running=is_running)
         if state == "ok" and name in CHATS:

@@ -11,7 +11,7 @@ from agent.cli import session
 if TYPE_CHECKING:
     from agent.channels.commands import Caller
     from agent.channels.conversation import Conversation
-    from agent.store.database import Database
+    from agent.store.db.database import Database
 
 _LOOK_SECONDS = 0.5
 _MOST_SHOWN = 20_000
@@ -90,7 +90,7 @@ def _show_questions(
     """Show what waits for an answer, then every new question and what becomes of it."""
     from agent.channels import wording
     from agent.cli import terminal
-    from agent.store.database import StoreError
+    from agent.store.db.database import StoreError
 
     shown: dict[str, str] = {}
     while not is_over.is_set():

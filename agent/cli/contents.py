@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from agent.store.database import Connection
+    from agent.store.db.database import Connection
 
 Found = tuple[str | None, str | None, str, str]
 """(task, step, state, message) of something that was found."""
@@ -68,11 +68,11 @@ class Reading:
 
     def _problems(self, connection: "Connection") -> Iterator[Found]:
         from agent.cli import terminal
-        from agent.store import evidence, health
+        from agent.store.read import audit_rows, health
         from agent.tasks import checker
 
         with connection.snapshot():
-            self._total = evidence.task_count(connection, self.since)
+            self._total = audit_rows.task_count(connection, self.since)
             if self.since is None:
                 with terminal.working("checking the file", is_quiet=self.is_quiet):
                     damage = health.damage(connection)
@@ -102,11 +102,11 @@ class Reading:
     def _say_where_to_go_on(self, connection: "Connection") -> None:
         """After an interrupt: tasks are read in the order of their creation."""
         from agent.cli import terminal
-        from agent.store import evidence
+        from agent.store.read import audit_rows
 
         if self._last is None:
             return
-        created = evidence.created_at(connection, self._last)
+        created = audit_rows.created_at(connection, self._last)
         if created is None:
             return
         terminal.note(

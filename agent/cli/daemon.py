@@ -8,7 +8,7 @@ from agent.cli import session
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
-    from agent.store.database import Database
+    from agent.store.db.database import Database
 
 
 def up(

@@ -11,9 +11,9 @@ from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from agent.store.database import Database
-    from agent.store.space import Space
-    from agent.store.upkeep import Kept
+    from agent.store.db.database import Database
+    from agent.store.free_space import Space
+    from agent.store.pruning import Kept
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Upgrade, back up and prune the database."
@@ -32,13 +32,13 @@ def upgrade(
     """Bring the database to this program's schema, or make it."""
     from agent import bootstrap as root
     from agent.cli import terminal
-    from agent.store import schema
+    from agent.store.schema import migrate
 
     root.upgrade_database(session.settings(), must_fence=force, on_wait=terminal.note)
     if as_json:
-        terminal.print_json({"schema": schema.HEAD})
+        terminal.print_json({"schema": migrate.HEAD})
     else:
-        terminal.say(f"the database has schema {schema.HEAD}")
+        terminal.say(f"the database has schema {migrate.HEAD}")
 
 
 @app.command("backup")
@@ -49,14 +49,14 @@ def backup(
 ) -> None:
     """Write a consistent copy, also while an agent runs."""
     from agent.cli import terminal
-    from agent.store import upkeep
+    from agent.store import pruning
 
     database = session.existing_database()
     if target.exists():
         raise CommandError(f"{target}: there is already something here", Exit.REFUSED)
     if not target.absolute().parent.is_dir():
         raise CommandError(f"{target.absolute().parent}: there is no such directory")
-    upkeep.backup(database, target)
+    pruning.backup(database, target)
     size = target.stat().st_size
     if as_json:
         terminal.print_json({"file": str(target), "bytes": size})
@@ -85,7 +85,7 @@ def prune(
 
     from agent.cli import terminal
     from agent.core.clock import SECOND
-    from agent.store import space, upkeep
+    from agent.store import free_space, pruning
 
     if days is not None and not math.isfinite(days):
         raise CommandError(f"--days {days}: give a number of days")
@@ -93,14 +93,14 @@ def prune(
     age_days = settings.engine.retention_days if days is None else days
     database = session.existing_database()
     before = database.clock.now() - int(age_days * 86_400 * SECOND)
-    size_before = space.measure(database)
+    size_before = free_space.measure(database)
     with database.connect("writer") as connection:
-        counts = upkeep.prune(connection, before)
-        kept = upkeep.kept(connection, before)
+        counts = pruning.prune(connection, before)
+        kept = pruning.kept(connection, before)
     if vacuum and database.is_sqlite:
         _rewrite(database)
-    space.give_back(database)
-    size = space.measure(database)
+    free_space.give_back(database)
+    size = free_space.measure(database)
     freed = None
     if size is not None and size_before is not None:
         freed = max(0, size_before.file_bytes - size.file_bytes)
@@ -119,14 +119,14 @@ def prune(
 def _rewrite(database: "Database") -> None:
     """Rewrite a SQLite file under the daemon's lock, so that no daemon can start meanwhile."""
     from agent.daemon import daemon
-    from agent.store import space
+    from agent.store import free_space
 
     try:
         lock = daemon.take_lock(database, "upkeep")
     except daemon.AlreadyRunningError as error:
         raise CommandError(f"--vacuum: {error}; stop it first", Exit.REFUSED) from None
     try:
-        space.rewrite(database)
+        free_space.rewrite(database)
     finally:
         if lock is not None:
             lock.release()

@@ -12,7 +12,7 @@ from agent.cli.options import JsonOption
 if TYPE_CHECKING:
     from agent.cli.contents import Reading
     from agent.config.settings import Settings
-    from agent.store.database import Connection, Database
+    from agent.store.db.database import Connection, Database
     from agent.workflows.directory import Entry
 
 _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
@@ -79,7 +79,7 @@ def _findings(reading: "Reading | None") -> Iterator[Finding]:
     import platform
 
     from agent import __version__, bootstrap
-    from agent.store.database import StoreError
+    from agent.store.db.database import StoreError
 
     yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
@@ -143,7 +143,7 @@ def _webhook(entry: "Entry") -> Iterator[Finding]:
 
 def _artifacts(settings: "Settings") -> Iterator[Finding]:
     from agent import bootstrap
-    from agent.store.database import StoreError
+    from agent.store.db.database import StoreError
 
     url = settings.artifacts_url
     if url:
@@ -159,13 +159,14 @@ def _artifacts(settings: "Settings") -> Iterator[Finding]:
 def _database(database: "Database", connection: "Connection") -> Iterator[Finding]:
     from agent import bootstrap
     from agent.cli import terminal
-    from agent.store import health, schema
+    from agent.store.read import health
+    from agent.store.schema import migrate
 
     version = "PostgreSQL"
     if database.path is not None:
         ((number,),) = connection.query("SELECT sqlite_version()")
         version = f"SQLite {number}, {database.path}"
-    yield Finding("database", "ok", f"{version}, schema {schema.HEAD}")
+    yield Finding("database", "ok", f"{version}, schema {migrate.HEAD}")
     if connection.is_pooled:
         yield Finding(
             "database",
@@ -212,8 +213,8 @@ def _channels(
 
 
 def _writing(database: "Database") -> Iterator[Finding]:
-    from agent.store import health
-    from agent.store.database import StoreError
+    from agent.store.db.database import StoreError
+    from agent.store.read import health
 
     try:
         with database.connect("writer") as connection, connection.transaction():

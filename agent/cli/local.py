@@ -18,7 +18,7 @@ from agent.tasks.operator import Answer, Operator, Verdict
 if TYPE_CHECKING:
     from agent.approvals.answering import Said
     from agent.config.settings import Settings
-    from agent.store.database import Connection, Database
+    from agent.store.db.database import Connection, Database
     from agent.workflows.graph import Graph
 
 _CHANNEL = "terminal"

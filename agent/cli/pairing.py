@@ -55,7 +55,7 @@ def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
 def list_pairings(*, as_json: JsonOption = False) -> None:
     """List everybody who is paired."""
     from agent.cli import terminal
-    from agent.store import pairings
+    from agent.store.channels import pairings
 
     with session.reading() as connection:
         found = [_document(each) for each in pairings.listed(connection)]
@@ -84,7 +84,7 @@ def remove(
     """Let somebody no longer use the agent from a chat."""
     from agent.cli import terminal
     from agent.cli.errors import CommandError, Exit
-    from agent.store import pairings
+    from agent.store.channels import pairings
 
     channel, _, identity = who.partition(":")
     with session.existing_database().connect("writer") as tx, tx.transaction():

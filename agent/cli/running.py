@@ -18,7 +18,7 @@ from agent.cli.options import InputJsonOption, InputOption, JsonOption, WaitOpti
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
     from agent.config.settings import Settings
-    from agent.store.database import Database
+    from agent.store.db.database import Database
     from agent.tasks.creation import Submission
 
 PRIORITIES = ("high", "normal", "low")

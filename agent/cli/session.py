@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
     from agent.config.settings import Settings
-    from agent.store.database import Connection, Database
+    from agent.store.db.database import Connection, Database
 
 _config_file: str | None = None
 _server: str | None = None

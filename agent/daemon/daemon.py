@@ -25,9 +25,9 @@ from agent.config.settings import Settings
 from agent.core import audit, event_loop, file_descriptors, logging
 from agent.core.process_lock import Holder, Lock
 from agent.daemon import startup_retry, workflow_sync
-from agent.store.channels import Place
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
 from agent.tasks import watchdog
 from agent.tasks.event_tail import EventTail
 

@@ -13,9 +13,9 @@ import structlog
 
 from agent import bootstrap, recovery
 from agent.config.settings import Settings
-from agent.store.database import CommitUnknownError, Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.schema import OlderWorkersError
+from agent.store.db.database import CommitUnknownError, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema.migrate import OlderWorkersError
 
 log = structlog.get_logger(__name__)
 

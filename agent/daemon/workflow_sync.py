@@ -16,9 +16,9 @@ from agent.config.settings import Settings
 from agent.steps import modules
 from agent.steps.loop.config import workflows_of
 from agent.steps.preparation import watch_secrets
-from agent.store import histories, versions
-from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workflow_histories, workflow_versions
 from agent.workflows import files
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph, Step
@@ -102,7 +102,7 @@ def overview(settings: Settings, connection: Connection | None) -> list[dict[str
     """Return every workflow that has a file or a record, with remarks on what to know of it."""
     recorded = {}
     if connection is not None:
-        recorded = {each.name: each for each in histories.latest_versions(connection)}
+        recorded = {each.name: each for each in workflow_histories.latest_versions(connection)}
     listed: dict[str, dict[str, Any]] = {}
     entries = scan(settings)
     known = graphs_of(entries)
@@ -218,7 +218,7 @@ class Shelf:
                     changes += self._record(connection, name, database.clock.now())
             for name in self._gone(connection):
                 with connection.transaction():
-                    versions.remove(connection, name, database.clock.now())
+                    workflow_versions.remove(connection, name, database.clock.now())
                 changes.append(Change("workflow.removed", {"workflow": name}))
         # Only now: what could not be recorded is tried again at the next look.
         self._hashes, self._is_behind = current, False
@@ -240,7 +240,7 @@ class Shelf:
         names = {str(entry.path.absolute()): entry.name for entry in self._directory.entries}
         return [
             record.name
-            for record in histories.latest_versions(connection)
+            for record in workflow_histories.latest_versions(connection)
             if record.removed_at is None
             and record.path is not None
             and Path(record.path).parent == here
@@ -252,8 +252,8 @@ class Shelf:
         path = str(file.path.absolute())
         try:
             with connection.transaction():
-                before = versions.latest(connection, name)
-                version = versions.register(
+                before = workflow_versions.latest(connection, name)
+                version = workflow_versions.register(
                     connection, name, file.graph.hash, file.graph.text, file.text, path, now
                 )
         except (StoreError, ValueError) as error:
@@ -299,7 +299,7 @@ def record_beside(database: Database, path: Path, graph: Graph) -> None:
             names += _child_names(found.graph)
             source, at = found.text, str(found.path.absolute())
             with connection.transaction():
-                versions.register(
+                workflow_versions.register(
                     connection,
                     name,
                     found.graph.hash,
@@ -311,7 +311,7 @@ def record_beside(database: Database, path: Path, graph: Graph) -> None:
 
 
 def _beside(connection: Connection, path: Path, name: str) -> files.WorkflowFile | None:
-    known = versions.latest(connection, name)
+    known = workflow_versions.latest(connection, name)
     if known is not None and (known[3] is None or Path(known[3]).parent != path.parent):
         return None
     # Not `.py`: a module of that name may be there for its steps.
@@ -339,7 +339,7 @@ def _on_record(settings: Settings, name: str) -> Found | None:
     if not bootstrap.has_database(settings):
         return None
     with bootstrap.open_database(settings).connect("reader") as connection:
-        found = versions.latest(connection, name)
+        found = workflow_versions.latest(connection, name)
     if found is None:
         return None
     _, graph, source, path = found

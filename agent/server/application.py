@@ -44,8 +44,8 @@ from agent.server.routes import (
 from agent.server.startup import Startup
 from agent.server.table import Table, mount
 from agent.server.tokens import Tokens
-from agent.store.channels import Place
-from agent.store.database import Database
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Database
 from agent.tasks.operator import Operator
 from agent.tasks.worker import Worker
 

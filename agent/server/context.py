@@ -16,7 +16,7 @@ from agent.server.repeats import Repeats
 from agent.server.startup import Startup
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.operator import Operator
 from agent.tasks.troubles import Troubles
 

@@ -11,10 +11,10 @@ from agent.config.settings import EngineSettings
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.startup import Startup
-from agent.store import queries, versions
-from agent.store.database import StoreError
-from agent.store.dialect import Fault
-from agent.store.values import encode
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.json_values import encode
+from agent.store.engine import reads, workflow_versions
 from agent.tasks.creation import Submission
 from agent.tasks.operator import NotFoundError
 from agent.tasks.submitters import RefusedError
@@ -69,7 +69,9 @@ class Desk:
 
     async def workflow(self, name: str) -> Workflow:
         """Return a workflow by its name."""
-        found = await self._reading.read(lambda connection: versions.latest(connection, name))
+        found = await self._reading.read(
+            lambda connection: workflow_versions.latest(connection, name)
+        )
         if found is None:
             if not self._startup.has_workflows:
                 raise self._startup.not_yet(name)
@@ -142,7 +144,7 @@ class Desk:
             existing = None
             if dedupe_key is not None:
                 existing = await self._reading.read(
-                    lambda connection: queries.task_by_dedupe_key(connection, dedupe_key)
+                    lambda connection: reads.task_by_dedupe_key(connection, dedupe_key)
                 )
             if existing is None:
                 raise

@@ -9,9 +9,10 @@ from collections import Counter
 from typing import Final
 
 from agent.server.pool import Pool
-from agent.store import event_log, views
-from agent.store.channels import Place
-from agent.store.database import Connection
+from agent.store import event_log
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Connection
+from agent.store.read import views
 
 _PAGE: Final = 50_000
 """How many events one read counts: a scrape after a long silence holds no thread for long."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
-from agent.store.database import StoreError
+from agent.store.db.database import StoreError
 from agent.tasks import documents
 
 _PAGE: Final = 200

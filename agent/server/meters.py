@@ -7,8 +7,9 @@ from typing import Final
 
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.state_machine import StepStatus, TaskStatus
-from agent.store import budgets, health, queries, workers
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import budgets, reads, workers
+from agent.store.read import health
 from agent.tasks.budgets import MICROUSD
 from agent.tasks.gauges import Histogram
 from agent.tasks.worker import Worker
@@ -34,7 +35,7 @@ class Standing:
 
 def standing(connection: Connection, clock: Clock) -> Standing:
     """Read how the database stands."""
-    soonest = queries.next_wake_time(connection)
+    soonest = reads.next_wake_time(connection)
     today = str(to_iso(clock.now()))[:10]
     age = 0.0 if soonest is None else max(0.0, (clock.now() - soonest) / SECOND)
     return Standing(

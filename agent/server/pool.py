@@ -7,8 +7,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from agent.server.problems import retry_later
-from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
 
 Result = TypeVar("Result")
 

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.store.database import StoreError
-from agent.store.dialect import Fault
-from agent.store.values import NotPlainJsonError
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.json_values import NotPlainJsonError
 from agent.tasks.documents import AmbiguousIdError
 from agent.tasks.operator import NotFoundError, RefusedError
 from agent.tasks.submitters import RefusedError as RefusedSubmissionError

@@ -16,9 +16,9 @@ from agent.core.ids import content_hash, request_hash
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.tokens import Grant
-from agent.store import request_keys
-from agent.store.database import Database
-from agent.store.request_keys import Claim
+from agent.store import idempotency_keys
+from agent.store.db.database import Database
+from agent.store.idempotency_keys import Claim
 
 PATIENCE_SECONDS: Final = 5.0
 """How long a key waits to be put on record before its request is refused."""
@@ -97,4 +97,4 @@ class Repeats:
                     known.set_result(result)
 
     def _record(self, asked: list[Claim]) -> list[tuple[str, str]]:
-        return request_keys.claim(self._database, asked, self._database.clock.now())
+        return idempotency_keys.claim(self._database, asked, self._database.clock.now())

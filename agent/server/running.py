@@ -14,8 +14,8 @@ from agent.core import file_descriptors
 from agent.server.address import listen, url_of
 from agent.server.startup import Startup
 from agent.server.tokens import Tokens
-from agent.store.channels import Place
-from agent.store.database import Database, StoreError
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Database, StoreError
 from agent.tasks.event_tail import EventTail
 from agent.tasks.worker import Worker
 

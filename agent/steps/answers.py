@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from agent.core.clock import SECOND
 from agent.steps.outcome import Json
-from agent.store.values import NotPlainJsonError, encode
+from agent.store.db.json_values import NotPlainJsonError, encode
 
 Verdict = Literal["succeeded", "retry", "failed", "unknown"]
 

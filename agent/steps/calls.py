@@ -42,7 +42,7 @@ from agent.steps.outputs import large
 from agent.steps.secrets import Secrets
 from agent.steps.services import Services
 from agent.steps.sizes import is_small
-from agent.store.values import NotPlainJsonError, encode
+from agent.store.db.json_values import NotPlainJsonError, encode
 
 Readied = tuple[Json, str] | StepError
 """An answer as it is kept and as text, or why it cannot be kept."""

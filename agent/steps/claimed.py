@@ -6,7 +6,7 @@ from typing import Protocol
 
 from agent.steps.outcome import CallResult, Intent, Json, RecordedApproval, RecordedCall
 from agent.steps.sizes import SMALL_BYTES, is_small
-from agent.store.values import decode
+from agent.store.db.json_values import decode
 from agent.workflows.graph import Graph, Step
 
 

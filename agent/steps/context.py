@@ -15,7 +15,7 @@ from agent.steps.outcome import Json, Paused, Spend
 from agent.steps.secrets import Place, Secrets
 from agent.steps.services import Services
 from agent.steps.sizes import is_small
-from agent.store.values import encode
+from agent.store.db.json_values import encode
 
 Perform = Callable[[Call], Awaitable[Json | Measured]]
 

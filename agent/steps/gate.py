@@ -13,7 +13,7 @@ from agent.core.state_machine import ApprovalStatus
 from agent.steps.asking import ApprovalConfig, InputConfig
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Asked, Json, RecordedApproval, Waiting
-from agent.store.values import encode
+from agent.store.db.json_values import encode
 
 Answerable = ApprovalConfig | InputConfig
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agent.steps.outcome import Json, StepError
 from agent.steps.outputs import find_problem
-from agent.store.values import NotPlainJsonError, encode
+from agent.store.db.json_values import NotPlainJsonError, encode
 
 _FENCED: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
 

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from agent.steps.outcome import Json, StepError
 from agent.steps.sizes import size_up_to
-from agent.store.artifacts import looks_like_reference
-from agent.store.values import NotPlainJsonError, encode
+from agent.store.artifacts.artifact_rows import looks_like_reference
+from agent.store.db.json_values import NotPlainJsonError, encode
 
 _MOST_KEYS: Final = 100
 

@@ -21,7 +21,7 @@ from agent.steps.kinds import KINDS, Kind
 from agent.steps.outcome import Json, Succeeded, Waiting
 from agent.steps.secrets import Place, references, watch
 from agent.steps.sizes import is_small
-from agent.store.values import NotPlainJsonError
+from agent.store.db.json_values import NotPlainJsonError
 from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
 from agent.workflows.problems import write_key
 from agent.workflows.templates import TemplateError, evaluate, has_templates, is_template, render

@@ -27,7 +27,7 @@ from agent.steps.scope import Scope
 from agent.steps.secrets import Secrets, watch
 from agent.steps.services import Services
 from agent.steps.sizes import is_small, surely_exceeds
-from agent.store.values import NotPlainJsonError
+from agent.store.db.json_values import NotPlainJsonError
 
 SHUTDOWN: Final = "shutdown"
 """The stop reason that lets calls in flight finish."""

@@ -6,7 +6,7 @@ task that is asked too early or too late only asks again.
 
 from contextlib import suppress
 
-from agent.store import lineage
+from agent.store.engine import lineage
 from agent.tasks import budgets
 from agent.tasks.commands import COMMANDS
 from agent.tasks.operator import Answer, NotFoundError, Operator, RefusedError, resume_task

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from agent.core.ids import canonical_json
-from agent.store import lineage
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import lineage
 from agent.workflows.graph import Graph
 
 ASKING_KINDS: Final = frozenset({"approval", "input"})

@@ -20,10 +20,10 @@ from agent.core.state_machine import (
 )
 from agent.steps.outcome import Asked, CallResult, Json, StepError
 from agent.steps.replay import REQUEST_CHANGED
-from agent.store import approvals as store
-from agent.store import values
-from agent.store.approvals import ApprovalRow
-from agent.store.database import Connection
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import approvals as store
+from agent.store.engine.approvals import ApprovalRow
 from agent.tasks import recording, transitions
 from agent.tasks.rows import StepRow
 from agent.tasks.unit import Unit
@@ -62,7 +62,7 @@ def ask(
         kind=question.kind,
         status=ApprovalStatus.PENDING,
         message=question.message,
-        request=values.encode(question.request, "request"),
+        request=json_values.encode(question.request, "request"),
         request_hash=request_hash(question.request),
         choices=_encoded(question.choices),
         value_schema=_encoded(question.schema),
@@ -263,11 +263,11 @@ def _apply_verdict(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) 
 
 def _around(approval_id: str, saved: Json) -> str:
     """Write the checkpoint of a step that asks: the question, and what the step itself saved."""
-    return values.encode({"approval_id": approval_id, "saved": saved}, "checkpoint")
+    return json_values.encode({"approval_id": approval_id, "saved": saved}, "checkpoint")
 
 
 def _encoded(value: Json) -> str | None:
-    return None if value is None else values.encode(value, "answer")
+    return None if value is None else json_values.encode(value, "answer")
 
 
 def _microseconds(seconds: float | None) -> int | None:

@@ -11,7 +11,7 @@ from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError, Signa
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import CallResult, Intent, Json, Outcome, Succeeded
 from agent.steps.services import Services
-from agent.store import values
+from agent.store.db import json_values
 from agent.tasks.batch import Note, Settle
 from agent.tasks.settlement import Claim
 
@@ -162,7 +162,7 @@ class WorkerJournal:
 
     async def checkpoint(self, claimed: Claimed, value: Json) -> None:
         """Return once the checkpoint is durable; raise `RevokedError` if the claim is gone."""
-        text = values.encode(value, "checkpoint")
+        text = json_values.encode(value, "checkpoint")
         await self._record(Note(claim_of(claimed), claimed.graph, checkpoint=text))
 
     def log(self, claimed: Claimed, stream: str, text: str) -> None:

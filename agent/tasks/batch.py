@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.steps.outcome import CallResult, Intent, Json, Outcome
-from agent.store.artifacts import Packed
-from agent.store.database import Later
+from agent.store.artifacts.artifact_rows import Packed
+from agent.store.db.database import Later
 from agent.tasks import budgets, family
 from agent.tasks.creation import Submission
 from agent.tasks.rows import StepRow

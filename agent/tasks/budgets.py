@@ -14,9 +14,9 @@ from typing import Any, Final
 from agent.core.clock import SECOND
 from agent.core.state_machine import TaskStatus
 from agent.steps.outcome import CallResult, Intent, Reservation
-from agent.store import budgets as store
-from agent.store.database import Connection
-from agent.store.queries import Rows
+from agent.store.db.database import Connection
+from agent.store.engine import budgets as store
+from agent.store.engine.reads import Rows
 from agent.tasks import transitions
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow

@@ -15,8 +15,9 @@ from agent.core.clock import SECOND
 from agent.core.ids import new_id
 from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
-from agent.store import lineage, values
-from agent.store.database import Connection
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import lineage
 from agent.tasks import advance, answers, transitions
 from agent.tasks.creation import blank_step
 from agent.tasks.rows import StepRow, TaskRow
@@ -119,7 +120,7 @@ def _successor(
     )
     if edited:
         merged = {**json.loads(given), **edited}
-        given = values.encode(check_inputs(graph, merged), "input")
+        given = json_values.encode(check_inputs(graph, merged), "input")
     deadline = None
     if graph.timeout_seconds is not None:
         deadline = old.now + int(graph.timeout_seconds * SECOND)
@@ -137,7 +138,7 @@ def _successor(
         depth=parent.depth if parent is not None else old.task.depth,
     )
     if parent is not None:
-        trigger = values.encode(parent.trigger, "trigger")
+        trigger = json_values.encode(parent.trigger, "trigger")
     task.also(
         input=given, trigger=trigger, created_at=old.now, retry_of=retry_of, forked_from=forked_from
     )

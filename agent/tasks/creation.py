@@ -7,8 +7,9 @@ from typing import Final
 from agent.core.clock import SECOND
 from agent.core.ids import new_id
 from agent.steps.outcome import Json
-from agent.store import values, versions
-from agent.store.database import Connection
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import workflow_versions
 from agent.tasks import advance, transitions
 from agent.tasks.rows import StepRow, TaskRow
 from agent.tasks.unit import Unit
@@ -39,7 +40,7 @@ class Submission:
 def register(tx: Connection, submission: Submission, now: int) -> int:
     """Return the version of a submission's workflow, which is new when it is not the latest."""
     graph = submission.graph
-    return versions.register(
+    return workflow_versions.register(
         tx, graph.name, graph.hash, graph.text, submission.source, submission.path, now
     )
 
@@ -62,8 +63,8 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Un
         depth=submission.depth,
     )
     task.also(
-        input=values.encode(dict(submission.input), "input"),
-        trigger=values.encode(submission.trigger, "trigger"),
+        input=json_values.encode(dict(submission.input), "input"),
+        trigger=json_values.encode(submission.trigger, "trigger"),
         dedupe_key=submission.dedupe_key,
         created_at=now,
     )

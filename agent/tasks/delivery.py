@@ -13,10 +13,11 @@ from agent.core.clock import Clock
 from agent.core.state_machine import TaskStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, StepError
-from agent.store import artifacts, queries
-from agent.store.artifacts import NotFetchedError
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.artifacts import artifact_rows
+from agent.store.artifacts.artifact_rows import NotFetchedError
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import reads
 from agent.tasks import keeping
 from agent.tasks.batch import Batch, Settle, Turned
 from agent.tasks.claiming import Room
@@ -217,13 +218,13 @@ class Delivery:
         apart = keeping.large_parts(batch)
         if apart:
             now = self.clock.now()
-            packed = [part.packed or artifacts.pack(part.content) for part in apart]
+            packed = [part.packed or artifact_rows.pack(part.content) for part in apart]
             connection = self.sender.connection
             with connection.transaction():
                 for each in packed:
-                    artifacts.put(connection, each, now)
+                    artifact_rows.put(connection, each, now)
             for part, each in zip(apart, packed, strict=True):
-                part.replace(artifacts.reference(each.name))
+                part.replace(artifact_rows.reference(each.name))
 
     def _deliver_apart(self, batch: Batch, room: Room, error: Exception) -> Delivered:
         """Deliver a batch that failed for its own sake: each part alone, the bad ones replaced.
@@ -271,7 +272,7 @@ class Delivery:
         """
         now, most = self.clock.now(), min(room.most_due, _MOST_APART)
         connection = self.sender.connection
-        found = connection.query(queries.due_statement(connection.sql), now=now, most=most)
+        found = connection.query(reads.due_statement(connection.sql), now=now, most=most)
         due = frozenset(str(row[0]) for row in found)
         claimed = 0
         for task_id in sorted(due - self._still_set_aside()):
@@ -324,10 +325,10 @@ class Delivery:
         """Find out what is due next, and what became of claims in flight; changes nothing."""
         connection = self.sender.connection
         try:
-            soonest = queries.next_wake_time(connection)
+            soonest = reads.next_wake_time(connection)
             found = {}
             if claims:
-                rows = queries.claims(connection, [claim.step_id for claim in claims])
+                rows = reads.claims(connection, [claim.step_id for claim in claims])
                 found = {row[0]: row for row in rows}
         except StoreError as error:
             self.sender.after_failure(error)

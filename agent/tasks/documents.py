@@ -7,9 +7,11 @@ from typing import Any, Final
 from agent.core.clock import to_iso
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json
-from agent.store import artifacts, queries, views
-from agent.store import equipment as read
-from agent.store.database import Connection
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection
+from agent.store.engine import attempt_reads as read
+from agent.store.engine import reads
+from agent.store.read import views
 from agent.tasks import outputs, transcript, waits
 from agent.tasks.graphs import Graphs
 from agent.tasks.operator import NotFoundError
@@ -88,7 +90,7 @@ def task_document(
             "retry_of": task["retry_of"],
             "forked_from": task["forked_from"],
             "origin": task["origin_id"],
-            "children": queries.children(connection, task_id),
+            "children": reads.children(connection, task_id),
             "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
             "steps": steps,
         }
@@ -117,7 +119,7 @@ def _step_document(
     used: dict[str, dict[str, Json]],
     delays: dict[str, str],
 ) -> dict[str, Json]:
-    output = artifacts.load(connection, row["output"])
+    output = artifact_rows.load(connection, row["output"])
     is_group = row["parallel_index"] < 0 and row["parallel_count"] is not None
     if is_group and row["status"] == StepStatus.SUCCEEDED:
         output = read.gathered(connection, row["task_id"], row["index"])
@@ -251,10 +253,10 @@ def step_logs(
 
 def find_artifact(connection: Connection, beginning: str) -> bytes:
     """Return the one large value whose hash begins with a text."""
-    found = artifacts.names_like(connection, beginning)
+    found = artifact_rows.names_like(connection, beginning)
     if len(found) > 1:
         raise AmbiguousIdError(f"{beginning} could be any of: {', '.join(found)}")
-    content = artifacts.get(connection, found[0]) if found else None
+    content = artifact_rows.get(connection, found[0]) if found else None
     if content is None:
         raise NotFoundError(f"there is no artifact {beginning}")
     return content

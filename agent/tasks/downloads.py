@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from agent.store.database import StoreError
+from agent.store.db.database import StoreError
 from agent.tasks.outages import Outages
 
 log = structlog.get_logger(__name__)

@@ -15,11 +15,12 @@ from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, Ste
 from agent.steps.claimed import Claimed, TaskView, Upstream
 from agent.steps.loop.config import workflows_of
 from agent.steps.outcome import Json, RecordedApproval, RecordedCall
-from agent.store import approvals, artifacts, versions
-from agent.store import equipment as read
-from agent.store.artifacts import Fetched, NotFetchedError
-from agent.store.database import Connection
-from agent.store.values import decode
+from agent.store.artifacts import artifact_rows
+from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
+from agent.store.db.database import Connection
+from agent.store.db.json_values import decode
+from agent.store.engine import approvals, workflow_versions
+from agent.store.engine import attempt_reads as read
 from agent.tasks import budgets, outputs
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow, TaskRow
@@ -88,7 +89,7 @@ class Memory:
             or step.is_item
             or step.parallel_count is not None
             or len(output) > _LARGEST_KEPT
-            or artifacts.looks_like_reference(output)
+            or artifact_rows.looks_like_reference(output)
         ):
             return
         known.ended[unit.definition(step).name] = Upstream("succeeded", text=output)
@@ -173,7 +174,7 @@ def _workflows(
     """Describe the workflows that an agent's tools name, as far as they are known."""
     described: dict[str, dict[str, Json]] = {}
     for name in workflows_of(definition.config) if definition.kind == "agent" else ():
-        found = versions.latest(connection, name)
+        found = workflow_versions.latest(connection, name)
         if found is not None:
             graph = graphs.get(connection, name, found[0])
             described[name] = {"description": graph.description, "schema": inputs_schema(graph)}

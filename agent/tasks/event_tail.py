@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import structlog
 
-from agent.store import event_log, views
-from agent.store.channels import Place
-from agent.store.database import Connection, Database, StoreError
+from agent.store import event_log
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.read import views
 
 log = structlog.get_logger(__name__)
 

@@ -10,8 +10,9 @@ import json
 from agent.core.ids import new_id
 from agent.core.state_machine import StepStatus
 from agent.steps.outcome import Json, StepError
-from agent.store import queries, values
-from agent.store.database import Connection
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import reads
 from agent.tasks import inheritance, transitions
 from agent.tasks.rows import StepRow
 from agent.tasks.unit import Unit
@@ -20,7 +21,7 @@ from agent.tasks.unit import Unit
 def expand(unit: Unit, step: StepRow, items: list[Json]) -> None:
     """Turn a step whose items have been decided into a group."""
     step.parallel_count = len(items)
-    step.also(items=values.encode(items, "items"))
+    step.also(items=json_values.encode(items, "items"))
     if not items:
         transitions.succeed(unit, step, None)
         return
@@ -70,7 +71,7 @@ def is_reopened(group: StepRow) -> bool:
 
 
 def _make_items(tx: Connection, unit: Unit, group: StepRow, count: int) -> None:
-    items = json.loads(group.extra.get("items") or queries.group_items(tx, group.id))
+    items = json.loads(group.extra.get("items") or reads.group_items(tx, group.id))
     definition = unit.definition(group)
     first = group.items_placed
     made = []

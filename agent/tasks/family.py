@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json, StepError
-from agent.store import queries, versions
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import reads, workflow_versions
 from agent.tasks import creation, reprise, transitions
 from agent.tasks.graphs import Graphs
 from agent.tasks.reprise import Reprise
@@ -51,7 +51,7 @@ def create_child(
     before = reprise.take_up(tx, unit, step, asked, trigger, graphs)
     if before is not None:
         return _go_on(unit, step, asked, before)
-    found = versions.latest(tx, name)
+    found = workflow_versions.latest(tx, name)
     if found is None:
         message = f"there is no workflow called {name!r}"
         _refuse(unit, step, asked, StepError("no_such_workflow", "input", message))
@@ -133,7 +133,7 @@ def tell_parent(tx: Connection, unit: Unit, end: ChildEnd) -> None:
     """Wake the step that waits for a child that has ended."""
     if end.parent_step_id is None or unit.task.status in TASK_ENDED:
         return
-    for values in queries.steps_by_id(tx, STEP_COLUMNS, [end.parent_step_id]):
+    for values in reads.steps_by_id(tx, STEP_COLUMNS, [end.parent_step_id]):
         step = unit.add(StepRow.read(values))
         if step.status == StepStatus.WAITING and child_of(step) == end.task_id:
             transitions.wake(unit, step, {"status": end.status})

@@ -4,8 +4,8 @@ from collections import OrderedDict
 
 from pydantic import ValidationError
 
-from agent.store import versions
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import workflow_versions
 from agent.workflows.graph import Graph
 
 _MOST_KEPT = 512
@@ -34,7 +34,7 @@ class Graphs:
         found = self._known.get(key)
         if found is None:
             try:
-                text, path = versions.graph_text(tx, name, version)
+                text, path = workflow_versions.graph_text(tx, name, version)
                 graph = Graph.model_validate_json(text)
             except (LookupError, ValidationError) as error:
                 why = _first(error) if isinstance(error, ValidationError) else "it is not there"

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from agent.core.ids import idempotency_key, new_id
 from agent.core.state_machine import CallStatus, StepStatus
-from agent.store import statements
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import writes
 from agent.tasks.rows import StepRow
 from agent.tasks.unit import Unit
 
@@ -78,7 +78,7 @@ def _copy(
             ]
         )
     for status, rows in by_status.items():
-        statements.insert_calls(tx, rows, status)
+        writes.insert_calls(tx, rows, status)
     return list(heirs.values())
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Returned
-from agent.store.vault import store_of
+from agent.store.artifacts.blobs import store_of
 from agent.tasks.attempts import Intake, claim_of
 from agent.tasks.batch import Note, Settle
 from agent.tasks.delivery import Delivered, Delivery, Look

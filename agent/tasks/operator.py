@@ -14,10 +14,11 @@ from agent.core.clock import Clock
 from agent.core.ids import new_id
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.outcome import Json
-from agent.store import approvals as store
-from agent.store import lineage, queries, values
-from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db import json_values
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import approvals as store
+from agent.store.engine import lineage, reads
 from agent.tasks import (
     advance,
     approvals,
@@ -82,7 +83,7 @@ class Operator:
     def _create(self, submission: Submission) -> str:
         with self._transaction() as tx:
             if submission.dedupe_key is not None:
-                existing = queries.task_by_dedupe_key(tx, submission.dedupe_key)
+                existing = reads.task_by_dedupe_key(tx, submission.dedupe_key)
                 if existing is not None:
                     return existing
             now = self._clock.now()
@@ -149,7 +150,7 @@ class Operator:
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
             if dedupe_key is not None:
-                existing = queries.task_by_dedupe_key(tx, dedupe_key)
+                existing = reads.task_by_dedupe_key(tx, dedupe_key)
                 if existing is not None:
                     return Answer(False, f"forked already, as {existing}", existing)
             self._check("fork", old)
@@ -200,7 +201,7 @@ class Operator:
                 id=new_id(),
                 task_id=task_id,
                 name=name,
-                payload=values.encode(payload, "payload"),
+                payload=json_values.encode(payload, "payload"),
                 now=unit.now,
             )
             taker = None
@@ -290,7 +291,7 @@ class Operator:
         units: list[Unit] = []
         level = [task_id]
         while level:
-            children = [child for parent in level for child in queries.children(tx, parent)]
+            children = [child for parent in level for child in reads.children(tx, parent)]
             for child_id in sorted(children):
                 child = self._lock(tx, child_id, is_ending=name == "cancel")
                 if COMMANDS[name][child.task.status].effect == "act":
@@ -312,7 +313,7 @@ class Operator:
             tx.notify()
 
     def _lock(self, tx: Connection, task_id: str, *, is_ending: bool = False) -> Unit:
-        rows = queries.lock_tasks(tx, TASK_COLUMNS, [task_id], is_waiting=True)
+        rows = reads.lock_tasks(tx, TASK_COLUMNS, [task_id], is_waiting=True)
         if not rows:
             raise NotFoundError(f"there is no task {task_id}")
         task = TaskRow.read(rows[0])

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from agent.core.state_machine import STEP_ENDED
 from agent.steps import processes
-from agent.store import queries
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import reads
 
 GRACE_SECONDS = 5.0
 
@@ -20,10 +20,10 @@ def end(
     a step of this database and of an agent that has gone, should nothing of it be on record, or its
     step have long been taken over.
     """
-    recorded = queries.processes_of(connection, owners, socket.gethostname())
+    recorded = reads.processes_of(connection, owners, socket.gethostname())
     groups = {process_id for process_id, at in recorded if processes.is_left_over(process_id, at)}
     found = processes.orphans()
-    known = queries.step_attempts(connection, {orphan.step_id for orphan in found})
+    known = reads.step_attempts(connection, {orphan.step_id for orphan in found})
     for orphan in found:
         if orphan.step_id in known:
             status, attempt = known[orphan.step_id]

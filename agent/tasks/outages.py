@@ -13,9 +13,9 @@ import structlog
 
 from agent.core.ids import new_id
 from agent.steps.outcome import Json
-from agent.store import outages
-from agent.store.database import Database, StoreError
-from agent.store.vault import store_of
+from agent.store.artifacts.blobs import store_of
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import outages
 from agent.tasks.troubles import Troubles
 
 log = structlog.get_logger(__name__)

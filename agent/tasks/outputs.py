@@ -4,9 +4,9 @@ import json
 
 from agent.core.state_machine import StepStatus
 from agent.steps.outcome import Json
-from agent.store import artifacts
-from agent.store import equipment as read
-from agent.store.database import Connection
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection
+from agent.store.engine import attempt_reads as read
 from agent.tasks.graphs import Graphs
 from agent.workflows.graph import Graph
 from agent.workflows.templates import TemplateError, render
@@ -21,7 +21,10 @@ class OutputError(ValueError):
 
 
 def task_output(
-    connection: Connection, task_id: str, graph: Graph, read_value: artifacts.Read = artifacts.load
+    connection: Connection,
+    task_id: str,
+    graph: Graph,
+    read_value: artifact_rows.Read = artifact_rows.load,
 ) -> Json:
     """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs.
 
@@ -54,7 +57,7 @@ def _ended(
     task_id: str,
     graph: Graph,
     indexes: "list[int] | range",
-    read_value: artifacts.Read,
+    read_value: artifact_rows.Read,
 ) -> dict[str, dict[str, Json]]:
     result: dict[str, dict[str, Json]] = {}
     rows = read.ended_steps(connection, [(task_id, index) for index in indexes])
@@ -75,7 +78,7 @@ def child_result(
     connection: Connection,
     task_id: str,
     graphs: Graphs,
-    read_value: artifacts.Read = artifacts.take,
+    read_value: artifact_rows.Read = artifact_rows.take,
 ) -> dict[str, Json]:
     """Return how a child task ended: its status, and its output or its error."""
     found = connection.query(

@@ -9,9 +9,10 @@ from typing import Any, Final
 from agent.core.ids import content_hash
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
 from agent.steps.outcome import CallResult, Intent, Reservation
-from agent.store import approvals, statements, values
-from agent.store.database import Connection
-from agent.store.statements import Changes
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import approvals, writes
+from agent.store.engine.writes import Changes
 from agent.tasks import budgets, inheritance, transitions
 from agent.tasks.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
@@ -71,14 +72,14 @@ def write(tx: Connection, units: Collection[Unit], now: int) -> None:
             continue
         unit.is_written = True
     if steps:
-        statements.update_steps(tx, steps)
+        writes.update_steps(tx, steps)
     if whole:
-        statements.update_whole_tasks(tx, whole)
+        writes.update_whole_tasks(tx, whole)
     if parts:
-        statements.update_tasks(tx, now, parts)
+        writes.update_tasks(tx, now, parts)
     events = [event for unit in units for event in unit.events]
     if events:
-        statements.insert_events(tx, events)
+        writes.insert_events(tx, events)
     _insert_calls(tx, units)
     questions = [row for unit in units for row in unit.questions]
     if questions:
@@ -114,9 +115,9 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
                 names = (*STEP_COLUMNS, "name", "kind", *step.extra)
                 steps[names].append([*StepRow.values(step), *named, *step.extra.values()])
     for names, rows in tasks.items():
-        statements.insert_tasks(tx, rows, names)
+        writes.insert_tasks(tx, rows, names)
     for names, rows in steps.items():
-        statements.insert_steps(tx, rows, names)
+        writes.insert_steps(tx, rows, names)
     for heir, old in heirs:
         inheritance.inherit_calls(tx, old, heir)
 
@@ -141,7 +142,7 @@ def _insert_calls(tx: Connection, units: Iterable[Unit]) -> None:
         calls += [_call(unit, *intent) for intent in unit.intents]
         unit.intents.clear()
     if calls:
-        statements.insert_calls(tx, calls)
+        writes.insert_calls(tx, calls)
 
 
 def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
@@ -155,7 +156,7 @@ def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
         intent.idempotency_key,
         intent.remote_key,
         intent.request_hash,
-        values.encode(intent.request, "request"),
+        json_values.encode(intent.request, "request"),
         None,
         None,
         intent.on_unknown,
@@ -194,7 +195,7 @@ def resolve(tx: Connection, units: Iterable[Unit]) -> None:
         digest = content_hash(response) if response is not None else None
         outcomes.append([result.idempotency_key, result.status, digest, unit.now])
         calls[result.idempotency_key] = [result.call_id, response, error, result.latency_ms]
-    resolved = statements.resolve_calls(tx, outcomes, calls)
+    resolved = writes.resolve_calls(tx, outcomes, calls)
     _settle_models(tx, told, resolved)
     for unit, result in told:
         if result.idempotency_key in resolved:
@@ -234,7 +235,7 @@ def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved
         if (spend := result.spend) is not None
     ]
     if rows:
-        statements.record_spend(tx, rows)
+        writes.record_spend(tx, rows)
     budgets.settle(tx, settled)
 
 
@@ -260,6 +261,6 @@ def response_text(result: CallResult) -> str | None:
     if result.status is not CallStatus.SUCCEEDED:
         return None
     try:
-        return values.encode(result.response, "response")
-    except values.NotPlainJsonError as error:
+        return json_values.encode(result.response, "response")
+    except json_values.NotPlainJsonError as error:
         return json.dumps({"not_kept": str(error)})

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from agent.core.state_machine import TASK_ENDED, TaskStatus
 from agent.steps.outcome import Json, StepError
-from agent.store import lineage, queries
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import lineage, reads
 from agent.tasks import continuation
 from agent.tasks.continuation import Parent
 from agent.tasks.graphs import Graphs
@@ -51,7 +51,7 @@ def take_up(
     earlier_id = _earlier(tx, unit, step, trigger)
     if earlier_id is None:
         return None
-    locked = queries.lock_tasks(tx, TASK_COLUMNS, [earlier_id])
+    locked = reads.lock_tasks(tx, TASK_COLUMNS, [earlier_id])
     if not locked:
         return BUSY
     row = TaskRow.read(locked[0])

@@ -15,15 +15,16 @@ from typing import Final
 from agent.core.clock import Clock
 from agent.core.ids import new_id
 from agent.steps.processes import start_time
-from agent.store import schema, workers
-from agent.store.database import (
+from agent.store.db.database import (
     CommitUnknownError,
     Connection,
     Database,
     StoreError,
     replaced,
 )
-from agent.store.dialect import Fault
+from agent.store.db.dialect import Fault
+from agent.store.engine import workers
+from agent.store.schema import migrate
 from agent.tasks import turn
 from agent.tasks.batch import Batch, Turned
 from agent.tasks.claiming import Room
@@ -117,7 +118,7 @@ class Sender:
             connection = self.connection
             with connection.transaction():
                 # A worker that was fenced by an upgrade must not come back with its old version.
-                schema.refuse_newer(connection)
+                migrate.refuse_newer(connection)
                 now = self.clock.now()
                 workers.enroll(connection, worker_id, host, process_id, started, now)
         except StoreError as error:

@@ -21,8 +21,9 @@ from agent.steps.outcome import (
     Succeeded,
     Waiting,
 )
-from agent.store import queries, values
-from agent.store.database import Connection
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import reads
 from agent.tasks import advance, approvals, budgets, expansion, transitions
 from agent.tasks.backoff import delay_seconds
 from agent.tasks.rows import StepRow
@@ -114,8 +115,8 @@ def _succeed(unit: Unit, step: StepRow, outcome: Succeeded) -> None:
         expansion.expand(unit, step, outcome.items)
     else:
         try:
-            output = outcome.text or values.encode(outcome.output, "output")
-        except values.NotPlainJsonError as error:
+            output = outcome.text or json_values.encode(outcome.output, "output")
+        except json_values.NotPlainJsonError as error:
             # The effect stays what the ledger says it is; only the output cannot be kept.
             transitions.fail(unit, step, StepError("bad_output", "code", str(error)))
             return
@@ -141,7 +142,7 @@ def _wait(tx: Connection, unit: Unit, step: StepRow, outcome: Waiting) -> None:
     if "approval" in on:
         approvals.ask(unit, step, on["approval"], outcome.checkpoint)
         return
-    if "unknown" in on and not queries.is_call_resolved(tx, on["unknown"]):
+    if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):
         approvals.ask_about_unknown(
             tx, unit, step, on["unknown"], outcome.checkpoint, now=on.get("now")
         )
@@ -161,14 +162,14 @@ def _wait(tx: Connection, unit: Unit, step: StepRow, outcome: Waiting) -> None:
 
 def take_signal(tx: Connection, unit: Unit, step: StepRow, name: str) -> bool:
     """Give a waiting step the oldest signal of that name that nobody has taken yet."""
-    found = queries.first_signal(tx, unit.task.id, name)
+    found = reads.first_signal(tx, unit.task.id, name)
     if found is None:
         return False
     signal_id, payload = found
-    queries.take_signal(tx, signal_id, step.id)
+    reads.take_signal(tx, signal_id, step.id)
     transitions.wake(unit, step, {"value": json.loads(payload) if payload else None})
     return True
 
 
 def _checkpoint(value: Json) -> str | None:
-    return None if value is None else values.encode(value, "checkpoint")
+    return None if value is None else json_values.encode(value, "checkpoint")

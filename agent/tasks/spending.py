@@ -3,8 +3,8 @@
 from agent.config.models import BudgetSettings
 from agent.core.clock import to_iso
 from agent.steps.outcome import Json
-from agent.store import budgets as store
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import budgets as store
 from agent.tasks.budgets import MICROUSD
 from agent.tasks.graphs import Graphs
 

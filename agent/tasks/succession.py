@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from agent.store import queries, workers
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import reads, workers
 from agent.tasks import orphans, takeover
 from agent.tasks.delivery import Delivery
 from agent.tasks.liveness import Liveness
@@ -100,7 +100,7 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
     Not in the database's thread: there may be many tasks to look through.
     """
     with database.connect("reader") as connection:
-        abandoned = queries.orphans(connection)
+        abandoned = reads.orphans(connection)
     for task_id in abandoned:
         # It may have ended since it was found.
         with suppress(NotFoundError, RefusedError):

@@ -17,8 +17,8 @@ from agent.core.ids import random_fraction
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.outcome import StepError
 from agent.steps.replay import BAD_RESPONSE
-from agent.store import queries
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import reads
 from agent.tasks import advance, recording, transitions
 from agent.tasks.backoff import delay_seconds
 from agent.tasks.graphs import Graphs, UnreadableError
@@ -60,10 +60,10 @@ def take_over(
     """
     found = [
         StepRow.read(values)
-        for values in queries.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
+        for values in reads.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
     ]
     units: dict[str, Unit] = {}
-    for row in queries.lock_tasks(tx, TASK_COLUMNS, list({step.task_id for step in found})):
+    for row in reads.lock_tasks(tx, TASK_COLUMNS, list({step.task_id for step in found})):
         task = TaskRow.read(row)
         try:
             graph = graphs.get(tx, task.workflow_name, task.workflow_version)
@@ -76,7 +76,7 @@ def take_over(
     places = [[s.task_id, s.index, s.parallel_index] for s in found if s.task_id in units]
     lost = [
         units[step.task_id].add(step)
-        for step in map(StepRow.read, queries.steps_at(tx, STEP_COLUMNS, places))
+        for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, places))
         if step.owner == owner
     ]
     # Others may run beside an isolated step once its time alone is over: then any was the cause.
@@ -101,10 +101,10 @@ def _recover(
         return
     step_ids = [step.id for step in unsettled]
     unknown: dict[str, list[tuple[Any, ...]]] = {}
-    for step_id, *call in queries.unresolved_calls(tx, step_ids):
+    for step_id, *call in reads.unresolved_calls(tx, step_ids):
         unknown.setdefault(step_id, []).append(tuple(call))
     if cause.is_process_gone and unknown:
-        queries.expire_calls(tx, list(unknown), next(iter(units.values())).now)
+        reads.expire_calls(tx, list(unknown), next(iter(units.values())).now)
     for step in unsettled:
         unit = units[step.task_id]
         assert step.status == StepStatus.RUNNING
@@ -146,7 +146,7 @@ def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow])
     to be checked: that attempt finds the call on record and repeats nothing.
     """
     keys = [step.idempotency_key for step in lost if step.idempotency_key is not None]
-    results = queries.recorded_results(tx, keys) if keys else {}
+    results = reads.recorded_results(tx, keys) if keys else {}
     others = []
     for step in lost:
         unit = units[step.task_id]

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from agent.core.clock import to_iso
 from agent.steps.outcome import Json
-from agent.store import artifacts, views
-from agent.store.database import Connection
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection
+from agent.store.read import views
 from agent.tasks.budgets import MICROUSD
 from agent.tasks.operator import NotFoundError
 
@@ -81,8 +82,8 @@ def _document(connection: Connection, row: dict[str, Any]) -> dict[str, Json]:
         "action": row["action"].partition("#")[0],
         "status": row["status"],
         "at": to_iso(row["created_at"]),
-        "request": artifacts.load(connection, row["request"]),
-        "response": artifacts.load(connection, row["response"]),
+        "request": artifact_rows.load(connection, row["request"]),
+        "response": artifact_rows.load(connection, row["response"]),
         "error": json.loads(row["error"]) if row["error"] is not None else None,
         "model": row["model"],
         "tokens_in": row["tokens_in"],

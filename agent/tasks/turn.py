@@ -10,8 +10,8 @@ from typing import Any
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.outcome import Json, Retry
-from agent.store import opening, queries, statements, versions
-from agent.store.database import Connection, Later
+from agent.store.db.database import Connection, Later
+from agent.store.engine import begin_tx, reads, workflow_versions, writes
 from agent.tasks import (
     advance,
     approvals,
@@ -65,7 +65,7 @@ def run(
         tx.notify()
     recording.write(tx, everyone, now)
     if batch.logs:
-        statements.insert_logs(tx, batch.logs)
+        writes.insert_logs(tx, batch.logs)
     turned.soonest = cache.close(tx, everyone)
     turned.units = everyone
     for unit in everyone:
@@ -93,7 +93,7 @@ def _open(
     if tx.can_assume:
         if len(units) == len(task_ids) and not (places or most or batch.must_wait):
             known = [(task_id, unit.version) for task_id, unit in units.items()]
-            turned.transaction = opening.assume(tx, room.worker_id, room.turn, known)
+            turned.transaction = begin_tx.assume(tx, room.worker_id, room.turn, known)
             turned.is_assumed = True
             return units
         # To read a part would take as many round trips as to read it all.
@@ -102,7 +102,7 @@ def _open(
         cache.look()
     if batch.must_wait:
         tx.lock_timeout(LOCK_TIMEOUT_MS)
-    opened = opening.open_turn(
+    opened = begin_tx.open_turn(
         tx,
         room.worker_id,
         room.turn,
@@ -163,7 +163,7 @@ def _lock_due(
         units |= known
     unread = [task_id for task_id in task_ids if task_id not in units]
     if unread:
-        locked = queries.lock_tasks(tx, TASK_COLUMNS, unread)
+        locked = reads.lock_tasks(tx, TASK_COLUMNS, unread)
         turned.has_locked = len(locked) < len(unread)
         for values in locked:
             _add_unit(tx, units, values, graphs, now)
@@ -177,7 +177,7 @@ def _look_at_due(
     if wanted:
         # Tasks take turns: none of them needs more than its share of the slots.
         share = max(1, -(-room.slots // len(wanted)))
-        due_rows = queries.due_steps(tx, STEP_COLUMNS, wanted, now, share)
+        due_rows = reads.due_steps(tx, STEP_COLUMNS, wanted, now, share)
         turned.has_more = turned.has_more or len(due_rows) >= share
         for values in due_rows:
             units[values[1]].add(StepRow.read(values))
@@ -187,7 +187,7 @@ def _look_at_due(
 
 def _gone(tx: Connection, missing: set[str]) -> set[str]:
     """Return those of the tasks that could not be locked which do not exist any more."""
-    return missing - queries.existing_tasks(tx, sorted(missing)) if missing else set()
+    return missing - reads.existing_tasks(tx, sorted(missing)) if missing else set()
 
 
 def _add_unit(
@@ -351,7 +351,7 @@ def _create(
     for submission in batch.submissions:
         existing, key = None, submission.dedupe_key
         if key is not None:
-            existing = by_key.get(key) or queries.task_by_dedupe_key(tx, key)
+            existing = by_key.get(key) or reads.task_by_dedupe_key(tx, key)
             by_key[key] = existing or submission.task_id
         if existing is None:
             version = known.get(id(submission.graph))
@@ -375,7 +375,7 @@ def _version(tx: Connection, submission: Submission, cache: UnitCache, now: int)
     workflow = (submission.graph.name, submission.graph.hash, submission.path)
     version = cache.versions.get(workflow) if tx.can_assume else None
     if version is not None:
-        versions.assume(tx, submission.graph.name, version)
+        workflow_versions.assume(tx, submission.graph.name, version)
         return version
     version = cache.versions[workflow] = creation.register(tx, submission, now)
     return version

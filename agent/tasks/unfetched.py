@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agent.store.artifacts import Fetched
+from agent.store.artifacts.artifact_rows import Fetched
 from agent.tasks.rows import StepRow
 from agent.tasks.settlement import Claim, claim_on
 from agent.tasks.unit import Unit

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from agent.core.state_machine import STEP_ENDED
 from agent.steps.outcome import CallResult, Intent, Json
-from agent.store import queries
-from agent.store.approvals import ApprovalRow
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import reads
+from agent.store.engine.approvals import ApprovalRow
 from agent.tasks.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step
 
@@ -175,14 +175,14 @@ class Unit:
         missing = [place for place in places if not self.has(place)]
         if missing:
             rows = [[self.task.id, index, parallel_index] for index, parallel_index in missing]
-            for values in queries.steps_at(tx, STEP_COLUMNS, rows):
+            for values in reads.steps_at(tx, STEP_COLUMNS, rows):
                 self.add(StepRow.read(values))
 
     def load_open(self, tx: Connection) -> list[StepRow]:
         """Bring every open step into memory and return them in order."""
         self._clear_shelf()
         if not self.is_complete:
-            for values in queries.open_steps(tx, STEP_COLUMNS, self.task.id):
+            for values in reads.open_steps(tx, STEP_COLUMNS, self.task.id):
                 self.add(StepRow.read(values))
             self.is_complete = True
         return [self.steps[place] for place in sorted(self.steps)]
@@ -193,7 +193,7 @@ class Unit:
         if not self.is_complete:
             # Rows in memory may have been let go since they were written.
             known = sum(1 for step in self.steps.values() if not step.is_new)
-            for values in queries.held_steps(tx, STEP_COLUMNS, self.task.id, limit + known):
+            for values in reads.held_steps(tx, STEP_COLUMNS, self.task.id, limit + known):
                 self.add(StepRow.read(values))
         held = [place for place, step in self.steps.items() if step.held and not step.is_item]
         return [self.steps[place] for place in sorted(held)[:limit]]
@@ -202,7 +202,7 @@ class Unit:
         """Return the items of a group that have rows and no place yet, in order."""
         self._clear_shelf()
         if not self.is_complete:
-            for values in queries.held_items(tx, STEP_COLUMNS, self.task.id, index):
+            for values in reads.held_items(tx, STEP_COLUMNS, self.task.id, index):
                 self.add(StepRow.read(values))
         held = [place for place, step in self.steps.items() if step.held and step.is_item]
         return [self.steps[place] for place in sorted(held) if place[0] == index]

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from agent.core.state_machine import TaskStatus
-from agent.store import opening, queries
-from agent.store.database import Connection, Later
+from agent.store.db.database import Connection, Later
+from agent.store.engine import begin_tx, reads
 from agent.tasks.batch import Turned
 from agent.tasks.unit import Unit
 
@@ -76,7 +76,7 @@ class UnitCache:
         self._asked = None
         if self._next_due == 0 or not all(unit.is_complete for unit in units):
             # The wake times of those that are not whole are derived by the database.
-            self._asked = tx.later(queries.SOONEST)
+            self._asked = tx.later(reads.SOONEST)
             return self._asked
         for unit in units:
             wake = unit.task.next_wake_time
@@ -100,7 +100,7 @@ class UnitCache:
             is_last = turned.soonest is self._asked
             soonest = min((row[0] for row in turned.soonest.rows or ()), default=_NEVER)
             self._next_due = soonest if is_last else 0
-        version = opening.version(turned.transaction.rows[0][0])
+        version = begin_tx.version(turned.transaction.rows[0][0])
         self._trim()
         for unit in turned.units:
             task = unit.task

@@ -16,8 +16,8 @@ import structlog
 from agent.core.ids import content_hash, new_id
 from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Reservation, Spend, StepError
-from agent.store import queries
-from agent.store.database import Connection, Database
+from agent.store.db.database import Connection, Database
+from agent.store.engine import reads
 from agent.tasks import recording
 from agent.tasks.batch import Note
 from agent.tasks.graphs import Graphs, UnreadableError
@@ -102,12 +102,12 @@ def _entry(note: Note, result: CallResult) -> dict[str, Any]:
 
 
 def _resolve(tx: Connection, graphs: Graphs, entry: dict[str, Any], now: int) -> int:
-    rows = queries.lock_tasks(tx, TASK_COLUMNS, [str(entry["task_id"])], is_waiting=True)
+    rows = reads.lock_tasks(tx, TASK_COLUMNS, [str(entry["task_id"])], is_waiting=True)
     for values in rows:
         task = TaskRow.read(values)
         unit = Unit(task, graphs.get(tx, task.workflow_name, task.workflow_version), now)
         place = [task.id, entry["index"], entry["parallel_index"]]
-        for step_values in queries.steps_at(tx, STEP_COLUMNS, [place]):
+        for step_values in reads.steps_at(tx, STEP_COLUMNS, [place]):
             unit.add(StepRow.read(step_values))
         response = entry["response"]
         error, reservation, spend = (entry.get(key) for key in ("error", "reservation", "spend"))

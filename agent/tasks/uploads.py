@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from agent.core.ids import content_hash
 from agent.steps.outcome import Json
-from agent.store import artifacts
-from agent.store.artifacts import Packed
-from agent.store.database import StoreError
-from agent.store.vault import Vault, store_of
+from agent.store.artifacts import artifact_rows
+from agent.store.artifacts.artifact_rows import Packed
+from agent.store.artifacts.blobs import Vault, store_of
+from agent.store.db.database import StoreError
 from agent.tasks.batch import Note, Settle
 from agent.tasks.keeping import large_content
 from agent.tasks.outages import Outages
@@ -173,7 +173,9 @@ class Uploads:
 
     async def _pack(self, content: bytes) -> Packed:
         async with self._at_once:
-            return await self._outages.call(self._url, lambda: artifacts.pack(content, self._vault))
+            return await self._outages.call(
+                self._url, lambda: artifact_rows.pack(content, self._vault)
+            )
 
     def _tell(self, held: Note | Settle, delay: dict[str, Json] | None) -> None:
         """Say on the step's own record what it waits for, or that it waits no longer."""

@@ -8,8 +8,9 @@ from typing import Any
 from agent.core.clock import to_iso
 from agent.core.state_machine import StepStatus, TaskStatus
 from agent.steps.outcome import Json
-from agent.store import approvals, views
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.engine import approvals
+from agent.store.read import views
 
 
 def add_questions(connection: Connection, task_id: str, steps: list[dict[str, Json]]) -> None:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
 
 CHECK_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 1.0

@@ -16,10 +16,10 @@ from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.models.catalog import Catalog
 from agent.steps.services import Limits, Services
-from agent.store import schema
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.schema import NewerSchemaError
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema import migrate
+from agent.store.schema.migrate import NewerSchemaError
 from agent.tasks import succession, unsettled
 from agent.tasks.attempts import Attempts, WorkerJournal
 from agent.tasks.batch import Batch
@@ -489,7 +489,7 @@ class Worker:
             return
         self._last_watch = now
         try:
-            await self._link.run(lambda: schema.refuse_newer(self.delivery.sender.connection))
+            await self._link.run(lambda: migrate.refuse_newer(self.delivery.sender.connection))
             if self._is_only_worker:
                 return
             watched = await self._link.run(

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agent.core.clock import SECOND
-from agent.store.database import Connection, Database
-from agent.store.statements import STEP_TYPES, TASK_TYPES
+from agent.store.db.database import Connection, Database
+from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent import bootstrap
 from agent.config.settings import EngineSettings
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.worker import Worker
 from bench import process, usage
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from agent import recovery
 from agent.core.clock import SECOND
-from agent.store import workers
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import workers
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission

@@ -7,7 +7,7 @@ import time
 from typing import IO, Any, Final
 
 from agent.core.clock import SECOND
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.batch import Batch
 from agent.tasks.claiming import Room
 from agent.tasks.creation import Submission

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.approvals.asking import parked, pending, say
 from tests.engine.harness import Hand, find_violations
 

@@ -14,9 +14,9 @@ from agent.approvals.permission import NotAllowedError
 from agent.core.clock import Clock
 from agent.core.state_machine import StepStatus
 from agent.steps.outcome import Succeeded
-from agent.store import approvals as store
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import approvals as store
 from tests.approvals.asking import asked, everything, gated, parked, pending, question, say, token
 from tests.engine.functions import runs
 from tests.engine.harness import Engine, Hand, HandClock, eventually, find_violations

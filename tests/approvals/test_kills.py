@@ -21,7 +21,7 @@ import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
 from agent.channels.signing import key_of, link_token
 from agent.core.clock import SECOND
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
 from agent.workflows.compiling import compile_text

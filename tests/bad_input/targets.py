@@ -30,7 +30,7 @@ from agent.server.problems import Problem, problem_of
 from agent.server.signatures import SignatureError
 from agent.server.taking import Taking
 from agent.steps.model_output import Invalid, read_answer
-from agent.store.values import encode
+from agent.store.db.json_values import encode
 from agent.workflows.compiling import compile_text
 from agent.workflows.durations import parse_duration
 from agent.workflows.problems import WorkflowError, show

@@ -19,8 +19,8 @@ from agent.cli.validate import validate
 from agent.config.settings import Settings
 from agent.daemon import workflow_sync
 from agent.daemon.workflow_sync import Shelf
-from agent.store import histories, versions
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import workflow_histories, workflow_versions
 from agent.workflows import files
 from agent.workflows.compiling import compile_text
 from agent.workflows.directory import Directory
@@ -85,7 +85,7 @@ def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
     assert "good" in workflow_sync.graphs_of(entries)
     Shelf(settings).sync(database)
     with database.connect("reader") as connection:
-        on_record = {each.name for each in histories.latest_versions(connection)}
+        on_record = {each.name for each in workflow_histories.latest_versions(connection)}
         assert "good" in on_record
         listed = {each["name"] for each in workflow_sync.overview(settings, connection)}
         assert "good" in listed
@@ -220,7 +220,7 @@ def test_what_the_database_refuses_stops_no_other(
     changes = Shelf(found).sync(database)
     assert sorted(change.event for change in changes) == ["workflow.broken", "workflow.loaded"]
     with database.connect("reader") as connection:
-        assert [each.name for each in histories.latest_versions(connection)] == ["good"]
+        assert [each.name for each in workflow_histories.latest_versions(connection)] == ["good"]
 
 
 def test_a_file_that_becomes_readable_is_noticed(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_an_unreadable_directory_removes_nothing(
     (change,) = shelf.sync(sqlite_database)
     assert "the directory cannot be read: Permission denied" in change.details["problem"]
     with sqlite_database.connect("reader") as connection:
-        (record,) = histories.latest_versions(connection)
+        (record,) = workflow_histories.latest_versions(connection)
     assert record.removed_at is None
     monkeypatch.setattr(Path, "iterdir", listing)
     (found.workflow_directory / "good.yaml").unlink()
@@ -271,7 +271,7 @@ def test_what_could_not_be_recorded_is_tried_again(
         raise ConnectionError("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(versions, "register", refuse)
+        patch.setattr(workflow_versions, "register", refuse)
         with pytest.raises(ConnectionError):
             shelf.sync(sqlite_database)
     assert [change.details["workflow"] for change in shelf.sync(sqlite_database)] == ["late"]

@@ -11,8 +11,8 @@ import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.channels import deliveries, pairing, reception, running
 from agent.channels.running import Channels
 from agent.config.settings import Settings
-from agent.store.database import Database
-from agent.store.pairings import Pairing
+from agent.store.channels.pairings import Pairing
+from agent.store.db.database import Database
 from tests.channels.peer import Peer, told
 from tests.channels.slack_server import SlackServer
 from tests.channels.telegram_server import BotServer

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from agent.approvals.answering import DecidedError
-from agent.store import channels as store
-from agent.store import outages, pairings, versions
+from agent.store.channels import cursors as store
+from agent.store.channels import pairings
+from agent.store.engine import outages, workflow_versions
 from agent.workflows.compiling import compile_text
 from tests.approvals.asking import asked, asks, everything, gated, say, token
 from tests.channels.conftest import Chat, Open, close
@@ -43,7 +44,7 @@ def _cursor(chat: Chat) -> store.Cursor:
 def _add_workflow(chat: Chat, text: str) -> None:
     found = compile_text(text.encode(), "test.yaml")
     with chat.engine.database.connect("writer") as connection, connection.transaction():
-        versions.register(connection, found.name, found.hash, found.text, text, None, 1)
+        workflow_versions.register(connection, found.name, found.hash, found.text, text, None, 1)
 
 
 def _tasks(chat: Chat, workflow: str) -> list[str]:

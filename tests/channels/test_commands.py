@@ -10,7 +10,7 @@ from agent.channels.commands import COMMANDS, Caller, Command, CommandError, che
 from agent.channels.conversation import Conversation
 from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.workflows.compiling import compile_text
 from agent.workflows.problems import WorkflowError
 

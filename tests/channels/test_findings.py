@@ -7,8 +7,8 @@ import pytest
 from agent.cli.channel_findings import channel_findings
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import ServerSettings, Settings
-from agent.store import channels as store
-from agent.store.database import Database
+from agent.store.channels import cursors as store
+from agent.store.db.database import Database
 
 
 def _found(database: Database, settings: Settings) -> list[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ import pytest
 from agent.channels.signing import key_of, link_token
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
 from tests.approvals.asking import asked, gated, one_step, token

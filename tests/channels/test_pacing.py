@@ -12,7 +12,7 @@ from aiohttp import web
 from agent.channels.conversation import Conversation
 from agent.channels.slack import Slack
 from agent.channels.telegram import Telegram
-from agent.store.database import Database
+from agent.store.db.database import Database
 
 SECONDS = 1.8
 MOST_ROUNDS = 4

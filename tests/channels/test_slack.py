@@ -11,7 +11,7 @@ import pytest
 from agent.channels.running import MissingExtraError, open_channel
 from agent.config.channels import SlackSettings
 from agent.config.settings import Settings
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.channels.conftest import Chat
 from tests.channels.peer import told
 from tests.channels.slack_server import TEAM, SlackServer

@@ -9,8 +9,8 @@ from agent.channels.secret import SecretError
 from agent.channels.signing import key_of
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import Settings
-from agent.store import channels as store
-from agent.store import outages
+from agent.store.channels import cursors as store
+from agent.store.engine import outages
 from tests.approvals.asking import MESSAGE, asked, gated, say, token
 from tests.channels.conftest import Open
 from tests.channels.receiver import SECRET, Receiver, receiving

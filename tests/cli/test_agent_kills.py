@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.steps import processes
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import documents, transcript
 from tests.cli.conftest import Cli
 from tests.models.servers import KEY, HangUp, Provider, Reply, Say, providing

@@ -8,9 +8,9 @@ import pytest
 from agent.cli.contents import Reading, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
-from agent.store import evidence
-from agent.store.database import Connection, Database
-from agent.store.sqlite import driver
+from agent.store.db.database import Connection, Database
+from agent.store.db.sqlite import driver
+from agent.store.read import audit_rows
 from tests.cli.conftest import Cli
 from tests.store.rows import insert_task
 
@@ -167,14 +167,14 @@ def test_an_interrupted_doctor_says_where_to_go_on(
             at = (1_800_000_000 + second) * SECOND
             insert_task(connection, f"t{second}", created_at=at, ended_at=at + 1)
 
-    def interrupted(reader: Connection, since: int | None) -> Iterator[evidence.Evidence]:
+    def interrupted(reader: Connection, since: int | None) -> Iterator[audit_rows.Evidence]:
         for count, task in enumerate(collect(reader, since)):
             if count == 3:
                 raise KeyboardInterrupt
             yield task
 
-    collect = evidence.collect
-    monkeypatch.setattr(evidence, "collect", interrupted)
+    collect = audit_rows.collect
+    monkeypatch.setattr(audit_rows, "collect", interrupted)
     with database.connect("reader") as reader:
         with pytest.raises(KeyboardInterrupt):
             list(Reading().findings(reader))

@@ -111,9 +111,9 @@ def _load() -> None:
     import agent.server.address
     import agent.steps.http_client
     import agent.steps.kinds
-    import agent.store.postgres
-    import agent.store.schema
-    import agent.store.sqlite
+    import agent.store.db.postgres
+    import agent.store.db.sqlite
+    import agent.store.schema.migrate
     import agent.tasks.operator
     import agent.tasks.worker  # noqa: F401
 

@@ -8,8 +8,8 @@ from typing import Any
 from agent import recovery
 from agent.config.settings import EngineSettings
 from agent.core.ids import new_id
-from agent.store import workers
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import workers
 from agent.tasks import checker
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator, RefusedError

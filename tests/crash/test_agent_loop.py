@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import worker
 from agent.tasks.operator import Operator, RefusedError
 from agent.workflows.graph import Graph, Step

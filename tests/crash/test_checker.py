@@ -15,9 +15,9 @@ from agent.config.settings import EngineSettings, Settings
 from agent.core.clock import SECOND, Clock
 from agent.models.catalog import Catalog, model_of
 from agent.steps.processes import start_time
-from agent.store import evidence
-from agent.store.database import Database
-from agent.store.sqlite import driver
+from agent.store.db.database import Database
+from agent.store.db.sqlite import driver
+from agent.store.read import audit_rows
 from agent.tasks import checker
 from agent.tasks.batch import Batch
 from agent.tasks.checker import Outside
@@ -456,7 +456,7 @@ def patterns(sound: Path) -> checker.Patterns:
     learned = checker.Patterns()
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         assert list(checker.violations(reader, patterns=learned)) == []
-        for task in evidence.collect(reader):
+        for task in audit_rows.collect(reader):
             pattern = learned.of(task)
             is_to_be_learned = task.task.workflow_name in ("done", "failed", "asking", "model")
             assert (pattern is not None and learned.is_sound(pattern)) is is_to_be_learned
@@ -529,7 +529,7 @@ def test_tasks_that_have_ended_before_are_left_out(sound: Path, tmp_path: Path) 
     raw.execute("UPDATE steps SET attempt = 7 WHERE name IN ('one', 'ask', 'broken')")
     raw.close()
     with Database(f"sqlite:///{path}").connect("reader") as reader:
-        assert evidence.task_count(reader, since=6) == 7
+        assert audit_rows.task_count(reader, since=6) == 7
         for since, steps in ((None, ["ask", "broken", "one"]), (6, ["ask", "broken"])):
             found = checker.violations(reader, since=since)
             assert sorted({str(violation.step) for violation in found}) == steps
@@ -541,14 +541,14 @@ def test_a_wide_task_is_read_in_a_page_of_its_own(
     """However small the pages are, each task is read once and whole."""
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         whole = [
-            (task.task.id, task.step_rows, task.event_rows) for task in evidence.collect(reader)
+            (task.task.id, task.step_rows, task.event_rows) for task in audit_rows.collect(reader)
         ]
         for name, value in (("EVENTS_AT_ONCE", 1), ("TASKS_AT_ONCE", 3)):
-            monkeypatch.setattr(evidence, name, value)
+            monkeypatch.setattr(audit_rows, name, value)
             for since in (None, 0):
                 assert whole == [
                     (task.task.id, task.step_rows, task.event_rows)
-                    for task in evidence.collect(reader, since)
+                    for task in audit_rows.collect(reader, since)
                 ]
 
 

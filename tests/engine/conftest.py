@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.engine import functions
 from tests.engine.harness import Engine, Hand, HandClock, find_violations
 

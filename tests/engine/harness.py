@@ -18,7 +18,7 @@ from agent.models.catalog import Catalog
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, Outcome, Retry, StepError, Succeeded
 from agent.steps.services import Limits
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import checker, documents
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Settle

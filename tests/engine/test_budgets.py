@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.clock import SECOND
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import allowance
 from agent.tasks.creation import Submission
 from agent.workflows.graph import Fanout, Graph, Step

@@ -6,9 +6,9 @@ import pytest
 
 from agent.config.settings import EngineSettings
 from agent.steps.outcome import Succeeded, Waiting
-from agent.store import versions
-from agent.store.database import StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workflow_versions
 from agent.tasks import documents, succession, waits
 from agent.tasks.batch import Batch
 from agent.tasks.family import ChildEnd
@@ -22,7 +22,7 @@ from tests.engine.test_commands import intend
 def register(reader: Reader, known: Graph) -> None:
     """Make a workflow known without starting it."""
     with reader.database.connect("writer") as tx, tx.transaction():
-        versions.register(tx, known.name, known.hash, known.text, None, None, 1)
+        workflow_versions.register(tx, known.name, known.hash, known.text, None, None, 1)
 
 
 def parent(child: str) -> Graph:

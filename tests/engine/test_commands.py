@@ -8,7 +8,7 @@ from agent.core import ids
 from agent.core.state_machine import TaskStatus
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Intent, Succeeded, Waiting
-from agent.store import versions
+from agent.store.engine import workflow_versions
 from agent.tasks import allowance, recording
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
@@ -62,7 +62,9 @@ def create_unstarted(hand: Hand) -> str:
     """Write a task that is to start later."""
     now = hand.clock.now()
     with hand.database.connect("writer") as tx, tx.transaction():
-        version = versions.register(tx, GRAPH.name, GRAPH.hash, GRAPH.text, None, None, now)
+        version = workflow_versions.register(
+            tx, GRAPH.name, GRAPH.hash, GRAPH.text, None, None, now
+        )
         task = TaskRow.new(
             ids.new_id(), "pending", workflow_name=GRAPH.name, workflow_version=version
         )

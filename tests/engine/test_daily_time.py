@@ -11,7 +11,7 @@ from agent.config.models import BudgetSettings, LlmSettings
 from agent.core.state_machine import CallStatus
 from agent.models.catalog import catalog_of
 from agent.steps.outcome import Paused, Retry, Spend, StepError, Succeeded
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import takeover, unsettled
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.store import event_log, statements, views
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store import event_log
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import writes
+from agent.store.read import views
 from agent.tasks import event_tail
 from agent.tasks.event_tail import EventTail
 from agent.tasks.operator import Operator
@@ -17,7 +19,7 @@ from tests.engine.harness import Engine, eventually, graph, other
 
 _PAUSE = """\
 import sys
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.operator import Operator
 database = Database(sys.argv[1])
 Operator(database, database.clock).pause(sys.argv[2], "from elsewhere")
@@ -34,7 +36,7 @@ def _logged(database: Database) -> list[tuple[Any, ...]]:
 
 def _append(database: Database, *words: str) -> None:
     with database.connect("writer") as tx, tx.transaction():
-        statements.insert_events(tx, [(None, None, word, None, None, 1, None) for word in words])
+        writes.insert_events(tx, [(None, None, word, None, None, 1, None) for word in words])
 
 
 def test_listeners_get_what_operators_and_other_processes_commit(engine: Engine) -> None:

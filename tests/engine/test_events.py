@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agent.steps.outcome import Succeeded
-from agent.store import statements
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import writes
 from agent.tasks import documents
 from agent.tasks.creation import Submission
 from agent.tasks.turn import FencedError
@@ -101,7 +101,7 @@ def test_pages_give_every_event_once_and_in_order(hand: Hand) -> None:
 
 
 def _append(tx: Any, word: str) -> None:
-    statements.insert_events(tx, [(None, None, word, None, None, 1, None)])
+    writes.insert_events(tx, [(None, None, word, None, None, 1, None)])
 
 
 def test_a_late_commit_is_never_missed(postgres_database: Database) -> None:

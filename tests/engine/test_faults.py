@@ -21,9 +21,9 @@ from agent.steps.outcome import (
     Succeeded,
     Waiting,
 )
-from agent.store import versions, workers
-from agent.store.database import Connection, Database, Role, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Connection, Database, Role, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workers, workflow_versions
 from agent.tasks import outbox
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note, Settle
@@ -281,7 +281,7 @@ def test_a_running_task_keeps_the_graph_it_started_with(engine: Engine) -> None:
     eventually(lambda: gate.entered == 1)
     second = engine.submit(version("new"))
     with engine.database.connect("writer") as tx, tx.transaction():
-        assert versions.remove(tx, "versioned", engine.clock.now())
+        assert workflow_versions.remove(tx, "versioned", engine.clock.now())
     gate.open()
     documents = [engine.wait(task_id, "succeeded") for task_id in (first, second)]
     assert [found["version"] for found in documents] == [1, 2]

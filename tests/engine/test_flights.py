@@ -11,10 +11,10 @@ import pytest
 
 from agent.config.settings import EngineSettings
 from agent.steps.outcome import Succeeded
-from agent.store import workers
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.wire import Wire
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.pg_pipeline import Wire
+from agent.store.engine import workers
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note, Turned
 from agent.tasks.claiming import Room

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks.delivery import Delivery
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate

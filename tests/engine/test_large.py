@@ -11,9 +11,10 @@ import structlog.testing
 from fsspec.core import url_to_fs
 
 from agent.steps.services import Limits
-from agent.store import artifacts, upkeep
-from agent.store.database import Database
-from agent.store.values import encode
+from agent.store import pruning
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Database
+from agent.store.db.json_values import encode
 from agent.workflows.graph import Fanout, Step
 from tests.approvals.asking import question
 from tests.engine.conftest import Start
@@ -118,8 +119,8 @@ def test_a_retry_keeps_large_outputs(start: Start) -> None:
     new = engine.operator.retry(old["id"]).task_id
     engine.wait(new, "failed")
     with engine.database.connect("writer") as connection:
-        later = engine.clock.now() + 2 * artifacts.GRACE_US
-        assert artifacts.prune(connection, later) == 0
+        later = engine.clock.now() + 2 * artifact_rows.GRACE_US
+        assert artifact_rows.prune(connection, later) == 0
     assert engine.steps(new)["big"]["output"] == LARGE
 
 
@@ -132,8 +133,8 @@ def test_large_requests_and_responses_are_put_apart(start: Start) -> None:
     ((request, response),) = engine.rows("SELECT request, response FROM tool_calls")
     assert len(request) < 100 and len(response) < 100
     with engine.database.connect("reader") as connection:
-        assert artifacts.load(connection, request)["prompt"] == LARGE
-        assert artifacts.load(connection, response)["text"] == f"[echo] {LARGE}"
+        assert artifact_rows.load(connection, request)["prompt"] == LARGE
+        assert artifact_rows.load(connection, response)["text"] == f"[echo] {LARGE}"
 
 
 def test_a_question_about_a_large_request_shows_how_it_begins(start: Start) -> None:
@@ -147,7 +148,7 @@ def test_a_question_about_a_large_request_shows_how_it_begins(start: Start) -> N
     request = asked["request"]["request"]
     assert request["begins"] == encode({"text": LARGE}, "it")[:2000]
     with engine.database.connect("writer") as connection, connection.transaction():
-        content = artifacts.get(connection, request["$artifact"])
+        content = artifact_rows.get(connection, request["$artifact"])
         assert content is not None and json.loads(content) == {"text": LARGE}
         connection.execute("UPDATE artifacts SET data = :data", data=b"nothing")
     asked = question(engine, task_id)
@@ -172,9 +173,9 @@ def test_artifacts_elsewhere(sqlite_database: Database, tmp_path: Path, kind: st
         assert encoding == "zlib@" and taken < 500
         assert len(files()) == 1
         with sqlite_database.connect("writer") as connection:
-            later = engine.clock.now() + 2 * artifacts.GRACE_US
-            upkeep.prune(connection, later)
-            assert artifacts.prune(connection, later) == 1
+            later = engine.clock.now() + 2 * artifact_rows.GRACE_US
+            pruning.prune(connection, later)
+            assert artifact_rows.prune(connection, later) == 1
         assert files() == []
     finally:
         engine.stop()
@@ -223,5 +224,5 @@ def test_no_step_takes_a_reference_for_its_value(
 def test_content_that_is_gone_is_told(sqlite_database: Database) -> None:
     """A reference that leads nowhere is shown as that, and takes nothing else down."""
     with sqlite_database.connect("reader") as connection:
-        text = json.dumps(artifacts.reference("0" * 64), separators=(",", ":"))
-        assert artifacts.load(connection, text)["problem"] == "this artifact is gone"
+        text = json.dumps(artifact_rows.reference("0" * 64), separators=(",", ":"))
+        assert artifact_rows.load(connection, text)["problem"] == "this artifact is gone"

@@ -17,8 +17,8 @@ from agent.core.state_machine import (
     TaskStatus,
     moved,
 )
-from agent.store.database import Connection, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Connection, StoreError
+from agent.store.db.dialect import Fault
 from tests.engine.harness import Hand, graph, step
 
 # Written out once more, by hand: a change to the tables must be meant.

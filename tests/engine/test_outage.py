@@ -11,9 +11,9 @@ import pytest
 
 from agent.core.state_machine import TaskStatus
 from agent.steps.services import Limits
-from agent.store import artifacts, reach
-from agent.store.database import Database
-from agent.store.vault import Vaults
+from agent.store.artifacts import artifact_rows, bounded_calls
+from agent.store.artifacts.blobs import Vaults
+from agent.store.db.database import Database
 from agent.tasks import checker, documents, outages
 from agent.tasks.rows import StepRow, TaskRow
 from agent.tasks.unfetched import WaitingRoom
@@ -44,8 +44,8 @@ def size_of(name: str, of: str, **options: Any) -> Step:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Try the store often, and leave it well."""
-    monkeypatch.setattr(reach, "LONGEST_DELAY_SECONDS", 0.2)
-    monkeypatch.setattr(reach, "FIRST_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_calls, "FIRST_DELAY_SECONDS", 0.05)
     monkeypatch.setattr(outages, "TOLD_AFTER_SECONDS", 0.2)
     yield
     faulty_store.recover()
@@ -213,7 +213,7 @@ def test_an_outcome_outlives_what_the_process_lacks(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """What is no error of the store delays an outcome as well, and the outcome is not lost."""
-    start, pack = threading.Thread.start, artifacts.pack
+    start, pack = threading.Thread.start, artifact_rows.pack
     failures = iter(range(3))
 
     def start_or_fail(thread: threading.Thread) -> None:
@@ -221,7 +221,7 @@ def test_an_outcome_outlives_what_the_process_lacks(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    def pack_or_fail(*arguments: Any) -> artifacts.Packed:
+    def pack_or_fail(*arguments: Any) -> artifact_rows.Packed:
         if next(failures, None) is not None:
             raise MemoryError
         return pack(*arguments)
@@ -229,7 +229,7 @@ def test_an_outcome_outlives_what_the_process_lacks(
     if how == "no thread":
         monkeypatch.setattr(threading.Thread, "start", start_or_fail)
     else:
-        monkeypatch.setattr(artifacts, "pack", pack_or_fail)
+        monkeypatch.setattr(artifact_rows, "pack", pack_or_fail)
     task_id = engine.submit(graph(give("big", LARGE)))
     assert engine.wait(task_id, "succeeded")["output"] == {"big": LARGE}
     assert next(failures, None) is None

@@ -6,8 +6,9 @@ from typing import Any
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.steps.outcome import CallResult, Succeeded, Waiting
-from agent.store import lineage, views, workers
-from agent.store.database import Connection, Database
+from agent.store.db.database import Connection, Database
+from agent.store.engine import lineage, workers
+from agent.store.read import views
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
 from agent.workflows.graph import Fanout

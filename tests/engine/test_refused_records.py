@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.engine.conftest import Start
 from tests.engine.functions import runs
 from tests.engine.harness import graph, step

@@ -7,8 +7,8 @@ import pytest
 
 from agent.steps.calls import exhausted
 from agent.steps.outcome import Succeeded
-from agent.store import opening, workers
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import begin_tx, workers
 from agent.tasks import creation, equipment, recording, takeover
 from agent.tasks.batch import Batch
 from agent.tasks.creation import Submission
@@ -240,14 +240,14 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     holder = postgres_database.connect("writer")
     holder._begin()
     holder.query("SELECT id FROM tasks FOR NO KEY UPDATE")
-    open_turn = opening.open_turn
+    open_turn = begin_tx.open_turn
 
-    def open_and_free(*arguments: Any, **options: Any) -> opening.Opened:
+    def open_and_free(*arguments: Any, **options: Any) -> begin_tx.Opened:
         opened = open_turn(*arguments, **options)
         holder._rollback()
         return opened
 
-    monkeypatch.setattr(opening, "open_turn", open_and_free)
+    monkeypatch.setattr(begin_tx, "open_turn", open_and_free)
     turned = hand.succeed("a").turned
     monkeypatch.undo()
     hand.turn(Batch(settles=turned.carried_settles))

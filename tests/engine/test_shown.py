@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
-from agent.store import versions
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import workflow_versions
 from agent.workflows import files
 from agent.workflows.compiling import compile_text
 from agent.workflows.directory import Directory
@@ -90,7 +90,9 @@ def test_the_example_of_children_runs(own: Engine) -> None:
         for name, found in directory.workflows.items():
             graph = found.graph
             path = str(found.path.absolute())
-            versions.register(connection, name, graph.hash, graph.text, found.text, path, 1)
+            workflow_versions.register(
+                connection, name, graph.hash, graph.text, found.text, path, 1
+            )
     document = run_example(own, "morning")
     assert document["status"] == "succeeded", json.dumps(document, indent=1)
     assert len(document["children"]) >= 2

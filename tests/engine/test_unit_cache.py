@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.steps.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
 from agent.tasks.unit_cache import MOST_STEPS, UnitCache
 from agent.workflows.graph import Graph
 from tests.engine.harness import FAILURE, RETRY, Hand, HandClock, find_violations, graph, step

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent.config.settings import EngineSettings
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import watchdog
 from agent.tasks.creation import Submission
 from agent.tasks.gauges import Blocks

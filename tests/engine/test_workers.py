@@ -11,8 +11,8 @@ from agent import recovery
 from agent.core.clock import SECOND, Clock
 from agent.steps import processes
 from agent.steps.outcome import Waiting
-from agent.store import queries, workers
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import reads, workers
 from agent.tasks import takeover
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
@@ -296,7 +296,7 @@ def test_two_that_take_over_at_once(
     task_id = dead.start(graph(step("a")))
     with postgres_database.connect("writer") as tx, tx.transaction():
         workers.retire(tx, dead.delivery.sender.worker_id, dead.clock.now(), "worker.died")
-    lock_tasks = queries.lock_tasks
+    lock_tasks = reads.lock_tasks
 
     def take(hand: Hand) -> tuple[int, int]:
         with hand.delivery.sender.connection.transaction():
@@ -309,14 +309,14 @@ def test_two_that_take_over_at_once(
             )
 
     def be_late(*arguments: Any, **options: Any) -> Any:
-        monkeypatch.setattr(queries, "lock_tasks", lock_tasks)
+        monkeypatch.setattr(reads, "lock_tasks", lock_tasks)
         assert take(first) == (1, 0)
         first.skip(60)
         first.turn()
         return lock_tasks(*arguments, **options)
 
     # The second has found the step, and has not locked its task yet.
-    monkeypatch.setattr(queries, "lock_tasks", be_late)
+    monkeypatch.setattr(reads, "lock_tasks", be_late)
     assert take(second) == (0, 1)
     assert first.names() == ["a"]
     first.succeed("a")

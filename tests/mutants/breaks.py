@@ -19,7 +19,7 @@ MUTANTS: Final = (
     Mutant(
         "no fence",
         "a worker that was declared dead goes on committing turns",
-        "agent/store/opening.py",
+        "agent/store/engine/begin_tx.py",
         "AND turn = :before AND dead = 0",
         "AND :before >= 0",
     ),
@@ -206,7 +206,7 @@ MUTANTS: Final = (
     Mutant(
         "the living are declared dead",
         "a worker whose turn has moved since it was seen loses its steps",
-        "agent/store/workers.py",
+        "agent/store/engine/workers.py",
         "WHERE id = :id AND dead = 0 AND turn = :turn",
         "WHERE id = :id AND dead = 0 AND :turn >= 0",
     ),
@@ -290,7 +290,7 @@ MUTANTS: Final = (
     Mutant(
         "any version will do",
         "on PostgreSQL a worker writes over what somebody else has changed meanwhile",
-        "agent/store/opening.py",
+        "agent/store/engine/begin_tx.py",
         " AND tasks.xmin = r.version::xid",
         " AND r.version IS NOT NULL",
     ),
@@ -445,7 +445,7 @@ MUTANTS: Final = (
     Mutant(
         "commits into nowhere count",
         "tasks are acknowledged into a database file that was deleted or replaced",
-        "agent/store/sqlite.py",
+        "agent/store/db/sqlite.py",
         "            self._gate.drop()\n        self._check_commit()\n",
         "            self._gate.drop()\n",
     ),
@@ -459,14 +459,14 @@ MUTANTS: Final = (
     Mutant(
         "a hung store is waited for",
         "a call of the artifact store that never returns keeps its step, and says nothing",
-        "agent/store/reach.py",
+        "agent/store/artifacts/bounded_calls.py",
         "done, _ = await asyncio.wait([waiting], timeout=seconds)",
         "done, _ = await asyncio.wait([waiting], timeout=None)",
     ),
     Mutant(
         "a start waits for the store",
         "a driver that connects in its constructor keeps the worker from starting",
-        "agent/store/vault.py",
+        "agent/store/artifacts/blobs.py",
         "_check_driver(self._base, self._options())",
         "_files(self._base, self._options())",
     ),
@@ -645,7 +645,7 @@ MUTANTS: Final = (
     Mutant(
         "a pooler's sessions decide",
         "behind a connection pooler a commit is as durable as somebody else's settings say",
-        "agent/store/postgres.py",
+        "agent/store/db/postgres.py",
         "            if self.is_pooled:\n                self._wire.queue(self._local_settings, {})\n        except",
         "        except",
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.harness import Running
 
 QUICK = """\

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.server import failures
-from agent.store import schema
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.schema import migrate
 from tests.server.conftest import FAILING, QUICK, SIGNALLED
 from tests.server.harness import Running, wait_for
 from tests.server.test_approvals import ASKING, GATED
@@ -80,7 +80,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="agent-fuzz-"))
     try:
         database = Database(f"sqlite:///{directory}/agent.db")
-        schema.upgrade(database)
+        migrate.upgrade(database)
         options = ["--max-time", str(given.seconds), "--max-examples", "1000"]
         if given.seed is not None:
             options += ["--seed", str(given.seed)]

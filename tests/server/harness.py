@@ -14,8 +14,8 @@ import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
 from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.server.running import Server
-from agent.store import versions
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import workflow_versions
 from agent.workflows.compiling import compile_text
 
 PATIENCE_SECONDS = 60.0
@@ -115,7 +115,9 @@ class Running:
         """Put a workflow on record, as from a file if a path is given."""
         graph = compile_text(text.encode(), "test.yaml")
         with self.database.connect("writer") as connection, connection.transaction():
-            versions.register(connection, graph.name, graph.hash, graph.text, text, path, 1)
+            workflow_versions.register(
+                connection, graph.name, graph.hash, graph.text, text, path, 1
+            )
 
     def wait_for_task(self, client: httpx.Client, task_id: str, status: str) -> dict[str, Any]:
         """Return a task's document once it has a status."""

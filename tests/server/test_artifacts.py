@@ -2,7 +2,7 @@
 
 import httpx
 
-from agent.store import artifacts
+from agent.store.artifacts import artifact_rows
 from tests.server.harness import Running
 
 
@@ -10,7 +10,7 @@ def test_a_large_value(running: Running, client: httpx.Client) -> None:
     """It comes as it was kept; what is not there, or is no hash, is refused."""
     content = b'"' + b"long " * 1000 + b'"'
     with running.database.connect("writer") as connection, connection.transaction():
-        name = artifacts.put(connection, content, 1)
+        name = artifact_rows.put(connection, content, 1)
     for part in (name, name[:8]):
         found = client.get(f"/api/v1/artifacts/{part}")
         assert (found.status_code, found.content) == (200, content)

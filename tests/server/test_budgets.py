@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from agent.server.shapes import BudgetDocument, DayDocument
-from agent.store import budgets as store
+from agent.store.engine import budgets as store
 from agent.tasks import spending
 from tests.server.harness import Running
 

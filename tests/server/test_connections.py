@@ -11,7 +11,7 @@ from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.core import file_descriptors
 from agent.server import connection, running
 from agent.server.running import most_connections
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.harness import Running, wait_for
 from tests.server.test_patience import _rest
 

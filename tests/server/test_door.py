@@ -15,7 +15,7 @@ from agent.core.scopes import SCOPES
 from agent.server import failures, table
 from agent.server.application import TABLES
 from agent.server.table import Endpoint
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.harness import Running, wait_for
 
 ENDPOINTS = [endpoint for each in TABLES for endpoint in each.endpoints]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.server import failures
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.fuzzing import fuzz
 from tests.server.harness import Running
 

@@ -14,9 +14,9 @@ import pytest
 
 from agent.config.settings import ServerSettings
 from agent.server.address import UnsafeBindError, check_bind, is_loopback, listen
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.sqlite import SqliteConnection
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.sqlite import SqliteConnection
 from agent.tasks.operator import Operator
 from tests.server.conftest import QUICK, SIGNALLED
 from tests.server.harness import Running, wait_for

@@ -19,7 +19,7 @@ from agent.channels.signing import BadLinkError, key_of, link_token, read_link
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
 from agent.server import failures
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.harness import Running, wait_for
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.server import connection, door
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.server.conftest import QUICK
 from tests.server.harness import Running
 

@@ -13,9 +13,10 @@ import pytest
 from agent.config.settings import EngineSettings
 from agent.server import desk
 from agent.server.readiness import Readiness
-from agent.store import reach, sqlite
-from agent.store.database import Database
-from agent.store.vault import Vaults
+from agent.store.artifacts import bounded_calls
+from agent.store.artifacts.blobs import Vaults
+from agent.store.db import sqlite
+from agent.store.db.database import Database
 from tests import faulty_store
 from tests.server.harness import Running, wait_for
 
@@ -132,7 +133,7 @@ def test_an_unreachable_store_is_told(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent takes tasks and says that it is degraded; then it is well again."""
-    monkeypatch.setattr(reach, "LONGEST_DELAY_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
     sqlite_database.vaults = Vaults(faulty_store.URL, timeout_seconds=0.3)
     running = Running(sqlite_database, tmp_path)
     artifacts = running.settings.artifacts.model_copy(update={"url": faulty_store.URL})

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from agent.core.ids import content_hash, request_hash
-from agent.store import request_keys
-from agent.store.database import Database
-from agent.store.request_keys import Claim
+from agent.store import idempotency_keys
+from agent.store.db.database import Database
+from agent.store.idempotency_keys import Claim
 from tests.server.conftest import QUICK, SIGNALLED
 from tests.server.harness import Running
 
@@ -92,7 +92,7 @@ def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> 
         running.add_workflow(QUICK)
         first = _post(client, "kept", {"input": {"word": "a"}})
         # On record before its task: as if the agent had ended between the two.
-        request_keys.claim(sqlite_database, [Claim(_own("half"), _asked({"word": "b"}))], 1)
+        idempotency_keys.claim(sqlite_database, [Claim(_own("half"), _asked({"word": "b"}))], 1)
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         assert _post(client, "kept", {"input": {"word": "a"}}).text == first.text
         assert _post(client, "kept", {"input": {"word": "c"}}).status_code == 422
@@ -117,7 +117,7 @@ def test_old_keys_are_forgotten(database: Database) -> None:
     assert _claim(database, "old", "b", 2) == "a"
     assert _claim(database, "new", "a", 9) == "a"
     with database.connect("writer") as connection:
-        assert request_keys.prune(connection, 5) == 1
+        assert idempotency_keys.prune(connection, 5) == 1
     assert _claim(database, "old", "b", 6) == "b"
     assert _claim(database, "new", "b", 10) == "a"
 
@@ -126,12 +126,12 @@ def test_keys_are_put_on_record_together(database: Database) -> None:
     """Each of many that come at once gets the first request under its own key, also a twin's."""
     assert _claim(database, "known", "k", 1) == "k"
     asked = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
-    found = request_keys.claim(database, [Claim(*each) for each in asked], 2)
+    found = idempotency_keys.claim(database, [Claim(*each) for each in asked], 2)
     assert found == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
 
 
 def _claim(database: Database, key: str, request_hash: str, now: int) -> str:
-    ((_, found),) = request_keys.claim(database, [Claim(key, request_hash)], now)
+    ((_, found),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
     return found
 
 
@@ -150,7 +150,7 @@ def test_keys_of_earlier_versions_still_count(running: Running, client: httpx.Cl
     """A key on record in the earlier form is found again; where it may be another's, by request."""
     for key, is_sure in (("plain", True), ("with:colon", False)):
         earlier = f"request:{content_hash(f'owner:{key}')}"
-        request_keys.claim(running.database, [Claim(earlier, _asked({"word": key}))], 1)
+        idempotency_keys.claim(running.database, [Claim(earlier, _asked({"word": key}))], 1)
         first, again = (_post(client, key, {"input": {"word": key}}) for _ in range(2))
         assert first.json()["id"] == again.json()["id"]
         another = _post(client, key, {"input": {"word": "another"}})

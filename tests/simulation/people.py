@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.store import queries
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import reads
 from agent.tasks import allowance
 from agent.tasks.operator import NotFoundError, Operator, RefusedError
 from tests.simulation.scenario import JsonObject
@@ -258,7 +258,7 @@ class People:
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
             # Nobody looks after them: they must have been cancelled.
-            orphans = set(queries.orphans(connection))
+            orphans = set(reads.orphans(connection))
         open_ids = {row[0] for row in tasks} - orphans
         for task_id, status, reason, _ in tasks:
             if status == "paused" and task_id not in orphans:

@@ -23,9 +23,9 @@ from agent.models.catalog import Catalog, model_of
 from agent.steps import processes
 from agent.steps.kinds import KINDS
 from agent.steps.services import Limits
-from agent.store import versions
-from agent.store.database import StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workflow_versions
 from agent.tasks import checker, wakeups
 from agent.tasks.checker import Outside
 from agent.tasks.creation import Submission
@@ -189,7 +189,7 @@ class _Machine:
     async def _main(self) -> None:
         with self.open(Process("setup")).connect("writer") as connection, connection.transaction():
             for graph in self.graphs.values():
-                versions.register(
+                workflow_versions.register(
                     connection, graph.name, graph.hash, graph.text, None, None, self.clock.now()
                 )
         for fault in self.scenario.faults:

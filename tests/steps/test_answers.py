@@ -8,7 +8,7 @@ from agent.core.clock import SECOND
 from agent.steps.addresses import AddressPolicy
 from agent.steps.answers import delay_seconds, document, verdict
 from agent.steps.configs import status_ranges
-from agent.store.values import encode
+from agent.store.db.json_values import encode
 
 
 @given(status=st.integers(100, 599), is_repeatable=st.booleans())

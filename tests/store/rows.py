@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Text
 from sqlmodel import SQLModel
 
-from agent.store import tables as _tables  # noqa: F401 - declares what is inserted
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.schema import tables as _tables  # noqa: F401 - declares what is inserted
 
 
 def insert(connection: Connection, table: str, **given: Any) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.database import CommitUnknownError, Connection, Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.sqlite import SqliteConnection
+from agent.store.db.database import CommitUnknownError, Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.sqlite import SqliteConnection
 from tests.store.proxy import Proxy, proxied
 
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
 
 PATIENCE_SECONDS = 60
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault, numbered, postgresql_fault, sqlite_fault
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault, numbered, postgresql_fault, sqlite_fault
 
 _BIG = 2**63 - 1
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import schema, sqlite
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.postgres import PostgresConnection
+from agent.store.db import sqlite
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.postgres import PostgresConnection
+from agent.store.schema import migrate
 
 
 @contextlib.contextmanager
@@ -49,9 +50,9 @@ def test_a_database_that_may_not_be_written(sqlite_database: Database) -> None:
             directory.chmod(0o555)
             try:
                 with _unprivileged():
-                    schema.check(database)
+                    migrate.check(database)
                     with pytest.raises(StoreError, match=str(path)) as caught:
-                        schema.upgrade(database)
+                        migrate.upgrade(database)
                     assert caught.value.fault is Fault.READONLY
                     with (
                         pytest.raises(StoreError, match="cannot be written") as caught,
@@ -70,7 +71,7 @@ def test_a_directory_that_may_not_be_written() -> None:
         Path(name).chmod(0o555)
         try:
             with _unprivileged(), pytest.raises(StoreError, match="cannot be opened") as caught:
-                schema.upgrade(Database(f"sqlite:///{name}/agent.db"))
+                migrate.upgrade(Database(f"sqlite:///{name}/agent.db"))
         finally:
             Path(name).chmod(0o755)
         assert caught.value.fault is Fault.READONLY
@@ -141,7 +142,7 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
     """Somebody else's file is refused and left as it is."""
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
-    for use in (schema.check, schema.upgrade):
+    for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match="no database of ours") as caught:
             use(Database(f"sqlite:///{path}"))
         assert caught.value.fault is Fault.CORRUPT
@@ -156,14 +157,14 @@ def test_a_damaged_database(sqlite_database: Database) -> None:
         file.seek(4096)
         file.write(b"\xff" * (size - 4096))
     with pytest.raises(StoreError, match="damaged") as caught:
-        schema.check(sqlite_database)
+        migrate.check(sqlite_database)
     assert caught.value.fault is Fault.CORRUPT
 
 
 def test_a_directory_that_is_missing(tmp_path: Path) -> None:
     """The message names the directory, and nothing is made."""
     database = Database(f"sqlite:///{tmp_path}/nowhere/agent.db")
-    for use in (schema.check, schema.upgrade):
+    for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=f"{tmp_path}/nowhere does not exist") as caught:
             use(database)
         assert caught.value.fault is Fault.LOST
@@ -172,7 +173,7 @@ def test_a_directory_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
     """It is told as something that cannot be opened."""
-    for use in (schema.check, schema.upgrade):
+    for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=str(tmp_path)) as caught:
             use(Database(f"sqlite:///{tmp_path}"))
         assert caught.value.fault is Fault.LOST
@@ -188,7 +189,7 @@ def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
 )
 def test_a_server_that_cannot_be_reached(url: str) -> None:
     """The message names the server and never the password."""
-    for use in (schema.check, schema.upgrade):
+    for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match="cannot connect to PostgreSQL") as caught:
             use(Database(url))
         assert caught.value.fault is Fault.LOST
@@ -200,7 +201,7 @@ def test_a_database_that_the_server_does_not_have(postgres_server: str) -> None:
     """The server's own words are passed on."""
     url = postgres_server.replace("/postgres?", "/nowhere?")
     with pytest.raises(StoreError, match='"nowhere" does not exist') as caught:
-        schema.check(Database(url))
+        migrate.check(Database(url))
     assert caught.value.fault is Fault.LOST
 
 
@@ -314,7 +315,7 @@ import json, sys, warnings
 sys.modules["pysqlite3"] = None
 warnings.simplefilter("ignore")
 from agent.store import schema, sqlite
-from agent.store.database import Database
+from agent.store.db.database import Database
 database = Database("sqlite:///{tmp_path}/agent.db")
 schema.upgrade(database)
 schema.check(database)

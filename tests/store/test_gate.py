@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import sqlite
-from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.gate import Gate, GateTimeoutError
+from agent.store.db import sqlite
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.write_lock import Gate, GateTimeoutError
 
 PATIENCE_SECONDS = 60
 

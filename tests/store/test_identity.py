@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.gate import GateTimeoutError
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.write_lock import GateTimeoutError
 from tests.engine.harness import Engine, eventually, graph, step
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agent.store import schema, upkeep
-from agent.store.database import Database, StoreError
+from agent.store import pruning
+from agent.store.db.database import Database, StoreError
+from agent.store.schema import migrate
 from agent.workflows.graph import Fanout
 from tests.engine.harness import Engine, find_violations, graph, other, step
 from tests.store.pooler import pgbouncer, pooled
@@ -107,12 +108,12 @@ def test_the_schema_is_made_through_a_pooler(pooled_url: str, postgres_url: str)
         direct.execute("DROP SCHEMA public CASCADE")
         direct.execute("CREATE SCHEMA public")
     database = Database(pooled_url)
-    schema.upgrade(database)
-    schema.check(database)
+    migrate.upgrade(database)
+    migrate.check(database)
 
 
 def test_a_backup_through_a_pooler_is_refused(pooled_url: str, tmp_path: Path) -> None:
     """pg_dump changes its session for good, which would be another client's next."""
     with pytest.raises(StoreError, match=r"connection pooler.*name the server itself"):
-        upkeep.backup(Database(pooled_url), tmp_path / "copy")
+        pruning.backup(Database(pooled_url), tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

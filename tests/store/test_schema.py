@@ -14,9 +14,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 from sqlmodel import SQLModel
 
-from agent.store import schema, sqlite, tables
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store.db import sqlite
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema import migrate, tables
 
 PATIENCE_SECONDS = 60
 _CATALOGUE = {
@@ -69,7 +70,7 @@ def test_the_migrations_reach_the_declared_schema_on_sqlite(tmp_path: Path) -> N
     """Tables, columns, keys, checks, indexes and their conditions, AUTOINCREMENT: all the same."""
     migrated = Database(f"sqlite:///{tmp_path}/migrated.db")
     declared = Database(f"sqlite:///{tmp_path}/declared.db")
-    schema.upgrade(migrated)
+    migrate.upgrade(migrated)
     path = tmp_path / "declared.db"
     sqlite.create(path)
     engine = create_engine(
@@ -101,23 +102,23 @@ def test_the_migrations_reach_the_declared_schema_on_postgresql(
 def test_head_is_the_newest_migration() -> None:
     """The quick check and the migrations agree on what the newest revision is."""
     config = Config()
-    config.set_main_option("script_location", "agent.store:migrations")
+    config.set_main_option("script_location", "agent.store.schema:migrations")
     config.set_main_option("path_separator", "os")
-    assert ScriptDirectory.from_config(config).get_heads() == [schema.HEAD]
+    assert ScriptDirectory.from_config(config).get_heads() == [migrate.HEAD]
 
 
 def test_upgrading_again_changes_nothing(database: Database) -> None:
     """A database that is up to date is left alone, with what it holds."""
     with database.connect("writer") as connection:
         connection.execute("INSERT INTO workers VALUES ('w', 1, 0, 'h', 1, 's', 1, NULL)")
-    schema.upgrade(database)
-    schema.check(database)
+    migrate.upgrade(database)
+    migrate.check(database)
     with database.connect("reader") as connection:
         assert connection.query("SELECT id FROM workers") == [("w",)]
 
 
 def _upgrade(url: str) -> None:
-    schema.upgrade(Database(url))
+    migrate.upgrade(Database(url))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -137,14 +138,14 @@ def test_processes_that_upgrade_at_once_take_turns(
         process.join(2 * PATIENCE_SECONDS)
         process.kill()
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    schema.check(Database(url))
+    migrate.check(Database(url))
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:
     """Neither use nor upgrade: the message names both versions and what to do."""
     with database.connect("writer") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    for use in (schema.check, schema.upgrade):
+    for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=r"9999, newer than this version's \d{4}") as caught:
             use(database)
         assert caught.value.fault is Fault.DEFECT
@@ -155,20 +156,20 @@ def test_an_older_database_is_refused_until_upgraded(database: Database) -> None
     with database.connect("writer") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '0000'")
     with pytest.raises(StoreError, match="agent db upgrade"):
-        schema.check(database)
+        migrate.check(database)
 
 
 def test_an_empty_database_is_told_apart(tmp_path: Path, empty_postgres_url: str) -> None:
     """No file, or one without tables, is told as that."""
     path = tmp_path / "agent.db"
     with pytest.raises(StoreError, match="no database at") as caught:
-        schema.check(Database(f"sqlite:///{path}"))
+        migrate.check(Database(f"sqlite:///{path}"))
     assert caught.value.fault is Fault.LOST
     assert not path.exists()
     sqlite.create(path)
     for url in (f"sqlite:///{path}", empty_postgres_url):
         with pytest.raises(StoreError, match="has no tables yet"):
-            schema.check(Database(url))
+            migrate.check(Database(url))
 
 
 def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None:
@@ -179,16 +180,16 @@ def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None
     with database.connect("writer") as connection:
         connection.execute("CREATE TABLE workflows (x text)")
     with pytest.raises(StoreError, match=r"the schema was not upgraded.*workflows"):
-        schema.upgrade(database)
+        migrate.upgrade(database)
     with database.connect("reader") as connection:
         assert connection.query("SELECT name FROM sqlite_master") == [("workflows",)]
-        assert schema.current(connection) is None
+        assert migrate.current(connection) is None
 
 
 def test_the_check_needs_no_migration_library(sqlite_database: Database) -> None:
     """Commands that only read must not pay for importing Alembic and SQLAlchemy."""
     code = (
-        "import sys; from agent.store import schema; from agent.store.database import Database;"
+        "import sys; from agent.store import schema; from agent.store.db.database import Database;"
         f"schema.check(Database({sqlite_database.url!r}));"
         "loaded = {'alembic', 'sqlalchemy', 'sqlmodel', 'psycopg', 'pydantic'} & set(sys.modules);"
         "sys.exit(str(loaded) if loaded else 0)"

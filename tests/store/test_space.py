@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import schema, space, sqlite, upkeep
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
+from agent.store import free_space, pruning
+from agent.store.db import sqlite
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema import migrate
 from tests.store.rows import insert_task
 
 BEFORE = 1000
@@ -31,12 +33,12 @@ def _without_incremental(path: Path) -> Database:
     raw.commit()
     raw.close()
     database = Database(f"sqlite:///{path}")
-    schema.upgrade(database)
+    migrate.upgrade(database)
     return database
 
 
-def _measured(database: Database) -> space.Space:
-    found = space.measure(database)
+def _measured(database: Database) -> free_space.Space:
+    found = free_space.measure(database)
     assert found is not None
     return found
 
@@ -47,8 +49,8 @@ def test_a_new_database_shrinks_after_a_prune(sqlite_database: Database) -> None
     full = _measured(sqlite_database)
     assert full.is_incremental
     with sqlite_database.connect("writer") as connection:
-        assert upkeep.prune(connection, BEFORE)["tasks"] == TASKS
-    space.give_back(sqlite_database)
+        assert pruning.prune(connection, BEFORE)["tasks"] == TASKS
+    free_space.give_back(sqlite_database)
     after = _measured(sqlite_database)
     assert after.file_bytes < full.file_bytes / 4
     assert after.free_bytes == 0
@@ -60,11 +62,11 @@ def test_others_write_while_space_is_given_back(
     """No transaction gives back more than a bounded number of pages."""
     _fill(sqlite_database)
     with sqlite_database.connect("writer") as connection:
-        upkeep.prune(connection, BEFORE)
-    monkeypatch.setattr(space, "_PAGES_AT_ONCE", 50)
+        pruning.prune(connection, BEFORE)
+    monkeypatch.setattr(free_space, "_PAGES_AT_ONCE", 50)
     free = _measured(sqlite_database).free_bytes
     committed = sqlite_database.write_mark()
-    space.give_back(sqlite_database)
+    free_space.give_back(sqlite_database)
     assert sqlite_database.write_mark() - committed >= free / 4096 / 50
 
 
@@ -74,10 +76,10 @@ def test_a_reader_in_the_way_only_puts_it_off(sqlite_database: Database) -> None
     with sqlite_database.connect("reader") as reader, reader.snapshot():
         assert reader.query("SELECT count(*) FROM tasks") == [(TASKS,)]
         with sqlite_database.connect("writer") as connection:
-            upkeep.prune(connection, BEFORE)
-        space.give_back(sqlite_database)
+            pruning.prune(connection, BEFORE)
+        free_space.give_back(sqlite_database)
         assert reader.query("SELECT count(*) FROM tasks") == [(TASKS,)]
-    space.give_back(sqlite_database)
+    free_space.give_back(sqlite_database)
     assert _measured(sqlite_database).file_bytes < 1_000_000
 
 
@@ -86,16 +88,16 @@ def test_a_file_of_an_earlier_version_is_rewritten_once(tmp_path: Path) -> None:
     database = _without_incremental(tmp_path / "agent.db")
     _fill(database)
     with database.connect("writer") as connection:
-        upkeep.prune(connection, BEFORE)
-    space.give_back(database)
+        pruning.prune(connection, BEFORE)
+    free_space.give_back(database)
     before = _measured(database)
     assert not before.is_incremental
     assert before.free_bytes > before.file_bytes / 2
-    space.rewrite(database)
+    free_space.rewrite(database)
     after = _measured(database)
     assert after.is_incremental
     assert after.file_bytes < before.file_bytes / 4
-    schema.check(database)
+    migrate.check(database)
 
 
 def test_a_rewrite_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,12 +105,12 @@ def test_a_rewrite_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     database = _without_incremental(tmp_path / "agent.db")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
     with pytest.raises(StoreError, match="bytes of disk") as caught:
-        space.rewrite(database)
+        free_space.rewrite(database)
     assert caught.value.fault is Fault.FULL
 
 
 def test_postgresql_is_left_alone(postgres_database: Database) -> None:
     """It has its own ways."""
-    assert space.measure(postgres_database) is None
-    space.give_back(postgres_database)
-    space.rewrite(postgres_database)
+    assert free_space.measure(postgres_database) is None
+    free_space.give_back(postgres_database)
+    free_space.rewrite(postgres_database)

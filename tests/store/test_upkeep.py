@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from agent.store import artifacts, schema, sqlite, upkeep
-from agent.store.database import Connection, Database, StoreError
-from agent.store.dialect import Fault
+from agent.store import pruning
+from agent.store.artifacts import artifact_rows
+from agent.store.db import sqlite
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema import migrate
 from tests.postgres import PostgresServer
 from tests.store.rows import insert, insert_task
 
@@ -39,11 +42,11 @@ def test_prune_removes_whole_tasks_that_ended_long_ago(database: Database) -> No
         insert_task(connection, "young", status="succeeded", ended_at=1000)
         for status in ("pending", "running", "paused"):
             insert_task(connection, status, status=status)
-        removed = upkeep.prune(connection, BEFORE)
+        removed = pruning.prune(connection, BEFORE)
         assert removed == {"tasks": 3, "events": 0, "workers": 0, "artifacts": 0, "request_keys": 0}
         assert _tasks(connection) == {"young", "pending", "running", "paused"}
         assert _counts(connection) == dict.fromkeys(("tasks", *CHILDREN), 4)
-        assert upkeep.prune(connection, BEFORE)["tasks"] == 0
+        assert pruning.prune(connection, BEFORE)["tasks"] == 0
 
 
 def test_prune_takes_children_with_their_parents(database: Database) -> None:
@@ -66,7 +69,7 @@ def test_prune_takes_children_with_their_parents(database: Database) -> None:
         insert_task(connection, "d")
         child("d-child", "d", ended_at=5000)
         child("orphan", "gone")
-        assert upkeep.prune(connection, BEFORE)["tasks"] == 4
+        assert pruning.prune(connection, BEFORE)["tasks"] == 4
         assert _tasks(connection) == {
             "b",
             "b-child",
@@ -86,7 +89,7 @@ def test_prune_keeps_what_living_tasks_came_from(database: Database, relation: s
         insert_task(connection, "alive", status="paused", **{relation: "needed"})
         insert_task(connection, "not-needed")
         insert_task(connection, "over", ended_at=5000, **{relation: "not-needed"})
-        assert upkeep.prune(connection, BEFORE)["tasks"] == 1
+        assert pruning.prune(connection, BEFORE)["tasks"] == 1
         assert _tasks(connection) == {"needed", "alive", "over"}
 
 
@@ -99,9 +102,9 @@ def test_prune_keeps_a_line_of_retries_as_long_as_its_last_task(database: Databa
                 given = {"retry_of": before, "origin_id": "retry 0", "ended_at": ended_at}
                 insert_task(connection, f"retry {number}", status="failed", **given)
             insert_task(connection, "alone", status="failed", ended_at=10)
-        assert upkeep.prune(connection, 100)["tasks"] == 1
+        assert pruning.prune(connection, 100)["tasks"] == 1
         assert _tasks(connection) == {f"retry {number}" for number in range(4)}
-        assert upkeep.prune(connection, 1000)["tasks"] == 4
+        assert pruning.prune(connection, 1000)["tasks"] == 4
 
 
 def test_prune_works_in_small_transactions(database: Database) -> None:
@@ -126,7 +129,7 @@ def test_prune_works_in_small_transactions(database: Database) -> None:
             commits.append(len(_tasks(connection)))
 
         connection._commit = count  # type: ignore[method-assign]
-        assert upkeep.prune(connection, BEFORE)["tasks"] == 250
+        assert pruning.prune(connection, BEFORE)["tasks"] == 250
         left = [250, *commits]
         assert left[-1] == 0
         assert all(before - after <= 100 for before, after in itertools.pairwise(left))
@@ -142,7 +145,7 @@ def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) ->
         insert_task(connection, "free")
         with other.transaction():
             other.query(f"SELECT id FROM tasks WHERE id = 'held' {other.sql.lock}")
-            assert upkeep.prune(connection, BEFORE)["tasks"] == 1
+            assert pruning.prune(connection, BEFORE)["tasks"] == 1
         assert _tasks(connection) == {"held"}
 
 
@@ -158,7 +161,7 @@ def test_prune_forgets_workers_and_their_events(database: Database) -> None:
         insert(connection, "workers", id="recent", ended_at=5000)
         insert(connection, "events", type="worker.started", at=10)
         insert(connection, "events", type="worker.started", at=5000)
-        removed = upkeep.prune(connection, BEFORE)
+        removed = pruning.prune(connection, BEFORE)
         assert removed == {"tasks": 0, "events": 1, "workers": 2, "artifacts": 0, "request_keys": 0}
         left = {row[0] for row in connection.query("SELECT id FROM workers")}
         assert left == {"owner", "alive", "recent"}
@@ -183,12 +186,12 @@ def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_pat
     path = tmp_path / "copy.db"
     try:
         assert is_writing.wait(PATIENCE_SECONDS)
-        upkeep.backup(sqlite_database, path)
+        pruning.backup(sqlite_database, path)
     finally:
         is_over.set()
         thread.join(PATIENCE_SECONDS)
     copy = Database(f"sqlite:///{path}")
-    schema.check(copy)
+    migrate.check(copy)
     assert path.stat().st_mode & 0o077 == 0
     assert [file.name for file in tmp_path.glob("copy.db.unfinished*")] == []
     with copy.connect("writer") as connection:
@@ -205,10 +208,10 @@ def test_a_backup_never_overwrites(sqlite_database: Database, tmp_path: Path) ->
     path = tmp_path / "precious.db"
     path.write_text("precious")
     with pytest.raises(StoreError, match="never overwrites"):
-        upkeep.backup(sqlite_database, path)
+        pruning.backup(sqlite_database, path)
     assert path.read_text() == "precious"
     with pytest.raises(StoreError, match="nowhere does not exist"):
-        upkeep.backup(sqlite_database, tmp_path / "nowhere" / "copy.db")
+        pruning.backup(sqlite_database, tmp_path / "nowhere" / "copy.db")
 
 
 def test_a_backup_that_finds_no_room_names_where(
@@ -233,7 +236,7 @@ def test_a_backup_that_finds_no_room_names_where(
 def test_a_backup_of_nothing_leaves_nothing(tmp_path: Path) -> None:
     """A database that cannot be read leaves no half-made copy."""
     with pytest.raises(StoreError) as caught:
-        upkeep.backup(Database(f"sqlite:///{tmp_path}/none.db"), tmp_path / "copy.db")
+        pruning.backup(Database(f"sqlite:///{tmp_path}/none.db"), tmp_path / "copy.db")
     assert caught.value.fault is Fault.LOST
     assert list(tmp_path.iterdir()) == []
 
@@ -245,15 +248,15 @@ def test_a_backup_of_postgresql_goes_through_its_own_program(
     path = tmp_path / "copy.dump"
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(StoreError, match="pg_dump"):
-        upkeep.backup(postgres_database, path)
+        pruning.backup(postgres_database, path)
     assert list(tmp_path.iterdir()) == []
     program = PostgresServer.installed_programs() / "pg_dump"
     monkeypatch.setattr(shutil, "which", lambda _name: str(program))
-    upkeep.backup(postgres_database, path)
+    pruning.backup(postgres_database, path)
     assert path.read_bytes().startswith(b"PGDMP")
     with pytest.raises(StoreError, match="pg_dump failed"):
         nowhere = postgres_database.url.replace("/t_", "/no_")
-        upkeep.backup(Database(nowhere), tmp_path / "other.dump")
+        pruning.backup(Database(nowhere), tmp_path / "other.dump")
     assert [file.name for file in tmp_path.iterdir()] == ["copy.dump"]
 
 
@@ -262,11 +265,11 @@ def test_what_a_prune_keeps_is_counted(database: Database) -> None:
     with database.connect("writer") as connection:
         insert_task(connection, "old", status="failed", ended_at=1)
         insert_task(connection, "again", status="running", retry_of="old", origin_id="old")
-        unused = artifacts.pack(b"a large value of a task that is gone")
+        unused = artifact_rows.pack(b"a large value of a task that is gone")
         with connection.transaction():
-            artifacts.put(connection, unused, database.clock.now())
-        assert upkeep.prune(connection, BEFORE)["artifacts"] == 0
-        assert upkeep.kept(connection, BEFORE) == upkeep.Kept(1, 1, unused.size)
+            artifact_rows.put(connection, unused, database.clock.now())
+        assert pruning.prune(connection, BEFORE)["artifacts"] == 0
+        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 1, unused.size)
         connection.execute("UPDATE artifacts SET touched_at = 1")
-        assert upkeep.prune(connection, BEFORE)["artifacts"] == 1
-        assert upkeep.kept(connection, BEFORE) == upkeep.Kept(1, 0, 0)
+        assert pruning.prune(connection, BEFORE)["artifacts"] == 1
+        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 0, 0)

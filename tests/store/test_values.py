@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.store.values import MAX_DEPTH, NotPlainJsonError, decode, encode
+from agent.store.db.json_values import MAX_DEPTH, NotPlainJsonError, decode, encode
 
 _texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 _scalars = (

@@ -14,11 +14,11 @@ from agent.bootstrap import vaults_of
 from agent.config.models import ArtifactSettings
 from agent.config.settings import Settings
 from agent.core.clock import SECOND
-from agent.store import artifacts, vault
-from agent.store.artifacts import GRACE_US
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.vault import Vault, Vaults
+from agent.store.artifacts import artifact_rows, blobs
+from agent.store.artifacts.artifact_rows import GRACE_US
+from agent.store.artifacts.blobs import Vault, Vaults
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
 from tests import faulty_store
 from tests.faulty_store import FaultyStore
 
@@ -37,7 +37,7 @@ def test_a_file_and_its_names_are_on_disk_first(
     address = str(tmp_path / "kept" / "ab" / "abc")
     monkeypatch.setattr(os, "fsync", noticed)
     assert Vault(f"file://{tmp_path}/kept").write("abc", b"content") == address
-    assert vault.read(address) == b"content"
+    assert blobs.read(address) == b"content"
     inodes = [
         Path(path).stat().st_ino for path in (address, tmp_path / "kept/ab", tmp_path / "kept")
     ]
@@ -52,12 +52,12 @@ def test_content_that_is_put_while_it_is_pruned(
     """Between the end of its old row and of its file a new row may come: the file stays for it."""
     url = str(tmp_path / "kept") if kind == "directory" else f"memory://pruned-{os.getpid()}"
     now = sqlite_database.clock.now()
-    remove = vault.remove
+    remove = blobs.remove
     with sqlite_database.connect("writer") as connection:
         content = b"text " * 1000
 
         def put(at: int) -> str:
-            return artifacts.put(connection, artifacts.pack(content, Vault(url)), at)
+            return artifact_rows.put(connection, artifact_rows.pack(content, Vault(url)), at)
 
         def put_before(address: str, before: int, _options: object) -> None:
             if kind == "directory":
@@ -66,14 +66,14 @@ def test_content_that_is_put_while_it_is_pruned(
             put(now)
             remove(address, before)
 
-        monkeypatch.setattr(vault, "remove", put_before)
+        monkeypatch.setattr(blobs, "remove", put_before)
         name = put(now - GRACE_US - SECOND)
-        assert artifacts.prune(connection, now) == 1
-        assert artifacts.get(connection, name) == content
-        monkeypatch.setattr(vault, "remove", remove)
+        assert artifact_rows.prune(connection, now) == 1
+        assert artifact_rows.get(connection, name) == content
+        monkeypatch.setattr(blobs, "remove", remove)
         later = now + 2 * GRACE_US
-        assert artifacts.prune(connection, later) == 1
-        assert artifacts.get(connection, name) is None
+        assert artifact_rows.prune(connection, later) == 1
+        assert artifact_rows.get(connection, name) is None
 
 
 @pytest.mark.parametrize("url", ["unheard-of://bucket/path", "s3://bucket/path"])
@@ -139,7 +139,7 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
     assert raised.value.fault is Fault.UNREACHABLE
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
     with pytest.raises(StoreError, match="cannot be read: no credentials"):
-        vault.read("memory://bucket/ab/abc")
+        blobs.read("memory://bucket/ab/abc")
 
 
 def test_a_write_that_fails_leaves_nothing_behind(
@@ -159,9 +159,9 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
 def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
     """A file that somebody else removed, or that was never there, is not missed."""
-    vault.remove(str(tmp_path / "nothing"), 10**18)
-    vault.remove("memory://nothing-of-this-name", 10**18)
-    unread: Any = vault.read(str(tmp_path / "nothing"))
+    blobs.remove(str(tmp_path / "nothing"), 10**18)
+    blobs.remove("memory://nothing-of-this-name", 10**18)
+    unread: Any = blobs.read(str(tmp_path / "nothing"))
     assert unread is None
 
 
@@ -194,7 +194,7 @@ def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
     given = ArtifactSettings(url="faulty://robot:a%20very-secret-word@bucket/kept")
     vaults = vaults_of(Settings(base=tmp_path, artifacts=given))
     kept = vaults.vault(vaults.url)
-    assert vault.store_of(vaults.url) == "faulty://bucket"
+    assert blobs.store_of(vaults.url) == "faulty://bucket"
     with faulty_store.broken("raises"), pytest.raises(StoreError) as raised:
         kept.write("abc", b"content")
     assert "very-secret-word" not in raised.value.message

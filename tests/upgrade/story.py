@@ -11,8 +11,8 @@ from agent.approvals.answering import answer
 from agent.config.models import ModelSettings
 from agent.models.catalog import Catalog, model_of
 from agent.steps.outcome import Succeeded
-from agent.store import workers
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.engine import workers
 from agent.tasks.batch import Batch
 from agent.workflows.compiling import compile_text
 from agent.workflows.graph import Graph

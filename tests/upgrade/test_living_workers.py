@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import schema
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.schema import migrate
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
 from agent.workflows.compiling import compile_text
@@ -94,5 +94,5 @@ def test_an_older_worker_goes_on_after_the_upgrade(
             for process in (old, new):
                 process.send_signal(signal.SIGTERM)
             assert [process.wait(PATIENCE_SECONDS) for process in (old, new)] == [0, 0]
-    schema.check(database)
+    migrate.check(database)
     assert find_violations(database) == []

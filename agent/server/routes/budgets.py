@@ -9,8 +9,8 @@ from agent.server.problems import Problem
 from agent.server.routes.tasks import REFUSALS, TaskId, told
 from agent.server.shapes import BudgetDocument, CommandAnswer, DayDocument, NewBudget
 from agent.server.table import Table
-from agent.store import views
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.read import views
 from agent.tasks import allowance, spending
 from agent.tasks.budgets import MICROUSD
 from agent.tasks.operator import NotFoundError

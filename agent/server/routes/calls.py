@@ -11,8 +11,8 @@ from agent.server.context import here
 from agent.server.routes.tasks import TaskId
 from agent.server.shapes import CallList
 from agent.server.table import Table
-from agent.store import views
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.read import views
 from agent.tasks import transcript
 from agent.tasks.operator import NotFoundError
 

@@ -11,7 +11,7 @@ from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
 from agent.server.shapes import EventPage
 from agent.server.table import Table
-from agent.store import views
+from agent.store.read import views
 from agent.tasks import documents
 
 table = Table("events")

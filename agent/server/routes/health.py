@@ -11,7 +11,7 @@ from agent.server.context import here
 from agent.server.meters import MEDIA_TYPE, standing
 from agent.server.shapes import Health
 from agent.server.table import Table
-from agent.store.database import StoreError
+from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)
 

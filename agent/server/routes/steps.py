@@ -11,8 +11,8 @@ from agent.server.context import caller, here
 from agent.server.routes.tasks import REFUSALS, TaskId, told
 from agent.server.shapes import CommandAnswer, LogPage, Resolution, StepList, Transcript
 from agent.server.table import Table
-from agent.store import views
-from agent.store.database import Connection
+from agent.store.db.database import Connection
+from agent.store.read import views
 from agent.tasks import documents, transcript
 from agent.tasks.operator import NotFoundError
 

@@ -12,7 +12,7 @@ from agent.server.context import Context, here
 from agent.server.problems import Problem, unsupported
 from agent.server.shapes import WorkflowDocument, WorkflowList
 from agent.server.table import Table
-from agent.store import versions
+from agent.store.engine import workflow_versions
 from agent.tasks import definitions
 from agent.tasks.operator import NotFoundError
 from agent.workflows.compiling import compile_text
@@ -135,11 +135,11 @@ def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
     source = body.decode("utf-8-sig", errors="replace")
     with context.database.connect("writer") as connection:
         with connection.transaction():
-            before = versions.latest(connection, graph.name)
+            before = workflow_versions.latest(connection, graph.name)
             if before is not None:
                 _check_writable(graph.name, before[3])
             now = context.database.clock.now()
-            number = versions.register(
+            number = workflow_versions.register(
                 connection, graph.name, graph.hash, graph.text, source, None, now
             )
         with connection.snapshot():
@@ -149,11 +149,11 @@ def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
 
 def _remove(context: Context, name: str) -> None:
     with context.database.connect("writer") as connection, connection.transaction():
-        found = versions.latest(connection, name)
+        found = workflow_versions.latest(connection, name)
         if found is None:
             raise NotFoundError(f"there is no workflow {name!r}")
         _check_writable(name, found[3])
-        versions.remove(connection, name, context.database.clock.now())
+        workflow_versions.remove(connection, name, context.database.clock.now())
 
 
 def _check_writable(name: str, path: str | None) -> None:

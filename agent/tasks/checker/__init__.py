@@ -36,9 +36,9 @@ from collections.abc import Callable, Iterator
 
 from pydantic import ValidationError
 
-from agent.store import evidence
-from agent.store.database import Connection
-from agent.store.evidence import Evidence
+from agent.store.db.database import Connection
+from agent.store.read import audit_rows
+from agent.store.read.audit_rows import Evidence
 from agent.tasks.checker import ledger, questions, replay, spending, upright
 from agent.tasks.checker.outside import Outside
 from agent.tasks.checker.patterns import Patterns
@@ -76,10 +76,10 @@ def violations(
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
     patterns = patterns or Patterns()
-    for count, task in enumerate(evidence.collect(connection, since), 1):
+    for count, task in enumerate(audit_rows.collect(connection, since), 1):
         key = (task.task.workflow_name, task.task.workflow_version)
         if key not in graphs:
-            graphs[key] = _graph(evidence.definition(connection, *key))
+            graphs[key] = _graph(audit_rows.definition(connection, *key))
         instant = task.read_at if now is None else now
         for said in _task(task, graphs[key], patterns, instant, outside):
             yield Violation(said.sentence, task.task.id, said.step)
@@ -141,17 +141,17 @@ def _task(
 
 def _whole(connection: Connection) -> Iterator[Violation]:
     """Tell what no task alone can show."""
-    for key in evidence.strays(connection):
+    for key in audit_rows.strays(connection):
         yield Violation(f"the ledger's row {key} belongs to no call")
-    for key, count in evidence.duplicates(connection):
+    for key, count in audit_rows.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
     for sentence in spending.days(connection):
         yield Violation(sentence)
-    for task_id, count in evidence.rivals(connection):
+    for task_id, count in audit_rows.rivals(connection):
         yield Violation(f"it was retried {count} times, and each does the same work", task_id)
-    for worker_id, count in evidence.isolated_together(connection, IS_ISOLATED):
+    for worker_id, count in audit_rows.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
-    for worker_id, last, turn in evidence.undead(connection):
+    for worker_id, last, turn in audit_rows.undead(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
         )

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from agent.core.state_machine import CallStatus
-from agent.store import evidence
-from agent.store.database import Connection
-from agent.store.evidence import CallFacts, Evidence
+from agent.store.db.database import Connection
+from agent.store.read import audit_rows
+from agent.store.read.audit_rows import CallFacts, Evidence
 from agent.tasks.checker.violation import Said, Violation
 
 
@@ -68,5 +68,5 @@ class Outside:
         """Tell what no task accounts for, once all have been seen."""
         for key in sorted(self._unaccounted):
             yield Violation(f"an effect happened under {key}, and no intent of it is on record")
-        for task_id in evidence.absent(connection, self._acknowledged):
+        for task_id in audit_rows.absent(connection, self._acknowledged):
             yield Violation("it was acknowledged, and is not there", task_id)

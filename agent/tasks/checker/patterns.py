@@ -9,7 +9,7 @@ is the gate of a step wherever somebody was asked.
 from typing import Final
 
 from agent.core.state_machine import TASK_ENDED, StepStatus
-from agent.store.evidence import STEP_COLUMNS, Evidence
+from agent.store.read.audit_rows import STEP_COLUMNS, Evidence
 from agent.tasks.checker.replay import READ, gist
 
 Pattern = tuple[object, ...]

@@ -7,9 +7,9 @@ from typing import Final
 from agent.core.ids import request_hash
 from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.asking import CHANNELS
-from agent.store import lineage
-from agent.store.database import Connection
-from agent.store.evidence import ApprovalFacts, EventFacts, Evidence
+from agent.store.db.database import Connection
+from agent.store.engine import lineage
+from agent.store.read.audit_rows import ApprovalFacts, EventFacts, Evidence
 from agent.tasks import answers
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph

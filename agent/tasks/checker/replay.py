@@ -12,7 +12,7 @@ from agent.core.state_machine import (
     TaskStatus,
     moved,
 )
-from agent.store.evidence import EventFacts, Evidence, StepFacts
+from agent.store.read.audit_rows import EventFacts, Evidence, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
 

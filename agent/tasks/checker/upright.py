@@ -7,7 +7,7 @@ from typing import Final
 from agent.core.clock import SECOND
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.processes import is_running
-from agent.store.evidence import Evidence, StepFacts
+from agent.store.read.audit_rows import Evidence, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.tasks.seclusion import IS_ISOLATED
 from agent.tasks.transitions import SKIPPED_BY_FAILURE
