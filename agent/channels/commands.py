@@ -14,7 +14,7 @@ from agent.approvals.permission import NotAllowedError
 from agent.core.scopes import Scope
 from agent.steps.asking import CHATS
 from agent.steps.outcome import Json
-from agent.workflows.triggers import CHAT_COMMANDS
+from agent.workflows.compile.triggers import CHAT_COMMANDS
 
 MAX_TEXT: Final = 10_000
 

@@ -23,9 +23,9 @@ from agent.tasks import documents
 from agent.tasks.creation import Submission
 from agent.tasks.documents import AmbiguousIdError, short_id
 from agent.tasks.operator import NotFoundError, Operator, RefusedError
+from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph
-from agent.workflows.inputs import InputError, check_inputs, read_inputs
 
 _EXPECTED: Final = (
     AmbiguousIdError,

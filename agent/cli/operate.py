@@ -124,7 +124,7 @@ def _edited(
     agent: "Counterpart", task_id: str, values: dict[str, Any], texts: dict[str, str]
 ) -> dict[str, Any]:
     """Return edited inputs, what was typed being read as the workflow's types."""
-    from agent.workflows.inputs import read_inputs
+    from agent.workflows.compile.inputs import read_inputs
 
     document = agent.task(task_id)
     graph = agent.graph(document["workflow"], document["version"])

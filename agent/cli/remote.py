@@ -71,12 +71,12 @@ class Remote:
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
         from agent.daemon import workflow_sync
-        from agent.workflows import files
-        from agent.workflows.inputs import read_inputs
+        from agent.workflows import loader
+        from agent.workflows.compile.inputs import read_inputs
 
         if (path := workflow_sync.file_of(workflow)) is not None:
             # What is wrong with it is told here, with its lines.
-            loaded = files.load(path, is_trusted=True)
+            loaded = loader.load(path, is_trusted=True)
             graph = loaded.graph
             self._client.post_text("workflows", loaded.text, "application/yaml")
         else:

@@ -54,8 +54,8 @@ def validate(
 
 def _read(path: Path, *, is_trusted: bool) -> "Entry":
     import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
+    from agent.workflows.diagnostics import Problem
     from agent.workflows.directory import Entry, read_entry
-    from agent.workflows.problems import Problem
 
     if path.suffix == ".py" and not is_trusted and path.is_file():
         message = (
@@ -100,8 +100,8 @@ def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     from agent.cli import terminal
     from agent.daemon import workflow_sync
-    from agent.workflows.files import read_content
-    from agent.workflows.problems import WorkflowError, show
+    from agent.workflows.diagnostics import WorkflowError, show
+    from agent.workflows.loader import read_content
 
     if not entry.problems:
         assert entry.workflow is not None

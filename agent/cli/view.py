@@ -77,7 +77,7 @@ def graph_lines(
     document: dict[str, Any], graph: "Graph", notes: dict[str, str] | None = None
 ) -> list[str]:
     """Draw the task's graph with each step's status, and with notes on steps by their names."""
-    from agent.workflows.render import draw
+    from agent.workflows.draw import draw
 
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
     return draw(graph, {step["name"]: step["status"] for step in steps}, notes)

@@ -57,8 +57,8 @@ def show(
 ) -> None:
     """Show a workflow: its graph, its inputs and its versions."""
     from agent.cli import terminal
+    from agent.workflows.draw import draw
     from agent.workflows.graph import Graph
-    from agent.workflows.render import draw
 
     with session.agent() as agent:
         document = agent.workflow(name, version)

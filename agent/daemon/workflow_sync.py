@@ -19,13 +19,13 @@ from agent.steps.preparation import watch_secrets
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_histories, workflow_versions
-from agent.workflows import files
+from agent.workflows import loader
+from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
+from agent.workflows.compile.triggers import inactive_triggers
+from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph, Step
-from agent.workflows.inputs import InputError, check_inputs, read_inputs
-from agent.workflows.problems import Problem, WorkflowError, did_you_mean
-from agent.workflows.templates import has_templates, is_template
-from agent.workflows.triggers import inactive_triggers
+from agent.workflows.templates.templates import has_templates, is_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def scan(settings: Settings) -> tuple[Entry, ...]:
 def file_of(name: str) -> Path | None:
     """Return the file that is meant, where a file is and not a name."""
     path = Path(name)
-    is_file = path.suffix in files.SUFFIXES or len(path.parts) > 1 or path.is_file()
+    is_file = path.suffix in loader.SUFFIXES or len(path.parts) > 1 or path.is_file()
     return path if is_file else None
 
 
@@ -69,7 +69,7 @@ def find(settings: Settings, name: str) -> Found:
     It is for what starts a task: a file in Python is run.
     """
     if (path := file_of(name)) is not None:
-        loaded = files.load(path, is_trusted=True)
+        loaded = loader.load(path, is_trusted=True)
         return Found(loaded.graph, loaded.text, str(path.absolute()))
     directory = Directory(settings.workflow_directory)
     directory.scan()
@@ -310,15 +310,15 @@ def record_beside(database: Database, path: Path, graph: Graph) -> None:
                 )
 
 
-def _beside(connection: Connection, path: Path, name: str) -> files.WorkflowFile | None:
+def _beside(connection: Connection, path: Path, name: str) -> loader.WorkflowFile | None:
     known = workflow_versions.latest(connection, name)
     if known is not None and (known[3] is None or Path(known[3]).parent != path.parent):
         return None
     # Not `.py`: a module of that name may be there for its steps.
-    for suffix in files.SUFFIXES:
+    for suffix in loader.SUFFIXES:
         candidate = path.with_name(name + suffix)
         if suffix != ".py" and candidate.is_file():
-            found = files.load(candidate)
+            found = loader.load(candidate)
             if found.graph.name == name:
                 return found
     return None

@@ -20,8 +20,8 @@ from agent.tasks.operator import NotFoundError
 from agent.tasks.submitters import RefusedError
 from agent.tasks.troubles import Trouble
 from agent.tasks.worker import Worker
+from agent.workflows.compile.inputs import check_inputs
 from agent.workflows.graph import Graph
-from agent.workflows.inputs import check_inputs
 
 log = structlog.get_logger(__name__)
 

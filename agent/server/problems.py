@@ -19,8 +19,8 @@ from agent.store.db.json_values import NotPlainJsonError
 from agent.tasks.documents import AmbiguousIdError
 from agent.tasks.operator import NotFoundError, RefusedError
 from agent.tasks.submitters import RefusedError as RefusedSubmissionError
-from agent.workflows.inputs import InputError
-from agent.workflows.problems import WorkflowError
+from agent.workflows.compile.inputs import InputError
+from agent.workflows.diagnostics import WorkflowError
 
 log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from pydantic import (
 
 from agent.core.clock import SECOND
 from agent.workflows.durations import MAX_SECONDS, parse_duration
-from agent.workflows.templates import has_templates
+from agent.workflows.templates.templates import has_templates
 
 RENDERED: Final = {"is_rendered": True}
 """The context of a check at run time, where templates have become values of any type."""
@@ -79,7 +79,7 @@ def _plain_text(value: str) -> str:
 def _usable(schema: dict[str, Any]) -> dict[str, Any]:
     """Refuse a JSON Schema that no value can be held against, when the file is read."""
     # Loaded here: few steps have a schema, and the library behind it is slow to import.
-    from agent.workflows.output_schema import refuse_unusable
+    from agent.workflows.compile.output_schema import refuse_unusable
 
     if not has_templates(schema):
         refuse_unusable(schema)

@@ -20,7 +20,7 @@ from agent.steps.errors import (
 from agent.steps.exchange import Exchange
 from agent.steps.outcome import Failed, Json, Outcome, StepError, Succeeded
 from agent.steps.preparation import scope_of
-from agent.workflows.templates import TemplateError, evaluate
+from agent.workflows.templates.templates import TemplateError, evaluate
 
 
 async def run(config: HttpConfig, context: StepContext) -> Outcome:

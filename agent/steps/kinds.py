@@ -22,7 +22,7 @@ from agent.steps.configs import (
 )
 from agent.steps.loop.config import AgentConfig
 from agent.workflows.graph import OnUnknown
-from agent.workflows.kinds import KindSpec, register
+from agent.workflows.kind_registry import KindSpec, register
 
 if TYPE_CHECKING:
     from agent.steps.context import StepContext

@@ -62,7 +62,7 @@ def far_too_large(output: Json, limit_bytes: int) -> StepError:
 
 def _unlike(output: Json, schema: dict[str, Any], characters: int) -> StepError | None:
     # Loaded here: most steps have no schema, and the library behind it is slow to import.
-    from agent.workflows.output_schema import UnusableSchemaError, find_output_problems
+    from agent.workflows.compile.output_schema import UnusableSchemaError, find_output_problems
 
     try:
         problems = find_output_problems(output, schema, characters)

@@ -22,10 +22,16 @@ from agent.steps.outcome import Json, Succeeded, Waiting
 from agent.steps.secrets import Place, references, watch
 from agent.steps.sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError
+from agent.workflows.diagnostics import write_key
 from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
-from agent.workflows.problems import write_key
-from agent.workflows.templates import TemplateError, evaluate, has_templates, is_template, render
-from agent.workflows.wording import faults, shown
+from agent.workflows.templates.templates import (
+    TemplateError,
+    evaluate,
+    has_templates,
+    is_template,
+    render,
+)
+from agent.workflows.validation_messages import faults, shown
 
 MAX_KEPT = 50_000
 

@@ -23,8 +23,8 @@ from agent.tasks.creation import blank_step
 from agent.tasks.rows import StepRow, TaskRow
 from agent.tasks.transitions import SKIPPED_BY_FAILURE
 from agent.tasks.unit import Unit
+from agent.workflows.compile.inputs import check_inputs
 from agent.workflows.graph import Graph
-from agent.workflows.inputs import check_inputs
 
 _COPIED: Final = (
     "index",

@@ -25,8 +25,8 @@ from agent.tasks import budgets, outputs
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import StepRow, TaskRow
 from agent.tasks.unit import Unit
+from agent.workflows.compile.inputs import inputs_schema
 from agent.workflows.graph import Step
-from agent.workflows.inputs import inputs_schema
 
 _MOST_KEPT = 2000
 _LARGEST_KEPT = 16_384

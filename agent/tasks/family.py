@@ -17,7 +17,7 @@ from agent.tasks.graphs import Graphs
 from agent.tasks.reprise import Reprise
 from agent.tasks.rows import STEP_COLUMNS, StepRow
 from agent.tasks.unit import Unit
-from agent.workflows.inputs import InputError, check_inputs
+from agent.workflows.compile.inputs import InputError, check_inputs
 
 
 @dataclass(frozen=True, slots=True)

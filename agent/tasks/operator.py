@@ -36,9 +36,9 @@ from agent.tasks.creation import Submission
 from agent.tasks.graphs import Graphs, UnreadableError
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import FamilyPause, Unit
+from agent.workflows.diagnostics import did_you_mean
 from agent.workflows.graph import Graph
-from agent.workflows.problems import did_you_mean
-from agent.workflows.templates import is_template
+from agent.workflows.templates.templates import is_template
 
 LOCK_TIMEOUT_MS: Final = 15_000
 

@@ -9,7 +9,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
 from agent.tasks.graphs import Graphs
 from agent.workflows.graph import Graph
-from agent.workflows.templates import TemplateError, render
+from agent.workflows.templates.templates import TemplateError, render
 
 
 class OutputError(ValueError):

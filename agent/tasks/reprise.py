@@ -17,8 +17,8 @@ from agent.tasks.continuation import Parent
 from agent.tasks.graphs import Graphs
 from agent.tasks.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.tasks.unit import Unit
+from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.graph import Graph
-from agent.workflows.inputs import InputError, check_inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent.core.ids import canonical_json, content_hash
-from agent.workflows.templates import has_templates
+from agent.workflows.templates.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
 WORKFLOW_NAME_PATTERN = r"^[a-z_][a-z0-9_-]*$"

@@ -24,7 +24,7 @@ from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 from tests.cli.conftest import Cli
 from tests.engine.harness import find_violations
 

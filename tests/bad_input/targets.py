@@ -31,11 +31,11 @@ from agent.server.signatures import SignatureError
 from agent.server.taking import Taking
 from agent.steps.model_output import Invalid, read_answer
 from agent.store.db.json_values import encode
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.compile.triggers import ScheduleKeys
+from agent.workflows.diagnostics import WorkflowError, show
 from agent.workflows.durations import parse_duration
-from agent.workflows.problems import WorkflowError, show
-from agent.workflows.templates import TemplateError, evaluate, render
-from agent.workflows.triggers import ScheduleKeys
+from agent.workflows.templates.templates import TemplateError, evaluate, render
 
 ROOT: Final = Path(__file__).parent.parent.parent
 NOW_US: Final = 1_800_000_000_000_000

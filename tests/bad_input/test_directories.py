@@ -21,8 +21,8 @@ from agent.daemon import workflow_sync
 from agent.daemon.workflow_sync import Shelf
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories, workflow_versions
-from agent.workflows import files
-from agent.workflows.compiling import compile_text
+from agent.workflows import loader
+from agent.workflows.compile.compiler import compile_text
 from agent.workflows.directory import Directory
 from tests.bad_input.spoiling import spoiled
 from tests.bad_input.targets import good
@@ -180,7 +180,7 @@ def _defective(monkeypatch: pytest.MonkeyPatch) -> None:
             raise LookupError("a defect")
         return compile_text(content, *rest)
 
-    monkeypatch.setattr(files, "compile_text", raising)
+    monkeypatch.setattr(loader, "compile_text", raising)
 
 
 def test_a_defect_of_the_compiler_is_told_of_its_file(
@@ -211,12 +211,12 @@ def test_what_the_database_refuses_stops_no_other(
     """A file whose text cannot be stored is told as broken; the next one is recorded."""
     found = _settings(tmp_path)
     (found.workflow_directory / "a.yaml").write_text(GOOD.replace("good", "a"))
-    text = files.WorkflowFile.__init__
+    text = loader.WorkflowFile.__init__
 
     def spoil(self: Any, path: Path, graph: Any, content: str) -> None:
         text(self, path, graph, "\ud800" if path.name == "a.yaml" else content)
 
-    monkeypatch.setattr(files.WorkflowFile, "__init__", spoil)
+    monkeypatch.setattr(loader.WorkflowFile, "__init__", spoil)
     changes = Shelf(found).sync(database)
     assert sorted(change.event for change in changes) == ["workflow.broken", "workflow.loaded"]
     with database.connect("reader") as connection:

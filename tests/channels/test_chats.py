@@ -10,7 +10,7 @@ from agent.approvals.answering import DecidedError
 from agent.store.channels import cursors as store
 from agent.store.channels import pairings
 from agent.store.engine import outages, workflow_versions
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 from tests.approvals.asking import asked, asks, everything, gated, say, token
 from tests.channels.conftest import Chat, Open, close
 from tests.channels.peer import Failure, Shown, shown_to, told

@@ -11,8 +11,8 @@ from agent.channels.conversation import Conversation
 from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
 from agent.store.db.database import Database
-from agent.workflows.compiling import compile_text
-from agent.workflows.problems import WorkflowError
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.diagnostics import WorkflowError
 
 OWNER = Caller("terminal", "ada", implied(SCOPES))
 

@@ -8,8 +8,8 @@ from agent.steps.outcome import CallResult, Failed, Retry, StepError, Succeeded,
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
 from agent.tasks.operator import RefusedError
+from agent.workflows.compile.inputs import InputError
 from agent.workflows.graph import Fanout
-from agent.workflows.inputs import InputError
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import ERROR, FAILURE, Engine, Hand, graph, most_at_once, other, step
 from tests.engine.test_commands import intend

@@ -15,10 +15,10 @@ import pytest
 import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
-from agent.workflows import files
-from agent.workflows.compiling import compile_text
+from agent.workflows import loader
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.compile.inputs import check_inputs
 from agent.workflows.directory import Directory
-from agent.workflows.inputs import check_inputs
 from tests.engine.harness import Engine, find_violations
 from tests.workflows.documented import ROOT, Documented, documented_workflows
 
@@ -71,7 +71,7 @@ def test_the_documented_functions_do_what_is_said_of_them(own: Engine, tmp_path:
 
 def run_example(engine: Engine, name: str, **given: Any) -> dict[str, Any]:
     """Run an example with inputs until it ends or waits."""
-    loaded = files.load(EXAMPLES / f"{name}.yaml")
+    loaded = loader.load(EXAMPLES / f"{name}.yaml")
     inputs = check_inputs(loaded.graph, given)
     return engine.run(loaded.graph, given=inputs, path=str(loaded.path))
 
@@ -100,7 +100,7 @@ def test_the_example_of_children_runs(own: Engine) -> None:
 
 def test_the_example_of_signals_runs(own: Engine) -> None:
     """It waits until somebody signs, and says who."""
-    loaded = files.load(EXAMPLES / "sign-off.yaml")
+    loaded = loader.load(EXAMPLES / "sign-off.yaml")
     task_id = own.submit(loaded.graph, given=check_inputs(loaded.graph, {}), path=str(loaded.path))
     own.wait_step(task_id, "signed", "waiting")
     own.operator.signal(task_id, "signed", {"by": "Ada"})

@@ -480,7 +480,7 @@ MUTANTS: Final = (
     Mutant(
         "one file stops all",
         "what the compiler raises for one file keeps the others from being read",
-        "agent/workflows/files.py",
+        "agent/workflows/loader.py",
         "        raise UnexpectedError(path, error) from error\n",
         "        raise\n",
     ),
@@ -494,14 +494,14 @@ MUTANTS: Final = (
     Mutant(
         "patterns backtrack",
         "a pattern takes exponential time on the worker's loop",
-        "agent/workflows/output_schema.py",
+        "agent/workflows/compile/output_schema.py",
         "            pattern_options=RegexOptions(size_limit=_MAX_PATTERN_BYTES),\n",
         "",
     ),
     Mutant(
         "schemas without a bound",
         "a value is held against a schema for as long as that takes",
-        "agent/workflows/output_schema.py",
+        "agent/workflows/compile/output_schema.py",
         "        if cost.bound(size) > MAX_OPERATIONS:\n",
         "        if size.values < 0:\n",
     ),

@@ -16,7 +16,7 @@ from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.server.running import Server
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 
 PATIENCE_SECONDS = 60.0
 """For what surely happens, on a machine that is slow and busy."""

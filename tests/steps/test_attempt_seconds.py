@@ -11,7 +11,7 @@ from agent.core.clock import SECOND
 from agent.steps.kinds import KINDS
 from agent.steps.outcome import Failed, Outcome, Paused, Retry, Succeeded
 from agent.steps.services import Limits
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph, Step
 from tests.steps.harness import Trial, python, run
 

@@ -16,7 +16,7 @@ from agent.steps.outcome import Failed, Json, Retry, Returned, Succeeded
 from agent.steps.secrets import Secrets
 from agent.steps.services import Limits
 from agent.steps.sizes import is_small, surely_exceeds
-from agent.workflows import templates
+from agent.workflows.templates import templates
 from tests.steps.harness import Trial, callable_name, python, run
 
 WORK_SECONDS = 4.0

@@ -189,8 +189,8 @@ def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None
 def test_the_check_needs_no_migration_library(sqlite_database: Database) -> None:
     """Commands that only read must not pay for importing Alembic and SQLAlchemy."""
     code = (
-        "import sys; from agent.store import schema; from agent.store.db.database import Database;"
-        f"schema.check(Database({sqlite_database.url!r}));"
+        "import sys; from agent.store.schema import migrate; from agent.store.db.database import Database;"
+        f"migrate.check(Database({sqlite_database.url!r}));"
         "loaded = {'alembic', 'sqlalchemy', 'sqlmodel', 'psycopg', 'pydantic'} & set(sys.modules);"
         "sys.exit(str(loaded) if loaded else 0)"
     )

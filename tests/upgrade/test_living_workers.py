@@ -12,7 +12,7 @@ from agent.store.db.database import Database
 from agent.store.schema import migrate
 from agent.tasks.creation import Submission
 from agent.tasks.operator import Operator
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.engine.harness import eventually, find_violations
 from tests.upgrade.history import before_revision, extract, program_of

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent.workflows.kinds import KindSpec
+from agent.workflows.kind_registry import KindSpec
 
 
 class DoConfig(BaseModel):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agent.workflows.compiling import check_text, compile_text
+from agent.workflows.compile.compiler import check_text, compile_text
+from agent.workflows.diagnostics import WorkflowError
 from agent.workflows.graph import Graph, Step
-from agent.workflows.kinds import KindSpec
-from agent.workflows.problems import WorkflowError
+from agent.workflows.kind_registry import KindSpec
 from tests.workflows.patience import PATIENT
 from tests.workflows.sample_kinds import KINDS
 
@@ -228,8 +228,8 @@ VALUES = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, max_size=6), st.dictionaries(KEYS, VALUES, max_size=4))
 def test_any_structure_is_compiled_or_refused(value: Any, steps: Any) -> None:
     """Whatever stands under whatever key, the answer is a graph or problems with places."""
-    from agent.workflows.compiling import compile_source
-    from agent.workflows.source import Source
+    from agent.workflows.compile.compiler import compile_source
+    from agent.workflows.yaml.source import Source
 
     source = Source("f", "")
     source.value = {"name": "x", "steps": steps, **value}

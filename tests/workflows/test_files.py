@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.diagnostics import WorkflowError
 from agent.workflows.directory import Directory
-from agent.workflows.files import load
-from agent.workflows.problems import WorkflowError
+from agent.workflows.loader import load
 from tests.workflows.sample_kinds import KINDS
 
 TEXT = "name: one\nsteps:\n  a: {nap: }\n"

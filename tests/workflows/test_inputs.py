@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
 from agent.workflows.graph import Graph
-from agent.workflows.inputs import InputError, check_inputs, read_inputs
 from tests.workflows.sample_kinds import KINDS
 
 

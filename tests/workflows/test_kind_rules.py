@@ -3,7 +3,7 @@
 import pytest
 
 import agent.steps.kinds  # noqa: F401  (the real kinds)
-from agent.workflows.compiling import check_text, compile_text
+from agent.workflows.compile.compiler import check_text, compile_text
 
 BAD: list[tuple[str, str, str]] = [
     # the step, key, words

@@ -1,7 +1,7 @@
 """Problems as people and programs read them."""
 
-from agent.workflows.compiling import check_text
-from agent.workflows.problems import Problem, Suggestions, did_you_mean, show, write_key
+from agent.workflows.compile.compiler import check_text
+from agent.workflows.diagnostics import Problem, Suggestions, did_you_mean, show, write_key
 from tests.workflows.sample_kinds import KINDS
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.workflows.draw import draw
 from agent.workflows.graph import Fanout, Graph, Step
-from agent.workflows.render import draw
 from tests.workflows.patience import PATIENT
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.workflows.compiling import check_text
+from agent.workflows.compile.compiler import check_text
 from tests.workflows.sample_kinds import KINDS
 
 S = "name: x\nsteps:\n  a: {nap: }\n"

@@ -9,13 +9,13 @@ import pytest
 from jsonschema_rs import Draft202012Validator, meta
 
 import agent.steps.kinds  # noqa: F401  (the real kinds, as the examples use them)
-from agent.workflows.output_schema import (
+from agent.workflows.compile.json_schema import workflow_schema
+from agent.workflows.compile.output_schema import (
     UnusableSchemaError,
     find_output_problems,
     find_schema_problem,
 )
-from agent.workflows.schema import workflow_schema
-from agent.workflows.source import read_source
+from agent.workflows.yaml.source import read_source
 from tests.workflows.documented import ROOT, documented_workflows
 from tests.workflows.sample_kinds import KINDS
 

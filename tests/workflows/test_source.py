@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from agent.workflows.compiling import check_text
-from agent.workflows.problems import Problem, WorkflowError
-from agent.workflows.scanning import events
-from agent.workflows.source import MAX_BYTES, read_source
+from agent.workflows.compile.compiler import check_text
+from agent.workflows.diagnostics import Problem, WorkflowError
+from agent.workflows.yaml.fast_scanner import events
+from agent.workflows.yaml.source import MAX_BYTES, read_source
 from tests.workflows.patience import PATIENT
 from tests.workflows.sample_kinds import KINDS
 

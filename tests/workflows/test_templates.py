@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.workflows.filters import COMPILERS_OWN, allowed_filters
-from agent.workflows.templates import TemplateError, evaluate, has_templates, render
+from agent.workflows.templates.filters import COMPILERS_OWN, allowed_filters
+from agent.workflows.templates.templates import TemplateError, evaluate, has_templates, render
 from tests.workflows.patience import PATIENT
 
 SCOPE: dict[str, Any] = {

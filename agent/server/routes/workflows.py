@@ -15,7 +15,7 @@ from agent.server.table import Table
 from agent.store.engine import workflow_versions
 from agent.tasks import definitions
 from agent.tasks.operator import NotFoundError
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 
 table = Table("workflows")
 

@@ -28,7 +28,7 @@ async def described(
     config: McpTool, context: StepContext, sessions: Sessions
 ) -> list[dict[str, Json]]:
     """Return what a model is shown of a server's tools; one that is not there fails the step."""
-    from agent.workflows.output_schema import find_schema_problem, without_costly_patterns
+    from agent.workflows.compile.output_schema import find_schema_problem, without_costly_patterns
 
     found = await tools_of(sessions, config.server)
     shown = []

@@ -58,7 +58,7 @@ class Toolbox:
         if not isinstance(use.arguments, dict):
             raise RefusedError(_no_object(use.arguments))
         # Loaded here, as where outputs are checked.
-        from agent.workflows.output_schema import without_costly_patterns
+        from agent.workflows.compile.output_schema import without_costly_patterns
 
         for schema in (without_costly_patterns(offer.schema), offer.limits):
             problem = find_problem(use.arguments, schema, _MOST_ARGUMENT_BYTES)

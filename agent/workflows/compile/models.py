@@ -8,6 +8,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from agent.workflows.compile.inputs import InputKeys
+from agent.workflows.compile.triggers import TriggerKeys
+from agent.workflows.compile.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 from agent.workflows.graph import (
     MAX_ITEMS,
     MAX_NAME_CHARS,
@@ -16,9 +19,6 @@ from agent.workflows.graph import (
     WORKFLOW_NAME_PATTERN,
     OnUnknown,
 )
-from agent.workflows.inputs import InputKeys
-from agent.workflows.triggers import TriggerKeys
-from agent.workflows.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
 

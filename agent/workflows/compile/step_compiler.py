@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agent.workflows.fanning import read_fanout, without_braces
+from agent.workflows.compile.fanout import read_fanout, without_braces
+from agent.workflows.compile.kind_choice import choose_kind, rendered_parts
+from agent.workflows.compile.models import STEP_WORDS, BudgetKeys, DefaultsKeys, RetryKeys, StepKeys
+from agent.workflows.compile.output_schema import find_schema_problem
+from agent.workflows.compile.references import References
+from agent.workflows.diagnostics import Problem
 from agent.workflows.graph import MAX_NAME_CHARS, NAME_PATTERN, Fanout, RetryPolicy, Step
-from agent.workflows.kind_choice import choose_kind, rendered_parts
-from agent.workflows.kinds import KindSpec
-from agent.workflows.language import STEP_WORDS, BudgetKeys, DefaultsKeys, RetryKeys, StepKeys
-from agent.workflows.output_schema import find_schema_problem
-from agent.workflows.problems import Problem
-from agent.workflows.references import References
-from agent.workflows.source import Path, Source
-from agent.workflows.wording import find_problems, shown
+from agent.workflows.kind_registry import KindSpec
+from agent.workflows.validation_messages import find_problems, shown
+from agent.workflows.yaml.source import Path, Source
 
 _NAME = re.compile(NAME_PATTERN.rstrip("$"))
 _SCRIPT = ("script",)

@@ -10,18 +10,18 @@ from jinja2 import nodes
 from jinja2.environment import Template
 from jinja2.exceptions import SecurityError, UndefinedError
 
-from agent.workflows.filters import metered
-from agent.workflows.meter import Meter, TemplateError
-from agent.workflows.missing import Path, explain_missing, look_up
-from agent.workflows.plain import plain
-from agent.workflows.syntax import (
+from agent.workflows.templates.filters import metered
+from agent.workflows.templates.limits import Meter, TemplateError
+from agent.workflows.templates.syntax import (
     ENVIRONMENT,
     Charged,
     find_lookups,
     read_expression,
     read_template,
 )
-from agent.workflows.templates import is_template
+from agent.workflows.templates.templates import is_template
+from agent.workflows.templates.to_json import plain
+from agent.workflows.templates.undefined import Path, explain_missing, look_up
 
 _RESULT: Final = "result"
 _MAX_LOOKUP_CHARS: Final = 1_000

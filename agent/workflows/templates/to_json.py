@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from jinja2 import Undefined
 from jinja2.runtime import LoopContext
 
-from agent.workflows.meter import MAX_DEPTH, MAX_INTEGER_BITS, Meter, TemplateError
+from agent.workflows.templates.limits import MAX_DEPTH, MAX_INTEGER_BITS, Meter, TemplateError
 
 
 def plain(value: Any, meter: Meter, depth: int = 0) -> Any:

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.durations import format_duration
-from agent.workflows.problems import Problem, did_you_mean
-from agent.workflows.source import Path, Source
-from agent.workflows.templates import has_templates
+from agent.workflows.templates.templates import has_templates
+from agent.workflows.yaml.source import Path, Source
 
 _TYPES = {
     "string_type": "text",

@@ -14,10 +14,16 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from agent.workflows.filters import allowed_filters, as_text, bounded_range, meter, metered_tests
-from agent.workflows.meter import MAX_INTEGER_BITS, TemplateError
-from agent.workflows.plain import refuse
-from agent.workflows.weighing import weight
+from agent.workflows.templates.filters import (
+    allowed_filters,
+    as_text,
+    bounded_range,
+    meter,
+    metered_tests,
+)
+from agent.workflows.templates.limits import MAX_INTEGER_BITS, TemplateError
+from agent.workflows.templates.to_json import refuse
+from agent.workflows.templates.weighing import weight
 
 _METHODS: Final[dict[type, frozenset[str]]] = {
     str: frozenset(

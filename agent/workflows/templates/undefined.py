@@ -6,7 +6,7 @@ from typing import Any
 
 from jinja2.exceptions import UndefinedError
 
-from agent.workflows.meter import TemplateError
+from agent.workflows.templates.limits import TemplateError
 
 Path = tuple[str | int, ...]
 

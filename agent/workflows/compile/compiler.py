@@ -5,16 +5,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agent.workflows.compile.inputs import InputError, InputKeys, check_inputs
+from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
+from agent.workflows.compile.references import Ancestry, References
+from agent.workflows.compile.step_compiler import StepCompiler, budget_document
+from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
 from agent.workflows.graph import Graph, Step, find_cycles, write_cycle
-from agent.workflows.inputs import InputError, InputKeys, check_inputs
-from agent.workflows.kinds import KindSpec, registered
-from agent.workflows.language import WORKFLOW_WORDS, WorkflowKeys
-from agent.workflows.problems import Problem, WorkflowError, did_you_mean
-from agent.workflows.references import Ancestry, References
-from agent.workflows.source import Source, read_source
-from agent.workflows.step_compiling import StepCompiler, budget_document
-from agent.workflows.templates import has_templates
-from agent.workflows.wording import find_problems, shown
+from agent.workflows.kind_registry import KindSpec, registered
+from agent.workflows.templates.templates import has_templates
+from agent.workflows.validation_messages import find_problems, shown
+from agent.workflows.yaml.source import Source, read_source
 
 
 def compile_text(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agent.workflows.problems import did_you_mean
+from agent.workflows.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph

@@ -12,10 +12,10 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.parser import Parser
 from jinja2.visitor import NodeTransformer
 
-from agent.workflows.filters import COMPILERS_OWN
-from agent.workflows.meter import MAX_TEMPLATE_CHARS, TemplateError
-from agent.workflows.missing import Path
-from agent.workflows.sandbox import Sandbox
+from agent.workflows.templates.filters import COMPILERS_OWN
+from agent.workflows.templates.limits import MAX_TEMPLATE_CHARS, TemplateError
+from agent.workflows.templates.sandbox import Sandbox
+from agent.workflows.templates.undefined import Path
 
 ENVIRONMENT: Final = Sandbox()
 

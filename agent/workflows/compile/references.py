@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from agent.workflows.expressions import Expression, parse_expression, parse_template
-from agent.workflows.meter import TemplateError
-from agent.workflows.problems import Problem, Suggestions, did_you_mean
-from agent.workflows.source import Path, Source
-from agent.workflows.templates import is_template
+from agent.workflows.diagnostics import Problem, Suggestions, did_you_mean
+from agent.workflows.templates.expressions import Expression, parse_expression, parse_template
+from agent.workflows.templates.limits import TemplateError
+from agent.workflows.templates.templates import is_template
+from agent.workflows.yaml.source import Path, Source
 
 ROOTS: Final = ("steps", "inputs", "trigger", "task")
 ITEM_ROOTS: Final = ("item", "parallel_index", "parallel_count")

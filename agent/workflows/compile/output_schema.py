@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.ids import canonical_json
+from agent.workflows.diagnostics import did_you_mean, write_key
 from agent.workflows.patterns import MAX_WEIGHT
-from agent.workflows.problems import did_you_mean, write_key
 from agent.workflows.schema_cost import (
     MAX_EXPANDED,
     MAX_OPERATIONS,

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.workflows.compile.models import StepKeys
+from agent.workflows.compile.references import ROOTS
+from agent.workflows.diagnostics import did_you_mean
 from agent.workflows.graph import MAX_ITEMS, Fanout
-from agent.workflows.language import StepKeys
-from agent.workflows.problems import did_you_mean
-from agent.workflows.references import ROOTS
-from agent.workflows.templates import is_template
-from agent.workflows.wording import shown
+from agent.workflows.templates.templates import is_template
+from agent.workflows.validation_messages import shown
 
 Refuse = Callable[[str, str, str | None], None]
 """Takes a key of the step, what is wrong with it, and a hint."""

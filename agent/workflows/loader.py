@@ -13,11 +13,11 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agent.core.ids import content_hash
-from agent.workflows.compiling import compile_source, compile_text
+from agent.workflows.compile.compiler import compile_source, compile_text
+from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
 from agent.workflows.graph import Graph
-from agent.workflows.kinds import KindSpec
-from agent.workflows.problems import Problem, WorkflowError, cut, write_key
-from agent.workflows.source import MAX_BYTES, read_source
+from agent.workflows.kind_registry import KindSpec
+from agent.workflows.yaml.source import MAX_BYTES, read_source
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".py")
 

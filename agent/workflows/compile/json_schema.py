@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from agent.workflows.compile.inputs import SYNONYMS
+from agent.workflows.compile.kind_choice import GATE
+from agent.workflows.compile.models import StepKeys, WorkflowKeys
 from agent.workflows.graph import NAME_PATTERN
-from agent.workflows.inputs import SYNONYMS
-from agent.workflows.kind_choice import GATE
-from agent.workflows.kinds import KindSpec, registered
-from agent.workflows.language import StepKeys, WorkflowKeys
+from agent.workflows.kind_registry import KindSpec, registered
 
 _TEMPLATE = {"type": "string", "pattern": r"\{[{%]", "description": "a template"}
 

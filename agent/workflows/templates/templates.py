@@ -8,10 +8,10 @@ met, and one meter bounds everything that one call renders.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent.workflows.meter import MAX_DEPTH, Meter, TemplateError
+from agent.workflows.templates.limits import MAX_DEPTH, Meter, TemplateError
 
 if TYPE_CHECKING:
-    from agent.workflows.expressions import Expression
+    from agent.workflows.templates.expressions import Expression
 
 __all__ = ["TemplateError", "evaluate", "has_templates", "is_template", "render"]
 
@@ -69,12 +69,12 @@ def _where(path: tuple[Any, ...]) -> str:
 
 
 def _parse_template(text: str) -> "Expression":
-    from agent.workflows.expressions import parse_template
+    from agent.workflows.templates.expressions import parse_template
 
     return parse_template(text)
 
 
 def _parse_expression(text: str) -> "Expression":
-    from agent.workflows.expressions import parse_expression
+    from agent.workflows.templates.expressions import parse_expression
 
     return parse_expression(text)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.workflows.kinds import PLANNED, KindSpec
-from agent.workflows.language import STEP_WORDS
-from agent.workflows.problems import Problem, did_you_mean
-from agent.workflows.source import Path, Source
-from agent.workflows.wording import find_problems, known_keys, shown
+from agent.workflows.compile.models import STEP_WORDS
+from agent.workflows.diagnostics import Problem, did_you_mean
+from agent.workflows.kind_registry import PLANNED, KindSpec
+from agent.workflows.validation_messages import find_problems, known_keys, shown
+from agent.workflows.yaml.source import Path, Source
 
 GATE = "approval"
 """The one kind that may stand beside another: it then asks before the other acts."""

@@ -20,9 +20,9 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from agent.workflows.malformed import explain
-from agent.workflows.problems import Problem, WorkflowError, cut, write_key
-from agent.workflows.scanning import events
+from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
+from agent.workflows.yaml.errors import explain
+from agent.workflows.yaml.fast_scanner import events
 
 MAX_BYTES: Final = 8_000_000
 MAX_DEPTH: Final = 50
