@@ -167,7 +167,7 @@ def hide_secrets(settings: Settings) -> None:
 
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
-    from agent.models.catalog import catalog_of
+    from agent.models.registry import catalog_of
     from agent.tasks.worker import Worker
 
     hide_secrets(settings)

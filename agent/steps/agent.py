@@ -7,7 +7,7 @@ conversation. A later attempt goes through the same loop and is answered from th
 from typing import Final
 
 from agent.core.ids import request_hash
-from agent.models.connector import Message, ModelRequest
+from agent.models.protocol import Message, ModelRequest
 from agent.steps import model_calls, model_output, python
 from agent.steps.context import StepContext
 from agent.steps.llm import instruction

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agent.core.ids import request_hash
-from agent.models.catalog import Model
-from agent.models.connector import Message, ModelRequest
+from agent.models.protocol import Message, ModelRequest
+from agent.models.registry import Model
 from agent.steps import model_calls, model_output
 from agent.steps.configs import LlmConfig
 from agent.steps.context import StepContext

@@ -13,10 +13,10 @@ from typing import Final
 
 from agent.core import ids
 from agent.core.clock import to_iso
-from agent.models import catalog, pricing
-from agent.models.catalog import Model
-from agent.models.connector import Connector, Message, ModelRequest, Reply, ToolUse
+from agent.models import pricing, registry
 from agent.models.errors import ModelError, timed_out
+from agent.models.protocol import Connector, Message, ModelRequest, Reply, ToolUse
+from agent.models.registry import Model
 from agent.steps import model_output
 from agent.steps.context import StepContext
 from agent.steps.effects import Answer, Call, Measured, Request
@@ -60,10 +60,10 @@ class _Connectors:
     async def get(self, model: Model, key: str | None) -> Connector:
         if (model, key) not in self._open:
             # An SDK takes a second to import, in which the whole worker would stand still.
-            await asyncio.to_thread(catalog.load, model)
+            await asyncio.to_thread(registry.load, model)
         connector = self._open.get((model, key))
         if connector is None:
-            connector = self._open[(model, key)] = catalog.connect(model, key)
+            connector = self._open[(model, key)] = registry.connect(model, key)
         return connector
 
     async def aclose(self) -> None:
@@ -89,8 +89,8 @@ async def load(context: StepContext, name: str | None) -> None:
     """Import the SDK of a model's provider, in a thread; a model that is not there is left out."""
     with contextlib.suppress(DefiniteFailure):
         model = model_named(context, name)
-        if not catalog.is_loaded(model):
-            await asyncio.to_thread(catalog.load, model)
+        if not registry.is_loaded(model):
+            await asyncio.to_thread(registry.load, model)
 
 
 def answer_tokens(context: StepContext, model: Model, wanted: int | None) -> int:

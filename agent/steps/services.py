@@ -6,7 +6,7 @@ from typing import Protocol
 
 from agent.config.models import McpSettings
 from agent.core.clock import Clock
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.steps.claimed import Journal
 from agent.steps.threads import Threads
 

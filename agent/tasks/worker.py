@@ -14,7 +14,7 @@ import structlog
 from agent.config.models import McpSettings
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.steps.services import Limits, Services
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault

@@ -22,9 +22,9 @@ import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent.channels.secret import SecretError
 from agent.config.models import ModelSettings
 from agent.models.anthropic import AnthropicConnector
-from agent.models.catalog import model_of
 from agent.models.errors import ModelError
 from agent.models.openai import OpenAIConnector
+from agent.models.registry import model_of
 from agent.server import shapes, signatures
 from agent.server.problems import Problem, problem_of
 from agent.server.signatures import SignatureError

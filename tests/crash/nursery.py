@@ -107,7 +107,7 @@ def _load() -> None:
     import agent.cli.running
     import agent.cli.terminal
     import agent.daemon.daemon
-    import agent.models.catalog
+    import agent.models.registry
     import agent.server.address
     import agent.steps.http_client
     import agent.steps.kinds

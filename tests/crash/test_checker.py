@@ -13,7 +13,7 @@ from agent.approvals import answering
 from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings, Settings
 from agent.core.clock import SECOND, Clock
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.steps.processes import start_time
 from agent.store.db.database import Database
 from agent.store.db.sqlite import driver

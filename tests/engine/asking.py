@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.config.models import ModelSettings
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.workflows.graph import Step
 from tests.engine.harness import Engine, Hand, other
 from tests.models.servers import Provider

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.steps.claimed import Claimed
 from agent.steps.outcome import Failed, Outcome, Retry, StepError, Succeeded
 from agent.steps.services import Limits

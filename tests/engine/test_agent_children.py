@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.tasks import allowance
 from agent.workflows.graph import Graph, Step
 from tests.approvals.asking import question, say

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.models import reading
+from agent.models import response_parsing
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,6 @@ from agent.models import reading
 )
 def test_ids_of_uses_differ(given: list[str | None]) -> None:
     """Whatever a provider calls them, each answer to a use can say which one it answers."""
-    found = list(reading.distinct(given))
+    found = list(response_parsing.distinct(given))
     assert len(set(found)) == len(given)
     assert all(found)

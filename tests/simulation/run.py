@@ -19,7 +19,7 @@ from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings
 from agent.core import ids
 from agent.models import echo
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.steps import processes
 from agent.steps.kinds import KINDS
 from agent.steps.services import Limits

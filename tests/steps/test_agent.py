@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.steps.errors import DefiniteFailure
 from agent.steps.loop.allow_list import may_visit
 from agent.steps.loop.files import parts_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.config.models import ModelSettings
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.steps import model_calls
 from agent.steps.outcome import Failed, Outcome, Retry, Succeeded
 from tests.models.servers import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import Failed, Json, RecordedCall, Retry, StepError, Succeeded, Waiting

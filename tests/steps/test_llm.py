@@ -9,7 +9,7 @@ import pytest
 from agent.config.models import ModelSettings
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.steps.outcome import Failed, Intent, Outcome, Paused, Retry, Succeeded
 from agent.steps.services import Limits
 from tests.models.servers import KEY, Provider, Say, Stall, error, providing

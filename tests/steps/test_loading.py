@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.config.models import ModelSettings
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.steps.kinds import KINDS
 from agent.steps.outcome import Outcome, Succeeded
 from tests.models.servers import KEY, Provider, Say, providing

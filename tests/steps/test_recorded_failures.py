@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.models.catalog import Catalog
+from agent.models.registry import Catalog
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
 from agent.steps.outcome import CallResult, Failed, Json, Outcome, Retry, StepError, Succeeded

@@ -9,7 +9,7 @@ import agent.steps.kinds  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
 from agent.config.models import ModelSettings
-from agent.models.catalog import Catalog, model_of
+from agent.models.registry import Catalog, model_of
 from agent.steps.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import workers

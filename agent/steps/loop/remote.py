@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from agent.models.connector import clean
-from agent.models.reading import plain
+from agent.models.protocol import clean
+from agent.models.response_parsing import plain
 from agent.steps.context import StepContext
 from agent.steps.effects import Call
 from agent.steps.errors import DefiniteFailure

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.config.models import McpSettings
-from agent.models.connector import clean
+from agent.models.protocol import clean
 from agent.steps.context import StepContext
 from agent.steps.environment import environment_of
 from agent.steps.errors import DefiniteFailure

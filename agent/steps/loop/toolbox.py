@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from agent.models.connector import Tool, ToolUse
+from agent.models.protocol import Tool, ToolUse
 from agent.steps.context import StepContext
 from agent.steps.errors import DefiniteFailure
 from agent.steps.loop import children, files, functions, remote, shell, web

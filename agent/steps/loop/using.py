@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Final
 
 from agent.core.state_machine import ApprovalStatus
-from agent.models.connector import Message, ToolUse, clean
+from agent.models.protocol import Message, ToolUse, clean
 from agent.steps import gate
 from agent.steps.containment import described
 from agent.steps.context import StepContext

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Final
 
 from agent.config.models import BudgetSettings, LlmSettings, ModelSettings
-from agent.models.connector import Connector
 from agent.models.errors import ModelError
 from agent.models.pricing import Price
+from agent.models.protocol import Connector
 
 ECHO: Final = "echo"
 _KEYS: Final = {"anthropic": "env:ANTHROPIC_API_KEY", "openai": "env:OPENAI_API_KEY"}

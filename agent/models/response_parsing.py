@@ -11,8 +11,8 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final, Protocol
 
-from agent.models.connector import Json, clean
 from agent.models.errors import said_in
+from agent.models.protocol import Json, clean
 
 MOST_BYTES: Final = 67_108_864
 """Of an answer; whoever sends more is not listened to any longer."""

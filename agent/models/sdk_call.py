@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from agent.models import reading
+from agent.models import response_parsing
 from agent.models.errors import malformed, status_error, timed_out, transport_error
 
 
@@ -29,8 +29,8 @@ async def ask(
     request_id: str | None = None
     try:
         async with create(**keywords, timeout=seconds) as answer:
-            request_id = reading.word(answer.headers.get(id_header))
-            return await reading.received(answer), request_id
+            request_id = response_parsing.word(answer.headers.get(id_header))
+            return await response_parsing.received(answer), request_id
     except sdk.APITimeoutError as problem:
         error = transport_error(problem, where)
         raise (error if error.code == "timeout" else timed_out(where)) from problem
@@ -44,5 +44,5 @@ async def ask(
             where,
             problem.request_id,
         ) from problem
-    except (base_error, reading.TooLargeError) as problem:
+    except (base_error, response_parsing.TooLargeError) as problem:
         raise malformed(str(problem), where, request_id) from problem
