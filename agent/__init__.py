@@ -20,4 +20,19 @@ Imports point downwards in this list, and import-linter holds them to it::
     log, event_loop, redaction, descriptors, log_limit
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent.steps.types.errors import Applied, DefiniteFailure
+
 __version__ = "0.1.0"
+__all__ = ["Applied", "DefiniteFailure", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what step modules import from here when they ask for it: `import agent` stays cheap."""
+    if name in {"Applied", "DefiniteFailure"}:
+        from agent.steps.types import errors
+
+        return getattr(errors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

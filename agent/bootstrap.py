@@ -15,7 +15,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
 if TYPE_CHECKING:
-    from agent.steps.services import Limits
+    from agent.steps.attempt.services import Limits
     from agent.store.artifacts.blobs import Vaults
     from agent.tasks.worker import Worker
 
@@ -90,8 +90,8 @@ def vaults_of(settings: Settings) -> "Vaults":
     from urllib.parse import unquote, urlsplit
 
     from agent.core.redaction import everywhere
-    from agent.steps.errors import DefiniteFailure
-    from agent.steps.secrets import Secrets, references
+    from agent.steps.attempt.secrets import Secrets, references
+    from agent.steps.types.errors import DefiniteFailure
     from agent.store.artifacts.blobs import Vaults
 
     secrets = Secrets()
@@ -135,7 +135,7 @@ def holder_of(database: Database) -> Holder | None:
     lock = lock_of(database)
     if lock is not None:
         return lock.holder()
-    from agent.steps.processes import is_running
+    from agent.steps.process.processes import is_running
     from agent.store.engine import workers
 
     with database.connect("reader") as connection:
@@ -160,7 +160,7 @@ def collect_garbage_seldom() -> None:
 
 def hide_secrets(settings: Settings) -> None:
     """Keep what the configuration names by reference out of all that this process writes."""
-    from agent.steps.secrets import watch
+    from agent.steps.attempt.secrets import watch
 
     watch.add(settings.model_dump(mode="json"))
 
@@ -184,7 +184,7 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
 
 def limits_of(settings: Settings) -> "Limits":
     """Return the bounds on steps that the configuration sets."""
-    from agent.steps.services import Limits
+    from agent.steps.attempt.services import Limits
 
     return Limits(
         output_bytes=settings.steps.output_bytes,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.process_lock import Holder
-from agent.steps.processes import is_running
+from agent.steps.process.processes import is_running
 from agent.store.db.database import Connection, Database
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers

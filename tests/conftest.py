@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from agent.core.redaction import everywhere
-from agent.steps import preparation, secrets
+from agent.steps.attempt import prepare, secrets
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.postgres import shared_server
@@ -34,7 +34,7 @@ def _nothing_hidden() -> Iterator[None]:
     yield
     everywhere.clear()
     secrets.watch._seen.clear()
-    preparation._watched.clear()
+    prepare._watched.clear()
 
 
 @pytest.fixture(scope="session")

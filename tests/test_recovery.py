@@ -19,10 +19,10 @@ from agent.core.clock import SECOND
 from agent.core.ids import idempotency_key, new_id, request_hash
 from agent.core.state_machine import CallStatus
 from agent.recovery import Recovered
-from agent.steps import processes
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import CallResult, Failed, Intent, StepError, Waiting
-from agent.steps.processes import start_time
+from agent.steps.process import processes
+from agent.steps.process.processes import start_time
+from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.outcome import CallResult, Failed, Intent, StepError, Waiting
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers

@@ -13,11 +13,11 @@ from agent.approvals import permission
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
-from agent.steps import gate, preparation
-from agent.steps.asking import VERDICTS, misfit
-from agent.steps.errors import DefiniteFailure
-from agent.steps.kinds import KINDS
-from agent.steps.outcome import Json
+from agent.steps.attempt import approval_gate, prepare
+from agent.steps.spec.questions import VERDICTS, misfit
+from agent.steps.spec.registry import KINDS
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database
 from agent.store.engine import approvals as store
@@ -216,20 +216,20 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
     # A reference to a secret must not become one to another.
-    for place in preparation.plan_of(definition).secret_places:
+    for place in prepare.plan_of(definition).secret_places:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))
             if [str(part) for part in place[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
-        config = gate.edited(request["config"], edits)
-        preparation.checked(KINDS[request["kind"]], config)
+        config = approval_gate.edited(request["config"], edits)
+        prepare.checked(KINDS[request["kind"]], config)
     except ValueError as problem:
         raise InvalidAnswerError(str(problem)) from None
     except DefiniteFailure as problem:
         raise InvalidAnswerError(problem.error.message) from None
-    return request_hash(gate.gated_request(request["kind"], config))
+    return request_hash(approval_gate.gated_request(request["kind"], config))
 
 
 def _definition(connection: Connection, row: ApprovalRow) -> Step:

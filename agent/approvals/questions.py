@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from agent.core.clock import to_iso
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, StoreError
 from agent.store.engine import approvals as store

@@ -10,8 +10,8 @@ from typing import Final
 from agent.channels.wording import cut
 from agent.core.clock import SECOND
 from agent.core.escape import harmless
-from agent.steps.asking import VERDICTS
-from agent.steps.outcome import Json
+from agent.steps.spec.questions import VERDICTS
+from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.channels.answer_tokens import AnswerToken
 from agent.store.db.database import Database

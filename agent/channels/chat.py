@@ -17,7 +17,7 @@ from agent.channels.conversation import Conversation, typed_value
 from agent.config.channels import TOLD
 from agent.core.escape import harmless
 from agent.core.scopes import implied
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.channels import cursors as store
 from agent.store.channels import pairings
 from agent.store.channels.cursors import Message

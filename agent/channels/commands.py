@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from agent.approvals.permission import NotAllowedError
 from agent.core.scopes import Scope
-from agent.steps.asking import CHATS
-from agent.steps.outcome import Json
+from agent.steps.spec.questions import CHATS
+from agent.steps.types.outcome import Json
 from agent.workflows.compile.triggers import CHAT_COMMANDS
 
 MAX_TEXT: Final = 10_000

@@ -12,8 +12,8 @@ from agent.channels.commands import Caller, Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
 from agent.core.state_machine import TaskStatus
-from agent.steps.asking import CHATS, read_answer
-from agent.steps.outcome import Json
+from agent.steps.spec.questions import CHATS, read_answer
+from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError

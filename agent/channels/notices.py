@@ -4,7 +4,7 @@ from agent.approvals import questions
 from agent.channels.channel import Notice
 from agent.config.channels import OUTAGES
 from agent.core.clock import to_iso
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.channels.cursors import Event
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode

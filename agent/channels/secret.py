@@ -1,7 +1,7 @@
 """Secrets of channels: by reference in the configuration, read when they are needed."""
 
-from agent.steps.errors import DefiniteFailure
-from agent.steps.secrets import Secrets, references
+from agent.steps.attempt.secrets import Secrets, references
+from agent.steps.types.errors import DefiniteFailure
 
 
 class SecretError(Exception):

@@ -10,7 +10,7 @@ from agent.channels import signing
 from agent.channels.channel import DeliveryError, Notice
 from agent.config.channels import WebhookSettings
 from agent.core.clock import SECOND, Clock, to_iso
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 
 NAME: Final = "webhook"
 _CALL_SECONDS: Final = 15.0

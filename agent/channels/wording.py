@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from agent.core.escape import harmless, harmless_json
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.tasks.documents import short_id
 
 MARKS: Final = {

@@ -151,7 +151,7 @@ def _value(document: dict[str, Any], text: str) -> Any:
     """Read what was typed as the question wants it."""
     import json
 
-    from agent.steps.asking import read_answer
+    from agent.steps.spec.questions import read_answer
 
     if document["kind"] != "unknown":
         return read_answer(text, document["choices"], document["schema"])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agent.core.clock import to_iso
-from agent.steps.asking import CHATS
+from agent.steps.spec.questions import CHATS
 from agent.store.channels import cursors, pairings
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     from agent.config import file_exposure
     from agent.core.file_trust import can_be_read_by_others, weaknesses
     from agent.daemon import workflow_sync
-    from agent.steps.secrets import files_named, path_of
+    from agent.steps.attempt.secrets import files_named, path_of
 
     trust = file_exposure.trust_of(settings)
     named = files_named(settings.model_dump(mode="json"))

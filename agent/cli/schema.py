@@ -3,7 +3,7 @@
 
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors."""
-    import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
+    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
     from agent.cli.terminal import print_json
     from agent.workflows.compile.json_schema import workflow_schema
 

@@ -53,7 +53,7 @@ def validate(
 
 
 def _read(path: Path, *, is_trusted: bool) -> "Entry":
-    import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
+    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
     from agent.workflows.diagnostics import Problem
     from agent.workflows.directory import Entry, read_entry
 

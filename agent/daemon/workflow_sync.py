@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 # Registers the kinds of steps: without them every file would be full of unknown ones.
-import agent.steps.kinds  # noqa: F401
+import agent.steps.spec.registry  # noqa: F401
 from agent.config.settings import Settings
-from agent.steps import modules
-from agent.steps.loop.config import workflows_of
-from agent.steps.preparation import watch_secrets
+from agent.steps.agent.config import workflows_of
+from agent.steps.attempt.prepare import watch_secrets
+from agent.steps.kinds import python_modules
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_histories, workflow_versions
@@ -163,7 +163,7 @@ def remarks(entry: Entry, known: Mapping[str, Graph]) -> list[str]:
 def _about_module(step: Step, path: Path) -> list[str]:
     """Say that a step's function is not to be found; it may still come, so it is no error."""
     call = step.config.get("call") if step.kind == "python" else None
-    if not isinstance(call, str) or is_template(call) or modules.is_there(call, str(path)):
+    if not isinstance(call, str) or is_template(call) or python_modules.is_there(call, str(path)):
         return []
     name = call.partition(":")[0]
     return [f"the module {name!r} is neither beside {path.name} nor among what is installed"]

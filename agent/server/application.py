@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Registers the kinds of steps: a workflow that is given here is checked against them.
-import agent.steps.kinds  # noqa: F401
+import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
 from agent.server.connection import CONNECTION

@@ -5,7 +5,7 @@ ends a task. The task's `next_wake_time` is derived from its steps when the unit
 """
 
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import StepError
+from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
 from agent.tasks import budgets, expansion, transitions
 from agent.tasks.rows import StepRow

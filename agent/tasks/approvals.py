@@ -18,8 +18,8 @@ from agent.core.state_machine import (
     StepStatus,
     moved,
 )
-from agent.steps.outcome import Asked, CallResult, Json, StepError
-from agent.steps.replay import REQUEST_CHANGED
+from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.types.outcome import Asked, CallResult, Json, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store

@@ -6,11 +6,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent.steps import runner
-from agent.steps.claimed import BudgetRefusedError, Claimed, RevokedError, Signals
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import CallResult, Intent, Json, Outcome, Succeeded
-from agent.steps.services import Services
+from agent.steps.attempt import runner
+from agent.steps.attempt.services import Services
+from agent.steps.types.attempt_input import BudgetRefusedError, Claimed, RevokedError, Signals
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import CallResult, Intent, Json, Outcome, Succeeded
 from agent.store.db import json_values
 from agent.tasks.batch import Note, Settle
 from agent.tasks.settlement import Claim

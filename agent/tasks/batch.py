@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.steps.outcome import CallResult, Intent, Json, Outcome
+from agent.steps.types.outcome import CallResult, Intent, Json, Outcome
 from agent.store.artifacts.artifact_rows import Packed
 from agent.store.db.database import Later
 from agent.tasks import budgets, family

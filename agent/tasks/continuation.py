@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from agent.core.clock import SECOND
 from agent.core.ids import new_id
 from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import lineage

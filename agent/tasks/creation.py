@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import new_id
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions

@@ -3,7 +3,7 @@
 import json
 
 from agent.core.clock import to_iso
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_histories
 from agent.store.engine.workflow_histories import Version

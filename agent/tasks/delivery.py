@@ -11,8 +11,8 @@ import structlog
 
 from agent.core.clock import Clock
 from agent.core.state_machine import TaskStatus
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import Failed, StepError
+from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.outcome import Failed, StepError
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import NotFetchedError
 from agent.store.db.database import Database, StoreError

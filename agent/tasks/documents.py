@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agent.core.clock import to_iso
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read

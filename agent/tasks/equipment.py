@@ -12,9 +12,9 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
-from agent.steps.claimed import Claimed, TaskView, Upstream
-from agent.steps.loop.config import workflows_of
-from agent.steps.outcome import Json, RecordedApproval, RecordedCall
+from agent.steps.agent.config import workflows_of
+from agent.steps.types.attempt_input import Claimed, TaskView, Upstream
+from agent.steps.types.outcome import Json, RecordedApproval, RecordedCall
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
 from agent.store.db.database import Connection

@@ -9,7 +9,7 @@ import json
 
 from agent.core.ids import new_id
 from agent.core.state_machine import StepStatus
-from agent.steps.outcome import Json, StepError
+from agent.steps.types.outcome import Json, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import reads

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import Json, StepError
+from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads, workflow_versions
 from agent.tasks import creation, reprise, transitions

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.steps.outcome import Json, Succeeded
+from agent.steps.types.outcome import Json, Succeeded
 from agent.store.artifacts.artifact_rows import Packed
 from agent.tasks.batch import Batch, Note, Settle
 

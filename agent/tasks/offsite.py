@@ -6,8 +6,8 @@ Everything here belongs to the worker's loop, but for what it asks of the databa
 from collections.abc import Callable, Collection
 from typing import Final
 
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import Returned
+from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.outcome import Returned
 from agent.store.artifacts.blobs import store_of
 from agent.tasks.attempts import Intake, claim_of
 from agent.tasks.batch import Note, Settle

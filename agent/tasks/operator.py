@@ -13,7 +13,7 @@ from typing import Final, Literal
 from agent.core.clock import Clock
 from agent.core.ids import new_id
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault

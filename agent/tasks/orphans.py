@@ -4,7 +4,7 @@ import socket
 from collections.abc import Sequence
 
 from agent.core.state_machine import STEP_ENDED
-from agent.steps import processes
+from agent.steps.process import processes
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 

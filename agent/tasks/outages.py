@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import structlog
 
 from agent.core.ids import new_id
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.artifacts.blobs import store_of
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import outages

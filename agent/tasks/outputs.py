@@ -3,7 +3,7 @@
 import json
 
 from agent.core.state_machine import StepStatus
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read

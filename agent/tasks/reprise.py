@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from agent.core.state_machine import TASK_ENDED, TaskStatus
-from agent.steps.outcome import Json, StepError
+from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, reads
 from agent.tasks import continuation

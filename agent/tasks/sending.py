@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.core.clock import Clock
 from agent.core.ids import new_id
-from agent.steps.processes import start_time
+from agent.steps.process.processes import start_time
 from agent.store.db.database import (
     CommitUnknownError,
     Connection,

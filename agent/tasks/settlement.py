@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agent.core.clock import SECOND
 from agent.core.ids import random_fraction
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import (
+from agent.steps.types.outcome import (
     Failed,
     Json,
     Outcome,

@@ -2,7 +2,7 @@
 
 from agent.config.models import BudgetSettings
 from agent.core.clock import to_iso
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.tasks.budgets import MICROUSD

@@ -15,8 +15,8 @@ import structlog
 from agent.core.clock import SECOND
 from agent.core.ids import random_fraction
 from agent.core.state_machine import CallStatus, StepStatus
-from agent.steps.outcome import StepError
-from agent.steps.replay import BAD_RESPONSE
+from agent.steps.attempt.replay import BAD_RESPONSE
+from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks import advance, recording, transitions

@@ -8,7 +8,7 @@ import json
 from typing import Final
 
 from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
-from agent.steps.outcome import Json, StepError
+from agent.steps.types.outcome import Json, StepError
 from agent.tasks.rows import StepRow
 from agent.tasks.seclusion import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.unit import Unit

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.outcome import Json, Retry
+from agent.steps.types.outcome import Json, Retry
 from agent.store.db.database import Connection, Later
 from agent.store.engine import begin_tx, reads, workflow_versions, writes
 from agent.tasks import (

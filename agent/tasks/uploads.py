@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agent.core.ids import content_hash
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Packed
 from agent.store.artifacts.blobs import Vault, store_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.core.clock import to_iso
 from agent.core.state_machine import StepStatus, TaskStatus
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import approvals
 from agent.store.read import views

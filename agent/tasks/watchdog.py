@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import structlog
 
-from agent.steps.claimed import Claimed
+from agent.steps.types.attempt_input import Claimed
 from agent.tasks.attempts import current_attempt
 from agent.tasks.gauges import Blocks
 

@@ -15,7 +15,7 @@ from agent.config.models import McpSettings
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.models.registry import Catalog
-from agent.steps.services import Limits, Services
+from agent.steps.attempt.services import Limits, Services
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate

@@ -4,8 +4,8 @@ from typing import Any
 
 from agent.approvals import questions
 from agent.approvals.answering import Answered, Said, answer
-from agent.steps import preparation
-from agent.steps.outcome import Waiting
+from agent.steps.attempt import prepare
+from agent.steps.types.outcome import Waiting
 from agent.workflows.graph import Graph, Step
 from tests.engine.functions import Gate
 from tests.engine.harness import NOW, Engine, Hand, Reader, eventually, graph, other, step
@@ -74,7 +74,7 @@ def parked(hand: Hand, **asking: Any) -> str:
     definition, _ = one_step(**asking)
     task_id = hand.start(definition)
     claimed = hand.claimed("pay", task_id)
-    outcome = preparation.gated(claimed, preparation.plan_of(claimed.step))
+    outcome = prepare.gated(claimed, prepare.plan_of(claimed.step))
     assert isinstance(outcome, Waiting)
     hand.settle({"pay": outcome}, task_id)
     return task_id

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.steps.context import StepContext
+from agent.steps.attempt.context import StepContext
 from tests.engine.functions import runs
 
 

@@ -13,7 +13,7 @@ from agent.approvals.answering import DecidedError, InvalidAnswerError, defer
 from agent.approvals.permission import NotAllowedError
 from agent.core.clock import Clock
 from agent.core.state_machine import StepStatus
-from agent.steps.outcome import Succeeded
+from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import approvals as store

@@ -17,7 +17,7 @@ from typing import ClassVar
 import httpx
 import pytest
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
 from agent.channels.signing import key_of, link_token
 from agent.core.clock import SECOND

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
-from agent.steps.asking import misfit, read_answer
+from agent.steps.spec.questions import misfit, read_answer
 from tests.approvals.asking import asked, asks, pending, say
 from tests.engine.harness import Engine
 

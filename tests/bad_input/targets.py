@@ -18,7 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.channels.secret import SecretError
 from agent.config.models import ModelSettings
 from agent.models.anthropic import AnthropicConnector
@@ -29,7 +29,7 @@ from agent.server import shapes, signatures
 from agent.server.problems import Problem, problem_of
 from agent.server.signatures import SignatureError
 from agent.server.taking import Taking
-from agent.steps.model_output import Invalid, read_answer
+from agent.steps.kinds.llm.model_output import Invalid, read_answer
 from agent.store.db.json_values import encode
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.compile.triggers import ScheduleKeys

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.channels import deliveries, pairing, reception, running
 from agent.channels.running import Channels
 from agent.config.settings import Settings

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps import processes
+from agent.steps.process import processes
 from agent.store.db.database import Database
 from agent.tasks import documents, transcript
 from tests.cli.conftest import Cli

@@ -63,7 +63,7 @@ REFUSED_STEPS = f"""\
 import time
 from pathlib import Path
 
-from agent.steps.errors import DefiniteFailure
+from agent.steps.types.errors import DefiniteFailure
 
 
 def send(ctx):

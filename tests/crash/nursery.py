@@ -109,8 +109,8 @@ def _load() -> None:
     import agent.daemon.daemon
     import agent.models.registry
     import agent.server.address
-    import agent.steps.http_client
-    import agent.steps.kinds
+    import agent.steps.http.client
+    import agent.steps.spec.registry
     import agent.store.db.postgres
     import agent.store.db.sqlite
     import agent.store.schema.migrate

@@ -14,7 +14,7 @@ from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings, Settings
 from agent.core.clock import SECOND, Clock
 from agent.models.registry import Catalog, model_of
-from agent.steps.processes import start_time
+from agent.steps.process.processes import start_time
 from agent.store.db.database import Database
 from agent.store.db.sqlite import driver
 from agent.store.read import audit_rows

@@ -6,9 +6,9 @@ from collections import defaultdict
 from typing import Any
 from uuid import uuid4
 
-from agent.steps.blocking import BlockingContext
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.types.errors import DefiniteFailure
 
 PATIENCE_SECONDS = 60
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.models.registry import Catalog
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import Failed, Outcome, Retry, StepError, Succeeded
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded
 from agent.store.db.database import Database
 from agent.tasks import checker, documents
 from agent.tasks.attempts import claim_of

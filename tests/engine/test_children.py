@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.config.settings import EngineSettings
-from agent.steps.outcome import Succeeded, Waiting
+from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions

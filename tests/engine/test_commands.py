@@ -6,8 +6,8 @@ import pytest
 
 from agent.core import ids
 from agent.core.state_machine import TaskStatus
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import Intent, Succeeded, Waiting
+from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.outcome import Intent, Succeeded, Waiting
 from agent.store.engine import workflow_versions
 from agent.tasks import allowance, recording
 from agent.tasks.attempts import claim_of

@@ -4,7 +4,7 @@ import pytest
 
 from agent.core.ids import new_id
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
+from agent.steps.types.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
 from agent.tasks.operator import RefusedError

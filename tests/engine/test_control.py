@@ -3,7 +3,7 @@
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import CallResult, Paused, Succeeded, Waiting
+from agent.steps.types.outcome import CallResult, Paused, Succeeded, Waiting
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
 from tests.engine.functions import Gate, runs

@@ -10,7 +10,7 @@ import pytest
 from agent.config.models import BudgetSettings, LlmSettings
 from agent.core.state_machine import CallStatus
 from agent.models.registry import catalog_of
-from agent.steps.outcome import Paused, Retry, Spend, StepError, Succeeded
+from agent.steps.types.outcome import Paused, Retry, Spend, StepError, Succeeded
 from agent.store.db.database import Database
 from agent.tasks import takeover, unsettled
 from agent.tasks.attempts import claim_of

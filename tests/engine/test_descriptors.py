@@ -14,7 +14,7 @@ import httpcore
 import pytest
 
 from agent.core import file_descriptors
-from agent.steps.addresses import GuardedBackend
+from agent.steps.http.address_policy import GuardedBackend
 from tests.engine.conftest import Start
 from tests.engine.harness import Engine, graph, other
 
@@ -82,7 +82,9 @@ def test_a_command_is_put_off(
     """A command that cannot be started for want of descriptors is started later."""
     if where == "pipe":
         # The second pipe of a command: the first must not be left open.
-        monkeypatch.setattr("agent.steps.command.os.pipe", _failing(os.pipe, first=1, after=1))
+        monkeypatch.setattr(
+            "agent.steps.process.gated_process.os.pipe", _failing(os.pipe, first=1, after=1)
+        )
     else:
         monkeypatch.setattr(subprocess, "Popen", _failing(subprocess.Popen))
     done = engine.run(graph(other("one", "shell", config={"argv": ["true"], **config})))
@@ -119,8 +121,8 @@ import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
 import asyncio, os
 from agent import descriptors
-from agent.steps.command import spawn
-from agent.steps.threads import Threads
+from agent.steps.process.gated_process import spawn
+from agent.steps.attempt.threads import Threads
 assert descriptors.raise_limit() == 400 == descriptors.limit()
 
 async def main():

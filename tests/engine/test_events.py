@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps.outcome import Succeeded
+from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import writes
 from agent.tasks import documents

@@ -12,7 +12,7 @@ import structlog.testing
 from agent.core import ids as keys
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import (
+from agent.steps.types.outcome import (
     CallResult,
     Failed,
     Intent,

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from agent.config.settings import EngineSettings
-from agent.steps.outcome import Succeeded
+from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.pg_pipeline import Wire

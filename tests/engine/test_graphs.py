@@ -1,6 +1,6 @@
 """How a task walks its graph: order, fan-in, windows, conditions, and what follows a failure."""
 
-from agent.steps.outcome import Returned, Succeeded
+from agent.steps.types.outcome import Returned, Succeeded
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import (
     FAILURE,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps.outcome import Returned, Succeeded
+from agent.steps.types.outcome import Returned, Succeeded
 from agent.workflows.graph import Fanout
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import FAILURE, Engine, Hand, graph, most_at_once, step

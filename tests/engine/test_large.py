@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 from fsspec.core import url_to_fs
 
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
 from agent.store import pruning
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Database

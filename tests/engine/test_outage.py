@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import TaskStatus
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
 from agent.store.artifacts import artifact_rows, bounded_calls
 from agent.store.artifacts.blobs import Vaults
 from agent.store.db.database import Database

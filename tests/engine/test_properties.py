@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.core.clock import SECOND
 from agent.core.ids import canonical_json, first_id_at, idempotency_key, new_id, remote_key
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus
-from agent.steps.outcome import Outcome, Paused, Returned, Succeeded, Waiting
+from agent.steps.types.outcome import Outcome, Paused, Returned, Succeeded, Waiting
 from agent.store.db.database import Connection
 from agent.tasks import advance, claiming, creation, settlement, transitions
 from agent.tasks.backoff import delay_seconds

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.core.ids import new_id
-from agent.steps.outcome import Failed, StepError, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
 from agent.tasks.operator import RefusedError
 from agent.workflows.graph import Fanout, Graph
 from tests.engine.conftest import Start

@@ -7,8 +7,8 @@ import pytest
 from agent.core import ids
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
+from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
 from agent.tasks import allowance, takeover
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note

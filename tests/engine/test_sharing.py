@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.steps.calls import exhausted
-from agent.steps.outcome import Succeeded
+from agent.steps.attempt.calls import exhausted
+from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx, workers
 from agent.tasks import creation, equipment, recording, takeover

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
 from agent.workflows import loader

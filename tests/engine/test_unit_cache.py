@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.steps.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.unit_cache import MOST_STEPS, UnitCache

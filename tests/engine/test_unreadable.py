@@ -9,7 +9,7 @@ import pytest
 from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import CallResult, Waiting
+from agent.steps.types.outcome import CallResult, Waiting
 from agent.tasks import unsettled
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Note

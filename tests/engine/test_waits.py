@@ -4,7 +4,7 @@ import pytest
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import CallResult, Retry, Waiting
+from agent.steps.types.outcome import CallResult, Retry, Waiting
 from agent.tasks.attempts import claim_of
 from agent.tasks.batch import Batch, Note
 from agent.workflows.graph import RetryPolicy

@@ -9,8 +9,8 @@ import pytest
 
 from agent import recovery
 from agent.core.clock import SECOND, Clock
-from agent.steps import processes
-from agent.steps.outcome import Waiting
+from agent.steps.process import processes
+from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
 from agent.store.engine import reads, workers
 from agent.tasks import takeover

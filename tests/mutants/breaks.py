@@ -33,7 +33,7 @@ MUTANTS: Final = (
     Mutant(
         "effect before intent",
         "an effect begins while its intent is still on its way to the disk",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "await self._services.journal.intend(claimed, intent)",
         '__import__("asyncio").ensure_future(self._services.journal.intend(claimed, intent))',
     ),
@@ -47,42 +47,42 @@ MUTANTS: Final = (
     Mutant(
         "unknown is retried",
         "what may have happened is done again without asking anybody",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         'if request.on_unknown in ("ask", "reconcile"):',
         'if request.on_unknown == "reconcile":',
     ),
     Mutant(
         "acting before the time is over",
         "an unknown is decided while the earlier send may still be under way",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "if self._services.clock.now() < call.expires_at and request.is_effect:",
         "if call.expires_at < 0 and request.is_effect:",
     ),
     Mutant(
         "send_by is ignored",
         "a worker that was held up sends long after others have given its call up",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "if call.is_effect and self._is_too_late(call):",
         "if call.is_effect and call.send_by < 0:",
     ),
     Mutant(
         "recorded calls run again",
         "a call with a recorded answer is made once more",
-        "agent/steps/replay.py",
+        "agent/steps/attempt/replay.py",
         "    if done:\n",
         "    if done and not request.is_effect:\n",
     ),
     Mutant(
         "changed calls are accepted",
         "the answer to one request is given for another",
-        "agent/steps/replay.py",
+        "agent/steps/attempt/replay.py",
         "return Known(usable[-1], True) if usable else Known(done[-1], False)",
         "return Known(done[-1], True)",
     ),
     Mutant(
         "a final failure is sent again",
         "what was refused for good is asked for once more after a crash",
-        "agent/steps/replay.py",
+        "agent/steps/attempt/replay.py",
         "if is_final(call) or call.attempt == attempt:",
         "if call.attempt == attempt:",
     ),
@@ -96,28 +96,28 @@ MUTANTS: Final = (
     Mutant(
         "a failed effect is tried again",
         "a command that may have acted before it failed is run once more",
-        "agent/steps/shell.py",
+        "agent/steps/kinds/shell.py",
         "or exit_code in self._config.retry_exit_codes",
         "or exit_code not in self._config.retry_exit_codes",
     ),
     Mutant(
         "another request follows an unknown",
         "a changed request is sent although the first may have happened",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "        if now is not None:\n",
         '        if now is not None and request.on_unknown == "ask":\n',
     ),
     Mutant(
         "one key for two requests",
         "a remote that honours keys answers a changed request from its memory of the first",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures",
         'claimed.task.origin_id, _place(claimed), action, "", claimed.failures',
     ),
     Mutant(
         "a definite failure binds",
         "a request that names its attempt can never be sent again",
-        "agent/steps/replay.py",
+        "agent/steps/attempt/replay.py",
         "    return Known(unknown[-1], True) if unknown else None\n",
         "    if failed and not _is_same(failed[-1], action, body_hash):\n"
         "        return Known(failed[-1], True)\n"
@@ -133,7 +133,7 @@ MUTANTS: Final = (
     Mutant(
         "another key after an unknown",
         "the remote cannot tell the repeated request from a new one",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "remote_key=unknown.remote_key\n            if unknown is not None\n            else keys",
         "remote_key=keys.new_id()\n            if unknown is not None\n            else keys",
     ),
@@ -154,7 +154,7 @@ MUTANTS: Final = (
     Mutant(
         "acting beyond the last attempt",
         "an attempt that may only find out what happened acts",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "        if not self._claimed.may_act:\n            self.end(Failed(exhausted",
         "        if self._claimed.max_attempts < 0:\n            self.end(Failed(exhausted",
     ),
@@ -227,7 +227,7 @@ MUTANTS: Final = (
     Mutant(
         "any approval will do",
         "a yes to one request lets another one run",
-        "agent/steps/gate.py",
+        "agent/steps/attempt/approval_gate.py",
         "if approval.request_hash == digest and approval.status in statuses",
         "if approval.status in statuses",
     ),
@@ -262,7 +262,7 @@ MUTANTS: Final = (
     Mutant(
         "the same key after a failure",
         "the remote answers a new try with the failure that it remembers",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "_place(claimed), action, body_hash, claimed.failures\n",
         "_place(claimed), action, body_hash, 0\n",
     ),
@@ -396,14 +396,14 @@ MUTANTS: Final = (
     Mutant(
         "a failure is tried again after a pause",
         "an attempt that was paused repeats a call that it has seen fail",
-        "agent/steps/replay.py",
+        "agent/steps/attempt/replay.py",
         "if is_final(call) or call.attempt == attempt:\n            return",
         "if is_final(call):\n            return",
     ),
     Mutant(
         "what was approved is not looked at again",
         "a step runs with edits that nobody has approved",
-        "agent/steps/preparation.py",
+        "agent/steps/attempt/prepare.py",
         "if request_hash(gate.gated_request(kind.name, config)) != found.approved_hash:",
         "if found.approved_hash is None:",
     ),
@@ -522,7 +522,7 @@ MUTANTS: Final = (
     Mutant(
         "no descriptor is a failure",
         "a command that could not be spawned for want of descriptors fails its step for good",
-        "agent/steps/command.py",
+        "agent/steps/process/gated_process.py",
         "        if descriptors.is_exhaustion(problem):\n"
         '            raise OutOfDescriptorsError("a command") from None\n'
         "        raise _refused",
@@ -545,7 +545,7 @@ MUTANTS: Final = (
     Mutant(
         "commands see everything",
         "a command gets the whole environment of the agent, secrets included",
-        "agent/steps/environment.py",
+        "agent/steps/process/environment.py",
         'if name in passed or name.startswith("LC_")',
         "if name",
     ),
@@ -566,14 +566,14 @@ MUTANTS: Final = (
     Mutant(
         "bodies follow redirects",
         "what was meant for one server is sent to the one that it names",
-        "agent/steps/exchange.py",
+        "agent/steps/http/exchange.py",
         "if redirects.repeats_body(request, following):",
         "if False:",
     ),
     Mutant(
         "an exit leaves its function",
         "a step's function that calls sys.exit() ends more than its attempt",
-        "agent/steps/containment.py",
+        "agent/steps/attempt/containment.py",
         "    except (Exception, EndAttempt):\n        raise\n"
         "    except BaseException as problem:\n        raise StepExitError",
         "    except BaseException:\n        raise\n"
@@ -582,7 +582,7 @@ MUTANTS: Final = (
     Mutant(
         "an exit leaves the runner",
         "a SystemExit in an attempt reaches the event loop and ends the process",
-        "agent/steps/runner.py",
+        "agent/steps/attempt/runner.py",
         "            except BaseException as raised:\n                if is_interruption(raised):",
         "            except BaseException as raised:\n                if True:",
     ),
@@ -596,7 +596,7 @@ MUTANTS: Final = (
     Mutant(
         "exceptions that cannot be shown",
         "an exception whose text raises SystemExit ends the process",
-        "agent/steps/containment.py",
+        "agent/steps/attempt/containment.py",
         "    except BaseException as failure:\n        text = f",
         "    except Exception as failure:\n        text = f",
     ),
@@ -673,14 +673,14 @@ MUTANTS: Final = (
     Mutant(
         "a step's own secrets alone",
         "what another step of the workflow is given by reference is written down",
-        "agent/steps/runner.py",
+        "agent/steps/attempt/runner.py",
         "        preparation.watch_secrets(claimed.graph)\n",
         "",
     ),
     Mutant(
         "requests as they are",
         "a secret in the request of a call stands in the ledger",
-        "agent/steps/calls.py",
+        "agent/steps/attempt/calls.py",
         "shown = self._secrets.redact_value(body)",
         "shown = body",
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-import agent.steps.kinds  # noqa: F401  (registers the kinds of steps)
+import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
 from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.server.running import Server

@@ -20,9 +20,9 @@ from agent.config.settings import EngineSettings
 from agent.core import ids
 from agent.models import echo
 from agent.models.registry import Catalog, model_of
-from agent.steps import processes
-from agent.steps.kinds import KINDS
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.process import processes
+from agent.steps.spec.registry import KINDS
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions

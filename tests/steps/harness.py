@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
-from agent.steps import runner
-from agent.steps.claimed import Claimed, RevokedError, Signals, TaskView, Upstream
-from agent.steps.outcome import (
+from agent.steps.attempt import runner
+from agent.steps.attempt.services import Limits, Services
+from agent.steps.types.attempt_input import Claimed, RevokedError, Signals, TaskView, Upstream
+from agent.steps.types.outcome import (
     CallResult,
     Intent,
     Json,
@@ -23,7 +24,6 @@ from agent.steps.outcome import (
     StepError,
     Waiting,
 )
-from agent.steps.services import Limits, Services
 from agent.workflows.graph import Graph, Step
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.blocking import BlockingContext
-from agent.steps.context import StepContext
-from agent.steps.effects import Call
-from agent.steps.outcome import (
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.types.call_types import Call
+from agent.steps.types.outcome import (
     Json,
     Retry,
 )

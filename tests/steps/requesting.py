@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import Json, Outcome, Retry
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.types.outcome import Json, Outcome, Retry
 from tests.steps.harness import Trial, run
 from tests.steps.remote import (
     Respond,

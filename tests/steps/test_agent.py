@@ -10,13 +10,13 @@ import pytest
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.models.registry import Catalog
-from agent.steps.errors import DefiniteFailure
-from agent.steps.loop.allow_list import may_visit
-from agent.steps.loop.files import parts_of
-from agent.steps.loop.offer import RefusedError
-from agent.steps.loop.shell import fits
-from agent.steps.loop.using import untrusted
-from agent.steps.outcome import Failed, Outcome, Paused, RecordedApproval, Succeeded, Waiting
+from agent.steps.agent.tool import RefusedError
+from agent.steps.agent.tools.files import parts_of
+from agent.steps.agent.tools.shell import fits
+from agent.steps.agent.tools.url_allow_list import may_visit
+from agent.steps.agent.use_tool import untrusted
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Failed, Outcome, Paused, RecordedApproval, Succeeded, Waiting
 from tests.steps.harness import Trial, callable_name, run
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from agent.config.models import ModelSettings
 from agent.models.registry import Catalog, model_of
-from agent.steps import model_calls
-from agent.steps.outcome import Failed, Outcome, Retry, Succeeded
+from agent.steps.kinds.llm import model_calls
+from agent.steps.types.outcome import Failed, Outcome, Retry, Succeeded
 from tests.models.servers import (
     KEY,
     HangUp,

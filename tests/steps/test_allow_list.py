@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.steps.loop.allow_list import may_visit
+from agent.steps.agent.tools.url_allow_list import may_visit
 
 PREFIX = "https://a.example/v1"
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.clock import SECOND
-from agent.steps.addresses import AddressPolicy
-from agent.steps.answers import delay_seconds, document, verdict
-from agent.steps.configs import status_ranges
+from agent.steps.http.address_policy import AddressPolicy
+from agent.steps.http.response import delay_seconds, document, verdict
+from agent.steps.spec.configs import status_ranges
 from agent.store.db.json_values import encode
 
 

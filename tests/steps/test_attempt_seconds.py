@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agent.core.clock import SECOND
-from agent.steps.kinds import KINDS
-from agent.steps.outcome import Failed, Outcome, Paused, Retry, Succeeded
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.spec.registry import KINDS
+from agent.steps.types.outcome import Failed, Outcome, Paused, Retry, Succeeded
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph, Step
 from tests.steps.harness import Trial, python, run

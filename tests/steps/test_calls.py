@@ -1,8 +1,8 @@
 import pytest
 
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import (
+from agent.steps.attempt.context import StepContext
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import (
     Failed,
     Json,
     Paused,

@@ -7,10 +7,18 @@ from typing import Any
 import pytest
 
 from agent.models.registry import Catalog
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import Failed, Json, RecordedCall, Retry, StepError, Succeeded, Waiting
-from agent.steps.replay import REQUEST_CHANGED
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import (
+    Failed,
+    Json,
+    RecordedCall,
+    Retry,
+    StepError,
+    Succeeded,
+    Waiting,
+)
 from tests.steps.harness import Trial, callable_name, python, run
 from tests.steps.mailing import FAILED, SUCCEEDED, Remote, lose
 from tests.steps.remote import Server, answer, in_turn

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator
 
 from agent.core import event_loop
 from agent.core.state_machine import CallStatus
-from agent.steps.blocking import BlockingContext
-from agent.steps.context import StepContext
-from agent.steps.outcome import Failed, Json, Retry, Succeeded
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.types.outcome import Failed, Json, Retry, Succeeded
 from tests.steps.harness import Trial, callable_name, python, run
 from tests.steps.test_agent import answers, trial, uses
 

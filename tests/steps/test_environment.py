@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from agent.steps.environment import BASIC, environment_of
-from agent.steps.outcome import Failed, Succeeded
-from agent.steps.processes import AGENT, ATTEMPT, STEP
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.process.environment import BASIC, environment_of
+from agent.steps.process.processes import AGENT, ATTEMPT, STEP
+from agent.steps.types.outcome import Failed, Succeeded
 from tests.steps.harness import Trial, run
 from tests.steps.test_agent import answers, trial, uses
 

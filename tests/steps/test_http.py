@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.outcome import Failed, Json, Retry, Succeeded, Waiting
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.types.outcome import Failed, Json, Retry, Succeeded, Waiting
 from tests.steps.harness import skip_time, until
 from tests.steps.remote import (
     Respond,

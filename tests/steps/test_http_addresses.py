@@ -1,9 +1,9 @@
 import httpcore
 import pytest
 
-from agent.steps.claimed import Upstream
-from agent.steps.outcome import Failed, Json, Retry, Succeeded
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.types.attempt_input import Upstream
+from agent.steps.types.outcome import Failed, Json, Retry, Succeeded
 from tests.steps.harness import run
 from tests.steps.remote import (
     Server,

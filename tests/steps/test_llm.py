@@ -10,8 +10,8 @@ from agent.config.models import ModelSettings
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.models.registry import Catalog, model_of
-from agent.steps.outcome import Failed, Intent, Outcome, Paused, Retry, Succeeded
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.types.outcome import Failed, Intent, Outcome, Paused, Retry, Succeeded
 from tests.models.servers import KEY, Provider, Say, Stall, error, providing
 from tests.steps.harness import Trial, run
 
@@ -382,7 +382,7 @@ def test_an_echo_script_that_is_none(script: str) -> None:
 
 def test_a_budget_that_is_used_up_ends_the_attempt(server: Provider) -> None:
     """A refused reservation pauses or fails the step, as the budget says, and sends nothing."""
-    from agent.steps.claimed import BudgetRefusedError
+    from agent.steps.types.attempt_input import BudgetRefusedError
 
     for must_fail in (False, True):
         made = trial(server, {"prompt": "x", "model": "openai"})

@@ -11,8 +11,8 @@ import pytest
 
 from agent.config.models import ModelSettings
 from agent.models.registry import Catalog, model_of
-from agent.steps.kinds import KINDS
-from agent.steps.outcome import Outcome, Succeeded
+from agent.steps.spec.registry import KINDS
+from agent.steps.types.outcome import Outcome, Succeeded
 from tests.models.servers import KEY, Provider, Say, providing
 from tests.steps.harness import Trial, run
 

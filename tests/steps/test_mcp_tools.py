@@ -14,7 +14,7 @@ import pytest
 
 from agent.config.models import McpSettings
 from agent.core.state_machine import ApprovalStatus
-from agent.steps.outcome import Failed, Retry, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Retry, Succeeded, Waiting
 from tests.steps.harness import PATIENCE_SECONDS, Trial, run
 from tests.steps.test_agent import answers, approved, failed, trial, uses
 

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from agent.steps import preparation
-from agent.steps.claimed import Upstream
-from agent.steps.outcome import Failed, Json, Outcome, Succeeded
-from agent.steps.secrets import Secrets
+from agent.steps.attempt import prepare
+from agent.steps.attempt.secrets import Secrets
+from agent.steps.types.attempt_input import Upstream
+from agent.steps.types.outcome import Failed, Json, Outcome, Succeeded
 from agent.workflows.graph import MAX_ITEMS, Graph, Step
 from tests.steps.harness import Trial, python, run
 
@@ -211,8 +211,8 @@ def test_the_secrets_of_a_workflow_are_hidden_without_a_check_of_its_steps(
             Step(name="three", kind="of another version", config={"env": {"A": "env:OTHER"}}),
         ],
     )
-    monkeypatch.setattr(preparation, "checked", None)
-    preparation.watch_secrets(graph)
+    monkeypatch.setattr(prepare, "checked", None)
+    prepare.watch_secrets(graph)
     text = "the-secret-of-one and the-secret-of-two"
     assert Secrets().redact(text) == "[redacted] and [redacted]"
 
@@ -220,6 +220,6 @@ def test_the_secrets_of_a_workflow_are_hidden_without_a_check_of_its_steps(
 def test_definitions_that_come_and_go_are_not_all_kept() -> None:
     """A worker that knows many workflows reads some of them again and again."""
     step = Step(name="one", kind="python", config={"call": "m:f"})
-    for _ in range(2 * preparation._MOST_WATCHED):
-        preparation.watch_secrets(Graph(name="w", steps=[step]))
-    assert len(preparation._watched) <= preparation._MOST_WATCHED
+    for _ in range(2 * prepare._MOST_WATCHED):
+        prepare.watch_secrets(Graph(name="w", steps=[step]))
+    assert len(prepare._watched) <= prepare._MOST_WATCHED

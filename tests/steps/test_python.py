@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from agent.core.clock import SECOND
-from agent.steps import threads
-from agent.steps.blocking import BlockingContext
-from agent.steps.claimed import Upstream
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import Failed, Json, Paused, Retry, Returned, Succeeded
+from agent.steps.attempt import threads
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.types.attempt_input import Upstream
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Failed, Json, Paused, Retry, Returned, Succeeded
 from tests.steps.harness import Trial, python, run, until
 
 

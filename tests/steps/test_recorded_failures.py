@@ -8,9 +8,9 @@ import pytest
 
 from agent.core.state_machine import CallStatus
 from agent.models.registry import Catalog
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import CallResult, Failed, Json, Outcome, Retry, StepError, Succeeded
+from agent.steps.attempt.context import StepContext
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import CallResult, Failed, Json, Outcome, Retry, StepError, Succeeded
 from tests.steps.harness import Trial, callable_name, python, run
 from tests.steps.mailing import FAILED, UNKNOWN, Mailing, Remote, both, lose, mailing
 from tests.steps.remote import Server, answer

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.steps.outcome import Failed, Json, Succeeded
-from agent.steps.redirects import is_same_place
-from agent.steps.services import Limits
+from agent.steps.attempt.services import Limits
+from agent.steps.http.redirects import is_same_place
+from agent.steps.types.outcome import Failed, Json, Succeeded
 from tests.steps.remote import Server, answer, redirect, serving
 from tests.steps.requesting import FAILED, attempt, http, with_server
 from tests.steps.test_agent import answers, trial, uses

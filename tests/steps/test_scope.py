@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from agent.steps import scope
-from agent.steps.scope import Scope
+from agent.steps.attempt import cancel_scope
+from agent.steps.attempt.cancel_scope import Scope
 
 
 @pytest.fixture(autouse=True)
 def _short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scope, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(cancel_scope, "_LONG_SECONDS", 0.0)
 
 
 async def _held(seconds: float, ended: list[float]) -> None:

@@ -15,11 +15,11 @@ from agent.config.channels import ChannelSettings, TelegramSettings, WebhookSett
 from agent.config.models import McpSettings, ModelSettings
 from agent.config.settings import Settings
 from agent.core import logging
-from agent.steps.capture import Capture
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import Failed, Outcome, Retry, Succeeded
-from agent.steps.secrets import Secrets, Watch, references, watch
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.secrets import Secrets, Watch, references, watch
+from agent.steps.process.output_capture import Capture
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Failed, Outcome, Retry, Succeeded
 from agent.workflows.graph import Graph, Step
 from tests.steps.harness import Trial, callable_name, run
 

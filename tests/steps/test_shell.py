@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps import processes
-from agent.steps.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
+from agent.steps.process import processes
+from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.steps.harness import Trial, run, skip_time, until
 
 
@@ -97,8 +97,8 @@ def test_a_gate_whose_worker_died_lets_nothing_through(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
     async def main() -> None:
-        from agent.steps.command import spawn
-        from agent.steps.threads import Threads
+        from agent.steps.attempt.threads import Threads
+        from agent.steps.process.gated_process import spawn
 
         command = spawn(["touch", str(mark)], dict(os.environ), None, Threads())
         assert command._gate is not None
@@ -336,8 +336,8 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
     pids = tmp_path / "pids"
 
     async def main() -> None:
-        from agent.steps.command import spawn
-        from agent.steps.threads import Threads
+        from agent.steps.attempt.threads import Threads
+        from agent.steps.process.gated_process import spawn
 
         env = {**os.environ, **processes.marks("step-1", 1)}
         script = 'sleep 600 & echo $! >> "$0"; wait'

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps import calls, preparation
-from agent.steps.blocking import BlockingContext
-from agent.steps.claimed import Upstream
-from agent.steps.context import StepContext
-from agent.steps.outcome import Failed, Json, Retry, Returned, Succeeded
-from agent.steps.secrets import Secrets
-from agent.steps.services import Limits
-from agent.steps.sizes import is_small, surely_exceeds
+from agent.steps.attempt import calls, prepare
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.secrets import Secrets
+from agent.steps.attempt.services import Limits
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.types.attempt_input import Upstream
+from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded
+from agent.steps.types.value_sizes import is_small, surely_exceeds
 from agent.workflows.templates import templates
 from tests.steps.harness import Trial, callable_name, python, run
 
@@ -92,7 +92,7 @@ def test_templates_over_large_values_do_not_block_the_loop(
         work()
         return render(*arguments)
 
-    monkeypatch.setattr(preparation, "render", slowly)
+    monkeypatch.setattr(prepare, "render", slowly)
     trial = python(
         lambda text: text,
         config={"with": {"text": "{{ steps.before.output | length }}"}},
@@ -162,7 +162,7 @@ def test_an_output_far_beyond_the_limit_is_not_written(monkeypatch: pytest.Monke
     def refuse(*_: object) -> str:
         raise AssertionError("it was written")
 
-    monkeypatch.setattr("agent.steps.outputs.encode", refuse)
+    monkeypatch.setattr("agent.steps.spec.output_checks.encode", refuse)
     huge = {"small": 1, "huge": LARGE, "other": "x" * 1000}
     outcome = run(python(lambda: huge, limits=Limits(output_bytes=100_000)).attempt())
     assert isinstance(outcome, Failed)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from agent.steps.addresses import AddressPolicy
+from agent.steps.http.address_policy import AddressPolicy
 
 IPV4 = [
     "0.0.0.0/8", "0.0.0.0/32", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",

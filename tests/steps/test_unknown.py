@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.context import StepContext
-from agent.steps.errors import Applied, DefiniteFailure
-from agent.steps.outcome import (
+from agent.steps.attempt.context import StepContext
+from agent import Applied, DefiniteFailure
+from agent.steps.types.outcome import (
     Failed,
     Json,
     RecordedCall,

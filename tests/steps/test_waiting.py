@@ -5,8 +5,8 @@ import pytest
 from agent.core.clock import SECOND
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
-from agent.steps.outcome import Failed, Json, RecordedApproval, Succeeded, Waiting
-from agent.steps.runner import PARKING_ATTEMPTS
+from agent.steps.attempt.runner import PARKING_ATTEMPTS
+from agent.steps.types.outcome import Failed, Json, RecordedApproval, Succeeded, Waiting
 from agent.workflows.graph import Fanout
 from tests.steps.harness import Trial, python, run
 

@@ -5,12 +5,12 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
 from agent.config.models import ModelSettings
 from agent.models.registry import Catalog, model_of
-from agent.steps.outcome import Succeeded
+from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import workers
 from agent.tasks.batch import Batch

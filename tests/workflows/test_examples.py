@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.workflows.compile.compiler import check_text
 from agent.workflows.compile.models import (
     BudgetKeys,

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from agent.channels import wording
 from agent.core.escape import harmless, harmless_json
 from agent.server.html.members import members_of
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 
 _HERE: Final = Path(__file__).parent
 _MOST_ROWS: Final = 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.core.escape import harmless, harmless_json
-from agent.steps.outcome import Json
+from agent.steps.types.outcome import Json
 
 _MOST: Final = 20
 _KEYBOARDS: Final = {"string": "text", "integer": "numeric", "number": "decimal"}

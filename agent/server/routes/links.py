@@ -30,8 +30,8 @@ from agent.server.problems import Problem, retry_later
 from agent.server.shapes import ApprovalAnswer
 from agent.server.signatures import SignatureError
 from agent.server.table import Table, client_address
-from agent.steps.asking import VERDICTS, read_answer
-from agent.steps.outcome import Json
+from agent.steps.spec.questions import VERDICTS, read_answer
+from agent.steps.types.outcome import Json
 from agent.tasks.operator import NotFoundError
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.core.ids import request_hash
 from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
-from agent.steps.asking import CHANNELS
+from agent.steps.spec.questions import CHANNELS
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
 from agent.store.read.audit_rows import ApprovalFacts, EventFacts, Evidence

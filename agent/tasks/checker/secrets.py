@@ -7,10 +7,10 @@ from typing import Final
 from pydantic import ValidationError
 
 from agent.core.redaction import spellings
-from agent.steps import preparation
-from agent.steps.errors import DefiniteFailure
-from agent.steps.outcome import Json
-from agent.steps.secrets import Secrets, at, references, watch
+from agent.steps.attempt import prepare
+from agent.steps.attempt.secrets import Secrets, at, references, watch
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
 from agent.tasks.checker.violation import Violation
@@ -42,7 +42,7 @@ def _named(connection: Connection) -> dict[str, str]:
     named: list[Json] = list(watch.references)
     for text in audit_rows.graphs(connection):
         try:
-            named += preparation.secret_references(Graph.model_validate_json(text))
+            named += prepare.secret_references(Graph.model_validate_json(text))
         except ValidationError:
             continue
     found: dict[str, str] = {}

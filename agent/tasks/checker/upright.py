@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.processes import is_running
+from agent.steps.process.processes import is_running
 from agent.store.read.audit_rows import Evidence, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.tasks.seclusion import IS_ISOLATED
