@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 import structlog
 
-from agent.approvals import questions
+from agent.approvals import approval_documents
 from agent.channels import buttons, pairing, wording
 from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.commands import Caller
@@ -196,7 +196,7 @@ class Chat(ABC):
         if answers is not None and not text.startswith("/"):
             with self.database.connect("reader") as connection:
                 found = store.shown_as(connection, self.name, caller.identity, answers)
-                document = found and questions.approval_document(connection, found)
+                document = found and approval_documents.approval_document(connection, found)
             if found and document:
                 said = {"decision": "answer", "value": typed_value(document, text)}
                 return self.conversation.give(caller, found, said)

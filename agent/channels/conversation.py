@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from agent.approvals import answering, questions
+from agent.approvals import answering, approval_documents
 from agent.approvals.answering import InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError
 from agent.channels import commands, wording
@@ -184,18 +184,18 @@ class Conversation:
     def _approvals(self, _caller: Caller, command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
             if command.subject is not None:
-                approval_id = questions.find_approval(connection, command.subject)
-                document = questions.approval_document(connection, approval_id)
+                approval_id = approval_documents.find_approval(connection, command.subject)
+                document = approval_documents.approval_document(connection, approval_id)
                 if document["status"] != "pending":
                     return wording.ending(document, _MOST_SHOWN)
                 return wording.question(document, _MOST_SHOWN)[0]
-            found = questions.list_approvals(connection, limit=_LISTED)
+            found = approval_documents.list_approvals(connection, limit=_LISTED)
         return "\n".join(map(wording.approval_line, found)) or "nothing waits for an answer"
 
     def _decide(self, caller: Caller, command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection:
-            approval_id = questions.find_approval(connection, str(command.subject))
-            document = questions.approval_document(connection, approval_id)
+            approval_id = approval_documents.find_approval(connection, str(command.subject))
+            document = approval_documents.approval_document(connection, approval_id)
         said: dict[str, Json] = {"decision": command.name, "comment": command.rest}
         if command.name == "edit":
             if not command.pairs:
@@ -212,7 +212,7 @@ class Conversation:
         except ValueError as problem:
             raise CommandError(f"{commands.usage('defer')}: {problem}") from None
         with self._database.connect("reader") as connection:
-            approval_id = questions.find_approval(connection, str(command.subject))
+            approval_id = approval_documents.find_approval(connection, str(command.subject))
         answering.defer(
             self._database,
             approval_id,

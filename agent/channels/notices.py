@@ -1,6 +1,6 @@
 """Notices made of events, with what a person needs to know of them."""
 
-from agent.approvals import questions
+from agent.approvals import approval_documents
 from agent.channels.channel import Notice
 from agent.config.channels import OUTAGES
 from agent.core.clock import to_iso
@@ -21,7 +21,7 @@ def notice_of(connection: Connection, event: Event) -> Notice | None:
     approval = None
     if "approval" in data:
         try:
-            approval = questions.approval_document(connection, data["approval"])
+            approval = approval_documents.approval_document(connection, data["approval"])
         except NotFoundError:
             return None
     task = _task(connection, event.task_id)
@@ -33,7 +33,7 @@ def notice_of(connection: Connection, event: Event) -> Notice | None:
 
 def open_questions(connection: Connection, limit: int) -> list[Notice]:
     """Return notices of what waits for an answer, for a channel that is new."""
-    found = questions.list_approvals(connection, limit=limit)
+    found = approval_documents.list_approvals(connection, limit=limit)
     return [
         Notice(
             f"open-{document['id']}",

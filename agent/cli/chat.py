@@ -109,18 +109,18 @@ def _show_questions(
 
 def _changed(database: "Database", shown: dict[str, str]) -> list[dict[str, Any]]:
     """Return questions that are new, and those that were shown and are decided now."""
-    from agent.approvals import questions
+    from agent.approvals import approval_documents
     from agent.tasks.operator import NotFoundError
 
     with database.connect("reader") as connection, connection.snapshot():
-        waiting = {found["id"]: found for found in questions.list_approvals(connection)}
+        waiting = {found["id"]: found for found in approval_documents.list_approvals(connection)}
         changed = [found for name, found in waiting.items() if name not in shown]
         ended = [name for name, status in shown.items() if status == "pending"]
         for name in ended:
             if name not in waiting:
                 # One whose task was removed has nothing to be shown.
                 with suppress(NotFoundError):
-                    changed.append(questions.approval_document(connection, name))
+                    changed.append(approval_documents.approval_document(connection, name))
                 shown[name] = "gone"
     shown.update({found["id"]: found["status"] for found in changed})
     return changed

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import bootstrap
-from agent.approvals import questions
+from agent.approvals import approval_documents
 from agent.cli import terminal
 from agent.cli.counterpart import Document
 from agent.core import audit
@@ -163,13 +163,13 @@ class Local:
             )
 
     def find_approval(self, text: str) -> str:
-        return questions.find_approval(self._reader, text)
+        return approval_documents.find_approval(self._reader, text)
 
     def approvals(self, *, is_all: bool, limit: int) -> list[Document]:
-        return questions.list_approvals(self._reader, is_all=is_all, limit=limit)
+        return approval_documents.list_approvals(self._reader, is_all=is_all, limit=limit)
 
     def approval(self, approval_id: str) -> Document:
-        return questions.approval_document(self._reader, approval_id)
+        return approval_documents.approval_document(self._reader, approval_id)
 
     def decide(
         self,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.approvals import questions
+from agent.approvals import approval_documents
 from agent.approvals.answering import Answered, Said, answer
 from agent.steps.attempt import prepare
 from agent.steps.types.outcome import Waiting
@@ -34,13 +34,13 @@ def asks(name: str, kind: str = "approval", /, **config: Any) -> Step:
 def pending(reader: Reader, task_id: str | None = None) -> list[dict[str, Any]]:
     """Return what waits for an answer."""
     with reader.database.connect("reader") as connection:
-        return questions.list_approvals(connection, task_id=task_id)
+        return approval_documents.list_approvals(connection, task_id=task_id)
 
 
 def everything(reader: Reader, task_id: str | None = None) -> list[dict[str, Any]]:
     """Return all approvals, the oldest first."""
     with reader.database.connect("reader") as connection:
-        return questions.list_approvals(connection, is_all=True, task_id=task_id)[::-1]
+        return approval_documents.list_approvals(connection, is_all=True, task_id=task_id)[::-1]
 
 
 def question(reader: Reader, task_id: str, other_than: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.approvals import questions
+from agent.approvals import approval_documents
 from agent.channels import wording
 from agent.cli import view
 from agent.server.html import link
@@ -61,7 +61,7 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     view.print_ending(document)
     (approval,) = pending(engine, task_id)
     with engine.database.connect("reader") as connection:
-        asked = questions.approval_document(connection, approval["id"])
+        asked = approval_documents.approval_document(connection, approval["id"])
     text, is_whole = wording.question(asked, 4000)
     page = bytes(link.page(asked).body).decode()
     assert is_whole

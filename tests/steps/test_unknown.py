@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from agent import Applied, DefiniteFailure
 from agent.core.state_machine import CallStatus
 from agent.steps.attempt.context import StepContext
-from agent import Applied, DefiniteFailure
 from agent.steps.types.outcome import (
     Failed,
     Json,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.approvals import answering, questions
+from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
 from agent.channels.secret import SecretError, read_secret
@@ -166,7 +166,7 @@ def _count_failure(request: Request) -> None:
 
 async def _approval(request: Request, link: Link) -> dict[str, Json]:
     return await here(request).reading.read(
-        lambda connection: questions.approval_document(connection, link.approval_id)
+        lambda connection: approval_documents.approval_document(connection, link.approval_id)
     )
 
 
