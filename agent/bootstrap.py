@@ -17,7 +17,7 @@ from agent.store.db.dialect import Fault
 if TYPE_CHECKING:
     from agent.steps.attempt.services import Limits
     from agent.store.artifacts.blobs import Vaults
-    from agent.tasks.worker import Worker
+    from agent.tasks.worker.worker import Worker
 
 PRIVATE = 0o700
 
@@ -168,7 +168,7 @@ def hide_secrets(settings: Settings) -> None:
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
     from agent.models.registry import catalog_of
-    from agent.tasks.worker import Worker
+    from agent.tasks.worker.worker import Worker
 
     hide_secrets(settings)
     models = catalog_of(settings.models, settings.llm, settings.budget)

@@ -17,7 +17,7 @@ from agent.store.db.database import Connection, Database
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers
 from agent.store.schema import migrate
-from agent.tasks.liveness import Liveness
+from agent.tasks.rescue.failure_detector import Liveness
 
 _LOOKS_A_LEASE: Final = 20
 

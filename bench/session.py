@@ -8,8 +8,8 @@ from typing import Any
 
 from agent import bootstrap
 from agent.config.settings import EngineSettings
-from agent.tasks.creation import Submission
-from agent.tasks.worker import Worker
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.worker import Worker
 from bench.commits import Count, CountedDatabase, transaction_ids
 
 

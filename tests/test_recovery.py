@@ -26,14 +26,14 @@ from agent.steps.types.outcome import CallResult, Failed, Intent, StepError, Wai
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers
-from agent.tasks import succession
-from agent.tasks import worker as worker_module
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.creation import Submission
-from agent.tasks.liveness import Liveness
-from agent.tasks.operator import Operator
-from agent.tasks.worker import Worker
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rescue import maintenance
+from agent.tasks.rescue.failure_detector import Liveness
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker import worker as worker_module
+from agent.tasks.worker.attempts import claim_of
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
 from tests.approvals.asking import question, say
 from tests.crash import functions
@@ -181,7 +181,7 @@ def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
     survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
     for look in range(10):
-        succession.watch(survivor.delivery, liveness, float(look))
+        maintenance.watch(survivor.delivery, liveness, float(look))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
     survivor.close()
 
@@ -260,7 +260,7 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
-    taken = [succession.watch(survivor.delivery, liveness, float(look))[0] for look in range(10)]
+    taken = [maintenance.watch(survivor.delivery, liveness, float(look))[0] for look in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]

@@ -20,7 +20,7 @@ from agent.server.startup import Startup
 from agent.store.db.database import CommitUnknownError, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate
-from agent.tasks import orphans
+from agent.tasks.rescue import orphan_processes
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,8 @@ def test_a_session_that_is_lost_in_the_startup_pass_is_no_end(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pass is run again on a new session, and comes to its end."""
-    lose = failing_once(orphans.end, lambda: terminate_others(postgres_database.url))
-    monkeypatch.setattr(orphans, "end", lose)
+    lose = failing_once(orphan_processes.end, lambda: terminate_others(postgres_database.url))
+    monkeypatch.setattr(orphan_processes, "end", lose)
     # The pass asks for orphans before it looks for owners again, on the session that was lost.
     with structlog.testing.capture_logs() as told:
         asyncio.run(startup_retry.recover(postgres_database))

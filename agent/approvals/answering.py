@@ -23,12 +23,12 @@ from agent.store.db.database import Connection, Database
 from agent.store.engine import approvals as store
 from agent.store.engine import reads
 from agent.store.engine.approvals import ApprovalRow
-from agent.tasks import approvals
-from agent.tasks.approvals import Decision
-from agent.tasks.graphs import Graphs
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
-from agent.tasks.rows import STEP_COLUMNS, StepRow
-from agent.tasks.unit import Unit
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.rules import approvals
+from agent.tasks.rules.approvals import Decision
+from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
 Said = Literal["approve", "deny", "answer"]

@@ -13,9 +13,9 @@ from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Database
 from agent.store.engine import approvals as store
 from agent.store.engine import reads
-from agent.tasks import approvals
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
-from agent.tasks.rows import STEP_COLUMNS, StepRow
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.rules import approvals
+from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 
 log = structlog.get_logger(__name__)
 

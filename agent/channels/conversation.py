@@ -19,10 +19,10 @@ from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
 from agent.store.engine import workflow_histories, workflow_versions
 from agent.store.read import health
-from agent.tasks import documents
-from agent.tasks.creation import Submission
-from agent.tasks.documents import AmbiguousIdError, short_id
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.read_models import task_documents
+from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
+from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph
@@ -113,7 +113,7 @@ class Conversation:
         if status is not None and status not in set(TaskStatus):
             raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
         with self._database.connect("reader") as connection, connection.snapshot():
-            found = documents.list_tasks(connection, status, limit=_LISTED)
+            found = task_documents.list_tasks(connection, status, limit=_LISTED)
         return "\n".join(map(wording.task_line, found)) or "there are none"
 
     def _task(self, _caller: Caller, command: Command, _key: str | None) -> str:
@@ -242,14 +242,14 @@ class Conversation:
 
     def _document(self, command: Command) -> dict[str, Json]:
         with self._database.connect("reader") as connection, connection.snapshot():
-            return documents.task_document(connection, self._found(connection, command))
+            return task_documents.task_document(connection, self._found(connection, command))
 
     def _task_id(self, command: Command) -> str:
         with self._database.connect("reader") as connection:
             return self._found(connection, command)
 
     def _found(self, connection: Connection, command: Command) -> str:
-        return documents.find_task(connection, str(command.subject))
+        return task_documents.find_task(connection, str(command.subject))
 
 
 def _audited(caller: Caller, command: Command) -> AbstractContextManager[None]:

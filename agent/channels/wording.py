@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from agent.core.escape import harmless, harmless_json
 from agent.steps.types.outcome import Json
-from agent.tasks.documents import short_id
+from agent.tasks.read_models.task_documents import short_id
 
 MARKS: Final = {
     "pending": "○",

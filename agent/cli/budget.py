@@ -10,7 +10,7 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
-    from agent.tasks.operator import Answer
+    from agent.tasks.operator.operator import Answer
 
 
 def budget(

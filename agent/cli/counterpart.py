@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from agent.approvals.answering import Said
-    from agent.tasks.operator import Answer, Verdict
+    from agent.tasks.operator.operator import Answer, Verdict
     from agent.workflows.graph import Graph
 
 Document = dict[str, Any]

@@ -63,7 +63,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             _tell_channels(settings)
         task_id = None
         if submission is not None:
-            from agent.tasks.operator import Operator
+            from agent.tasks.operator.operator import Operator
 
             operator = Operator(database, database.clock)
             task_id = await startup_retry.patiently(

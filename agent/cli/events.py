@@ -24,12 +24,12 @@ def events(
 ) -> None:
     """Print events in the order in which they happened."""
     from agent.cli import terminal
-    from agent.tasks import documents
+    from agent.tasks.read_models import task_documents
 
     if follow and as_json:
         raise CommandError("--follow prints lines as they come; --json prints one document")
     try:
-        documents.parse_cursor(after)
+        task_documents.parse_cursor(after)
     except ValueError as error:
         raise CommandError(f"--after: {error}") from None
     with session.agent() as agent:

@@ -46,7 +46,7 @@ def exit_code(document: dict[str, Any]) -> Exit:
 
 def waits_on_person(document: dict[str, Any]) -> bool:
     """Whether nothing will happen to this task until somebody does something."""
-    from agent.tasks import waits
+    from agent.tasks.read_models import waits
 
     if document["status"] == "paused":
         return bool(document["activity"]["state"] != "active")
@@ -104,7 +104,7 @@ class _Calls:
     def ended(self, document: dict[str, Any]) -> list[str]:
         """Return a line for each call that has ended since the last look."""
         from agent.cli import transcript
-        from agent.tasks import transcript as record
+        from agent.tasks.read_models import transcript as record
 
         if not any(step["kind"] in record.MODELLED for step in document["steps"]):
             return []

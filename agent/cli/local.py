@@ -10,10 +10,10 @@ from agent.approvals import approval_documents
 from agent.cli import terminal
 from agent.cli.counterpart import Document
 from agent.core import audit
-from agent.tasks import definitions, documents, spending, transcript
-from agent.tasks.budgets import MICROUSD
-from agent.tasks.graphs import Graphs
-from agent.tasks.operator import Answer, Operator, Verdict
+from agent.tasks.operator.operator import Answer, Operator, Verdict
+from agent.tasks.read_models import spending, task_documents, transcript, workflow_documents
+from agent.tasks.rules.budgets import MICROUSD
+from agent.tasks.state.graph_cache import Graphs
 
 if TYPE_CHECKING:
     from agent.approvals.answering import Said
@@ -52,14 +52,14 @@ class Local:
             self._reader.close()
 
     def find_task(self, text: str) -> str:
-        return documents.find_task(self._reader, text)
+        return task_documents.find_task(self._reader, text)
 
     def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
-        return documents.list_tasks(self._reader, status, workflow, limit)
+        return task_documents.list_tasks(self._reader, status, workflow, limit)
 
     def task(self, task_id: str) -> Document:
         with self._reader.snapshot():
-            return documents.task_document(self._reader, task_id)
+            return task_documents.task_document(self._reader, task_id)
 
     def graph(self, workflow: str, version: int) -> "Graph":
         return Graphs().get(self._reader, workflow, version)
@@ -75,10 +75,10 @@ class Local:
     def logs(
         self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
     ) -> list[Document]:
-        return documents.step_logs(self._reader, task_id, step, attempt, after, limit)
+        return task_documents.step_logs(self._reader, task_id, step, attempt, after, limit)
 
     def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
-        return documents.read_events(self._reader, after, task_id, limit)
+        return task_documents.read_events(self._reader, after, task_id, limit)
 
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
@@ -149,11 +149,11 @@ class Local:
         usd: float | None,
         seconds: float | None,
     ) -> Answer:
-        from agent.tasks import allowance
+        from agent.tasks.operator import budget_pause
 
         limits = {"tokens": tokens, "usd": usd, "seconds": seconds}
         with self._audited("set budget", task=task_id, step=step, **limits):
-            return allowance.raise_budget(
+            return budget_pause.raise_budget(
                 self._operator,
                 task_id,
                 step=step,
@@ -210,7 +210,7 @@ class Local:
 
     def workflow(self, name: str, version: int | None) -> Document:
         with self._reader.snapshot():
-            return definitions.workflow_document(self._reader, name, version)
+            return workflow_documents.workflow_document(self._reader, name, version)
 
     def artifact(self, beginning: str) -> bytes:
-        return documents.find_artifact(self._reader, beginning)
+        return task_documents.find_artifact(self._reader, beginning)

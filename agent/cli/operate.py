@@ -10,7 +10,7 @@ from agent.cli.options import InputJsonOption, InputOption, JsonOption, TaskArgu
 
 if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
-    from agent.tasks.operator import Answer, Verdict
+    from agent.tasks.operator.operator import Answer, Verdict
 
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
 

@@ -6,8 +6,8 @@ from urllib.parse import quote
 from agent.cli.counterpart import Document
 from agent.cli.remote_client import Client
 from agent.core.ids import new_id
-from agent.tasks import documents
-from agent.tasks.operator import Answer, Verdict
+from agent.tasks.operator.operator import Answer, Verdict
+from agent.tasks.read_models import task_documents
 from agent.workflows.graph import Graph
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Remote:
         self._client.close()
 
     def find_task(self, text: str) -> str:
-        return documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
+        return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
 
     def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
         return self._listed("tasks", _TASKS_PAGE, limit, status=status, workflow=workflow)
@@ -136,7 +136,7 @@ class Remote:
         return self._command(f"tasks/{task_id}/budget", asked)
 
     def find_approval(self, text: str) -> str:
-        return documents.find_one(
+        return task_documents.find_one(
             text, "approval", lambda part: self._ids("approvals", id=part, all=True)
         )
 

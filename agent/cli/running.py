@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.cli.counterpart import Counterpart
     from agent.config.settings import Settings
     from agent.store.db.database import Database
-    from agent.tasks.creation import Submission
+    from agent.tasks.rules.creation import Submission
 
 PRIORITIES = ("high", "normal", "low")
 _LOOK_SECONDS = 0.5
@@ -100,7 +100,7 @@ def submission(
 ) -> "Submission":
     """Return the task to start, its workflow and its inputs checked."""
     from agent.daemon import workflow_sync
-    from agent.tasks.creation import Submission
+    from agent.tasks.rules.creation import Submission
 
     found = workflow_sync.find(settings, workflow)
     most = settings.engine.steps_per_task

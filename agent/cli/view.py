@@ -257,7 +257,7 @@ def _print_question(on: dict[str, Any], where: str) -> None:
 
 def _print_hints(document: dict[str, Any]) -> None:
     """Say what a person can do now."""
-    from agent.tasks import waits
+    from agent.tasks.read_models import waits
 
     task = short(document["id"])
     for on in waits.waits_on_person(document):

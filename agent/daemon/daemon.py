@@ -28,13 +28,13 @@ from agent.daemon import startup_retry, workflow_sync
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.tasks import watchdog
-from agent.tasks.event_tail import EventTail
+from agent.tasks.read_models.event_tail import EventTail
+from agent.tasks.worker import watchdog
 
 if TYPE_CHECKING:
     from agent.channels.running import Channels
     from agent.server.running import Server
-    from agent.tasks.worker import Worker
+    from agent.tasks.worker.worker import Worker
 
 _LAST_PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 2.0

@@ -46,8 +46,8 @@ from agent.server.table import Table, mount
 from agent.server.tokens import Tokens
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Database
-from agent.tasks.operator import Operator
-from agent.tasks.worker import Worker
+from agent.tasks.operator.operator import Operator
+from agent.tasks.worker.worker import Worker
 
 TABLES: list[Table] = [
     workflows.table,

@@ -17,8 +17,8 @@ from agent.server.startup import Startup
 from agent.server.table import GRANT
 from agent.server.tokens import Grant, Tokens
 from agent.store.db.database import Database
-from agent.tasks.operator import Operator
-from agent.tasks.troubles import Troubles
+from agent.tasks.operator.operator import Operator
+from agent.tasks.worker.health import Troubles
 
 
 @dataclass(frozen=True, slots=True)

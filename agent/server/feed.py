@@ -14,7 +14,7 @@ from typing import Any, Final
 from agent.server.pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.store.db.database import StoreError
-from agent.tasks import documents
+from agent.tasks.read_models import task_documents
 
 _PAGE: Final = 200
 _LOOK_SECONDS: Final = 0.5
@@ -87,7 +87,7 @@ class Feed:
     ) -> list[dict[str, Any]]:
         try:
             return await reading.read(
-                lambda connection: documents.read_events(connection, after, task_id, _PAGE)
+                lambda connection: task_documents.read_events(connection, after, task_id, _PAGE)
             )
         except (Problem, StoreError):
             # Too busy, or no database for now: the stream stays and looks again.

@@ -10,9 +10,9 @@ from agent.core.state_machine import StepStatus, TaskStatus
 from agent.store.db.database import Connection
 from agent.store.engine import budgets, reads, workers
 from agent.store.read import health
-from agent.tasks.budgets import MICROUSD
-from agent.tasks.gauges import Histogram
-from agent.tasks.worker import Worker
+from agent.tasks.commit.metrics import Histogram
+from agent.tasks.rules.budgets import MICROUSD
+from agent.tasks.worker.worker import Worker
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

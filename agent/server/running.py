@@ -16,8 +16,8 @@ from agent.server.startup import Startup
 from agent.server.tokens import Tokens
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Database, StoreError
-from agent.tasks.event_tail import EventTail
-from agent.tasks.worker import Worker
+from agent.tasks.read_models.event_tail import EventTail
+from agent.tasks.worker.worker import Worker
 
 if TYPE_CHECKING:
     import uvicorn

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.config.settings import EngineSettings
-from agent.tasks.creation import Submission
+from agent.tasks.rules.creation import Submission
 from agent.workflows import loader
 from bench import definitions, load, process
 from bench.session import session

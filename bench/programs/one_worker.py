@@ -8,7 +8,7 @@ from typing import Any
 from agent import bootstrap
 from agent.config.settings import EngineSettings
 from agent.store.db.database import Database
-from agent.tasks.worker import Worker
+from agent.tasks.worker.worker import Worker
 from bench import process, usage
 
 

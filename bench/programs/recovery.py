@@ -7,10 +7,10 @@ from agent import recovery
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.store.engine import workers
-from agent.tasks.batch import Batch
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivery
+from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.committer import Delivery
+from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 
 _AT_ONCE: Final = 100

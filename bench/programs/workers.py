@@ -8,10 +8,10 @@ from typing import IO, Any, Final
 
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
-from agent.tasks.batch import Batch
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivery
+from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.committer import Delivery
+from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 from bench.definitions import STEPS
 

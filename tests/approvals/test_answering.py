@@ -11,7 +11,7 @@ import pytest
 from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError, check
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
-from agent.tasks.operator import NotFoundError
+from agent.tasks.operator.operator import NotFoundError
 from tests.approvals.asking import asked, asks, everything, gated, one_step, pending, say, token
 from tests.engine.functions import runs
 from tests.engine.harness import Engine, eventually, graph

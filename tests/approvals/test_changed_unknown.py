@@ -6,7 +6,7 @@ from agent.approvals import approval_documents
 from agent.channels import wording
 from agent.cli import view
 from agent.server.html import link
-from agent.tasks import waits
+from agent.tasks.read_models import waits
 from tests.approvals.asking import everything, pending, say, token
 from tests.engine.functions import runs
 from tests.engine.harness import Engine, eventually, graph, step

@@ -22,8 +22,8 @@ from agent.approvals.answering import DecidedError, answer
 from agent.channels.signing import key_of, link_token
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
 from tests.cli.conftest import Cli
 from tests.engine.harness import find_violations

@@ -5,9 +5,9 @@ import pytest
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Waiting
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.operator import RefusedError
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.worker.attempts import claim_of
 from tests.approvals.asking import asked, everything, gated, pending, say, token
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import Engine, Hand, eventually, graph, other, step

@@ -16,8 +16,8 @@ from agent.channels.signing import key_of, link_token
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
 from tests.approvals.asking import asked, gated, one_step, token
 from tests.channels.conftest import Chat
 from tests.channels.peer import shown_to

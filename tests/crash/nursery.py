@@ -114,8 +114,8 @@ def _load() -> None:
     import agent.store.db.postgres
     import agent.store.db.sqlite
     import agent.store.schema.migrate
-    import agent.tasks.operator
-    import agent.tasks.worker  # noqa: F401
+    import agent.tasks.operator.operator
+    import agent.tasks.worker.worker  # noqa: F401
 
 
 def _become(asked: dict[str, Any]) -> None:

@@ -19,13 +19,13 @@ from agent.store.db.database import Database
 from agent.store.db.sqlite import driver
 from agent.store.read import audit_rows
 from agent.tasks import checker
-from agent.tasks.batch import Batch
 from agent.tasks.checker import Outside
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivery
-from agent.tasks.operator import Operator
-from agent.tasks.worker import Worker
+from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.committer import Delivery
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Fanout, Graph, Step
 from tests.crash.shapes import once, step
 

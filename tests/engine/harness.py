@@ -19,15 +19,16 @@ from agent.steps.attempt.services import Limits
 from agent.steps.types.attempt_input import Claimed
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded
 from agent.store.db.database import Database
-from agent.tasks import checker, documents
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Settle
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivered, Delivery
-from agent.tasks.event_tail import EventTail
-from agent.tasks.operator import Operator
-from agent.tasks.worker import Worker
+from agent.tasks import checker
+from agent.tasks.commit.batch import Batch, Settle
+from agent.tasks.commit.committer import Delivered, Delivery
+from agent.tasks.operator.operator import Operator
+from agent.tasks.read_models import task_documents
+from agent.tasks.read_models.event_tail import EventTail
+from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.attempts import claim_of
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class Reader:
 
     def document(self, task_id: str) -> dict[str, Any]:
         """Return a task as people see it."""
-        return documents.task_document(self._connection, task_id)
+        return task_documents.task_document(self._connection, task_id)
 
     def steps(self, task_id: str) -> dict[str, dict[str, Any]]:
         """Return a task's steps by name."""

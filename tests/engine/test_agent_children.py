@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.models.registry import Catalog
-from agent.tasks import allowance
+from agent.tasks.operator import budget_pause
 from agent.workflows.graph import Graph, Step
 from tests.approvals.asking import question, say
 from tests.engine.conftest import Start
@@ -142,7 +142,7 @@ def test_a_child_is_held_by_the_budgets_above_it(start: Start, holder: str) -> N
     child = child_of(engine, task_id)
     engine.wait(child, "paused")
     named = "it" if holder == "step" else None
-    allowance.raise_budget(engine.operator, task_id, step=named, tokens=100_000)
+    budget_pause.raise_budget(engine.operator, task_id, step=named, tokens=100_000)
     assert engine.wait(task_id, "succeeded")["status"] == "succeeded"
     ((reserved, used),) = engine.rows(
         "SELECT tokens_reserved, tokens_used FROM budgets WHERE id = :id",

@@ -8,8 +8,8 @@ import pytest
 
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
-from agent.tasks import allowance
-from agent.tasks.creation import Submission
+from agent.tasks.operator import budget_pause
+from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Fanout, Graph, Step
 from tests.engine.asking import ask, catalog, used
 from tests.engine.conftest import Start
@@ -71,7 +71,7 @@ def test_a_budget_holds_under_parallel_steps(start: Start, server: Provider) -> 
     assert reason.startswith("budget: the task's budget allows 900 tokens")
     assert "agent budget" in reason
     assert "budget.exhausted" in engine.types(task_id)
-    allowance.raise_budget(engine.operator, task_id, tokens=1000 + 12 * 300)
+    budget_pause.raise_budget(engine.operator, task_id, tokens=1000 + 12 * 300)
     task = engine.wait(task_id, "succeeded", "failed")
     assert task["output"] == {"all": ["hello"] * 12}
     assert len(server.requests) == 12, "what was answered before the pause is not asked again"
@@ -131,7 +131,7 @@ def test_a_steps_own_budget(start: Start, server: Provider) -> None:
     task_id = engine.submit(graph(group, ask("other")))
     engine.wait(task_id, "paused")
     assert "the budget of step 'all'" in engine.document(task_id)["pause_reason"]
-    allowance.raise_budget(engine.operator, task_id, step="all", tokens=10_000)
+    budget_pause.raise_budget(engine.operator, task_id, step="all", tokens=10_000)
     assert engine.wait(task_id, "succeeded")["status"] == "succeeded"
     assert used(engine, f"{task_id}/0")[0] == 300
 
@@ -190,7 +190,7 @@ def test_children_count_for_their_parents(start: Start, server: Provider) -> Non
     (child_id,) = engine.document(root)["children"]
     assert f"the budget of task {root}" in engine.wait(child_id, "paused")["pause_reason"]
     assert len(server.requests) == count + 1
-    allowance.raise_budget(engine.operator, root, tokens=1000)
+    budget_pause.raise_budget(engine.operator, root, tokens=1000)
     assert engine.wait(root, "succeeded")["status"] == "succeeded"
     assert used(engine, root)[0] == used(engine, child_id)[0] == 200
 
@@ -208,7 +208,7 @@ def test_a_family_is_paused_when_its_time_is_over(start: Start, server: Provider
     engine.skip(3601)
     engine.wait(root, "paused")
     engine.wait(child_id, "paused")
-    allowance.raise_budget(engine.operator, root, seconds=10_000)
+    budget_pause.raise_budget(engine.operator, root, seconds=10_000)
     assert engine.status(root) == engine.status(child_id) == "running"
     engine.operator.signal(child_id, "go")
     assert engine.wait(root, "succeeded")["status"] == "succeeded"

@@ -9,10 +9,11 @@ from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
-from agent.tasks import documents, succession, waits
-from agent.tasks.batch import Batch
-from agent.tasks.family import ChildEnd
-from agent.tasks.operator import Operator
+from agent.tasks.commit.batch import Batch
+from agent.tasks.operator.operator import Operator
+from agent.tasks.read_models import task_documents, waits
+from agent.tasks.rescue import maintenance
+from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, Reader, eventually, graph, other, step
@@ -45,7 +46,7 @@ def child_of(reader: Reader, task_id: str) -> str:
 def listed_tasks(reader: Reader) -> list[dict[str, Any]]:
     """Return all tasks as `agent tasks` lists them."""
     with reader.database.connect("reader") as connection:
-        return documents.list_tasks(connection)
+        return task_documents.list_tasks(connection)
 
 
 def gated_child(reader: Reader) -> Gate:
@@ -214,7 +215,7 @@ def test_a_child_is_cancelled_although_the_database_was_away(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else knows that it is to be: whoever does tries until it is done."""
-    monkeypatch.setattr(succession, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "_FIRST_PAUSE_SECONDS", 0.01)
     cancel, failures = Operator.cancel, [StoreError(Fault.LOST, "away")] * 3
 
     def fail_first(self: Operator, task_id: str, reason: str | None = None) -> Any:

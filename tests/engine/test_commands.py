@@ -9,14 +9,15 @@ from agent.core.state_machine import TaskStatus
 from agent.steps.types.attempt_input import Claimed
 from agent.steps.types.outcome import Intent, Succeeded, Waiting
 from agent.store.engine import workflow_versions
-from agent.tasks import allowance, recording
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.commands import COMMANDS
-from agent.tasks.creation import blank_step
-from agent.tasks.operator import Answer, NotFoundError, Operator, RefusedError
-from agent.tasks.rows import TaskRow
-from agent.tasks.unit import Unit
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import Answer, NotFoundError, Operator, RefusedError
+from agent.tasks.operator.state_table import COMMANDS
+from agent.tasks.rules import row_writer
+from agent.tasks.rules.creation import blank_step
+from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.rows import TaskRow
+from agent.tasks.worker.attempts import claim_of
 from tests.engine.harness import Hand, graph, other, step
 
 GRAPH = graph(
@@ -32,7 +33,7 @@ RUN: dict[str, Callable[[Operator, str], Answer]] = {
     "retry": lambda operator, task_id: operator.retry(task_id),
     "fork": lambda operator, task_id: operator.fork(task_id, "pay"),
     "resolve": lambda operator, task_id: operator.resolve(task_id, "pay", "done", {"paid": 1}),
-    "budget": lambda operator, task_id: allowance.raise_budget(operator, task_id, tokens=10**9),
+    "budget": lambda operator, task_id: budget_pause.raise_budget(operator, task_id, tokens=10**9),
     "signal": lambda operator, task_id: operator.signal(task_id, "go", {"now": True}),
 }
 STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
@@ -74,7 +75,7 @@ def create_unstarted(hand: Hand) -> str:
             unit.add(blank_step(GRAPH, task.id, index))
         task.steps_open = len(GRAPH.steps)
         unit.tell("task.created")
-        recording.write(tx, [unit], now)
+        row_writer.write(tx, [unit], now)
     return task.id
 
 

@@ -5,9 +5,9 @@ import pytest
 from agent.core.ids import new_id
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.operator import RefusedError
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.worker.attempts import claim_of
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.graph import Fanout
 from tests.engine.functions import Gate, runs

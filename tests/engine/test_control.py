@@ -4,8 +4,8 @@ import pytest
 
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Paused, Succeeded, Waiting
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.worker.attempts import claim_of
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
 from tests.engine.test_commands import intend

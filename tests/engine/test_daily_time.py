@@ -12,10 +12,10 @@ from agent.core.state_machine import CallStatus
 from agent.models.registry import catalog_of
 from agent.steps.types.outcome import Paused, Retry, Spend, StepError, Succeeded
 from agent.store.db.database import Database
-from agent.tasks import takeover, unsettled
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.spending import day_document
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.read_models.spending import day_document
+from agent.tasks.rescue import rescue_steps, spilled_results
+from agent.tasks.worker.attempts import claim_of
 from tests.engine.asking import ask, catalog
 from tests.engine.conftest import Start
 from tests.engine.harness import Engine, Hand, eventually, find_violations, graph
@@ -42,7 +42,7 @@ def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.delivery.sender.worker_id
-        takeover.take_over(
+        rescue_steps.take_over(
             tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
@@ -201,9 +201,9 @@ def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: P
     )
     note = Note(claim_of(claimed), claimed.graph, result=result)
     hand.database.directory = tmp_path
-    assert unsettled.leave(hand.database, [note]) is not None
+    assert spilled_results.leave(hand.database, [note]) is not None
     with hand.database.connect("writer") as connection:
-        assert unsettled.replay(hand.database, connection, hand.delivery.sender.graphs) == 1
+        assert spilled_results.replay(hand.database, connection, hand.delivery.sender.graphs) == 1
     assert times(hand) == [(1500, 0)]
     ((told,),) = hand.rows("SELECT error FROM tool_calls")
     assert "no such thing" in told and "final" in told

@@ -12,15 +12,15 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import writes
 from agent.store.read import views
-from agent.tasks import event_tail
-from agent.tasks.event_tail import EventTail
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
+from agent.tasks.read_models import event_tail
+from agent.tasks.read_models.event_tail import EventTail
 from tests.engine.harness import Engine, eventually, graph, other
 
 _PAUSE = """\
 import sys
 from agent.store.db.database import Database
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
 database = Database(sys.argv[1])
 Operator(database, database.clock).pause(sys.argv[2], "from elsewhere")
 """

@@ -7,9 +7,9 @@ import pytest
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import writes
-from agent.tasks import documents
-from agent.tasks.creation import Submission
-from agent.tasks.turn import FencedError
+from agent.tasks.commit.transaction import FencedError
+from agent.tasks.read_models import task_documents
+from agent.tasks.rules.creation import Submission
 from tests.engine.functions import Gate
 from tests.engine.harness import (
     FAILURE,
@@ -36,7 +36,7 @@ def read_all(database: Database, limit: int, **options: Any) -> list[dict[str, A
     with database.connect("reader") as connection:
         while True:
             after = found[-1]["cursor"] if found else None
-            page = documents.read_events(connection, after, limit=limit, **options)
+            page = task_documents.read_events(connection, after, limit=limit, **options)
             assert len(page) <= limit
             if not page:
                 return found
@@ -118,7 +118,7 @@ def test_a_late_commit_is_never_missed(postgres_database: Database) -> None:
             assert "slow.one" not in [event["type"] for event in seen]
         wait_until_settled(database)
         with database.connect("reader") as reader:
-            rest = documents.read_events(reader, cursor, limit=10)
+            rest = task_documents.read_events(reader, cursor, limit=10)
     types = [event["type"] for event in [*seen, *rest]]
     assert types == ["slow.one", "quick.two"]
 

@@ -24,14 +24,14 @@ from agent.steps.types.outcome import (
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers, workflow_versions
-from agent.tasks import outbox
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note, Settle
-from agent.tasks.creation import Submission
-from agent.tasks.outbox import Outbox
-from agent.tasks.settlement import Claim
-from agent.tasks.turn import FencedError
-from agent.tasks.worker import RETRY_LOCKED_SECONDS
+from agent.tasks.commit.batch import Batch, Note, Settle
+from agent.tasks.commit.transaction import FencedError
+from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.settlement import Claim
+from agent.tasks.worker import outbox
+from agent.tasks.worker.attempts import claim_of
+from agent.tasks.worker.outbox import Outbox
+from agent.tasks.worker.worker import RETRY_LOCKED_SECONDS
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import (

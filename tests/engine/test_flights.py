@@ -15,15 +15,15 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.pg_pipeline import Wire
 from agent.store.engine import workers
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note, Turned
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivered
-from agent.tasks.outbox import MUCH, Outbox
-from agent.tasks.sending import Flight
-from agent.tasks.turn import FencedError
-from agent.tasks.worker import Worker
+from agent.tasks.commit.batch import Batch, Note, Turned
+from agent.tasks.commit.committer import Delivered
+from agent.tasks.commit.pipeline import Flight
+from agent.tasks.commit.transaction import FencedError
+from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.attempts import claim_of
+from agent.tasks.worker.outbox import MUCH, Outbox
+from agent.tasks.worker.worker import Worker
 from tests.engine.conftest import Start
 from tests.engine.harness import Engine, Hand, eventually, find_violations, graph, settle_of, step
 from tests.store.proxy import Proxy, proxied

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.store.db.database import Database
-from agent.tasks.delivery import Delivery
+from agent.tasks.commit.committer import Delivery
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, eventually, graph, step

@@ -14,10 +14,12 @@ from agent.steps.attempt.services import Limits
 from agent.store.artifacts import artifact_rows, bounded_calls
 from agent.store.artifacts.blobs import Vaults
 from agent.store.db.database import Database
-from agent.tasks import checker, documents, outages
-from agent.tasks.rows import StepRow, TaskRow
-from agent.tasks.unfetched import WaitingRoom
-from agent.tasks.unit import Unit
+from agent.tasks import checker
+from agent.tasks.commit.unfetched_steps import WaitingRoom
+from agent.tasks.read_models import task_documents
+from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.rows import StepRow, TaskRow
+from agent.tasks.worker import outages
 from agent.workflows.graph import Step
 from tests import faulty_store
 from tests.engine.harness import Engine, HandClock, eventually, graph, other, step
@@ -84,7 +86,7 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
         assert delayed["delay"]["store"] == "faulty://bucket"
         assert delayed["delay"]["error"]
         (listed,) = [
-            each for each in documents.list_tasks(engine._connection) if each["id"] == stuck
+            each for each in task_documents.list_tasks(engine._connection) if each["id"] == stuck
         ]
         assert listed["delay"]["store"] == "faulty://bucket"
         assert engine.document(stuck)["activity"]["state"] == "waiting"

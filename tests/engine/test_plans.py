@@ -9,8 +9,8 @@ from agent.steps.types.outcome import CallResult, Succeeded, Waiting
 from agent.store.db.database import Connection, Database
 from agent.store.engine import lineage, workers
 from agent.store.read import views
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import Fanout
 from tests.engine.harness import RETRY, Hand, HandClock, graph, other, step
 from tests.engine.test_commands import intend

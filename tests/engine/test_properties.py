@@ -11,15 +11,16 @@ from agent.core.ids import canonical_json, first_id_at, idempotency_key, new_id,
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus
 from agent.steps.types.outcome import Outcome, Paused, Returned, Succeeded, Waiting
 from agent.store.db.database import Connection
-from agent.tasks import advance, claiming, creation, settlement, transitions
-from agent.tasks.backoff import delay_seconds
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.liveness import Liveness
-from agent.tasks.rows import StepRow
-from agent.tasks.settlement import Claim
-from agent.tasks.transitions import SKIPPED_BY_FAILURE
-from agent.tasks.unit import Unit
+from agent.tasks.rescue.failure_detector import Liveness
+from agent.tasks.rules import advance, claiming, creation, settlement
+from agent.tasks.rules.backoff import delay_seconds
+from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.settlement import Claim
+from agent.tasks.state import transitions
+from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.rows import StepRow
+from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Fanout, Graph, RetryPolicy, Step
 from tests.engine.harness import ERROR, FAILURE, RETRY
 

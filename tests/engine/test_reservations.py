@@ -9,10 +9,11 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.steps.types.attempt_input import Claimed
 from agent.steps.types.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
-from agent.tasks import allowance, takeover
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.operator import RefusedError
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.rescue import rescue_steps
+from agent.tasks.worker.attempts import claim_of
 from tests.engine.asking import ask, used
 from tests.engine.harness import RETRY, Hand, graph
 
@@ -67,7 +68,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert used(hand, task_id) == (0, 0, 400, 400)
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.delivery.sender.worker_id
-        takeover.take_over(
+        rescue_steps.take_over(
             tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
@@ -79,7 +80,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert note.refusal is not None and "600 are left" in note.refusal.message
     assert hand.status(task_id) == "paused"
     hand.settle({"it": Paused()})
-    allowance.raise_budget(hand.operator, task_id, tokens=1100)
+    budget_pause.raise_budget(hand.operator, task_id, tokens=1100)
     hand.turn()
     again = hand.claimed("it")
     assert (again.attempt, again.checkpoint) == (2, None)
@@ -121,7 +122,7 @@ def test_a_pause_by_a_person_is_not_lifted(hand: Hand) -> None:
     """Raising a budget resumes what a budget paused, and nothing else."""
     task_id = hand.start(graph(ask("it"), budget={"tokens": 10}))
     hand.operator.pause(task_id, "lunch")
-    allowance.raise_budget(hand.operator, task_id, tokens=10_000)
+    budget_pause.raise_budget(hand.operator, task_id, tokens=10_000)
     assert hand.status(task_id) == "paused"
 
 
@@ -140,8 +141,8 @@ def test_time_is_a_budget(hand: Hand) -> None:
     hand.operator.resume(task_id)
     assert hand.status(task_id) == "paused", "nobody gave it more time"
     with pytest.raises(RefusedError, match="has passed"):
-        allowance.raise_budget(hand.operator, task_id, seconds=30)
-    allowance.raise_budget(hand.operator, task_id, seconds=600)
+        budget_pause.raise_budget(hand.operator, task_id, seconds=30)
+    budget_pause.raise_budget(hand.operator, task_id, seconds=600)
     assert hand.status(task_id) == "running"
     hand.turn()
     hand.succeed("two")
@@ -158,11 +159,11 @@ def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
     assert reason == "budget: the time of step 'it' is over; do this"
     assert "budget.exhausted" in hand.types(task_id, "it")
     with pytest.raises(RefusedError, match="has no budget of its own"):
-        allowance.raise_budget(hand.operator, task_id, step="other", seconds=600)
+        budget_pause.raise_budget(hand.operator, task_id, step="other", seconds=600)
     with pytest.raises(RefusedError, match="has passed since the step started"):
-        allowance.raise_budget(hand.operator, task_id, step="it", seconds=30)
+        budget_pause.raise_budget(hand.operator, task_id, step="it", seconds=30)
     assert hand.status(task_id) == "paused"
-    allowance.raise_budget(hand.operator, task_id, step="it", seconds=600)
+    budget_pause.raise_budget(hand.operator, task_id, step="it", seconds=600)
     assert hand.status(task_id) == "running"
     hand.turn()
     deadline = hand.claimed("it").deadline

@@ -9,11 +9,13 @@ from agent.steps.attempt.calls import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx, workers
-from agent.tasks import creation, equipment, recording, takeover
-from agent.tasks.batch import Batch
-from agent.tasks.creation import Submission
-from agent.tasks.graphs import Graphs
-from agent.tasks.operator import Operator
+from agent.tasks.commit import attempt_inputs
+from agent.tasks.commit.batch import Batch
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rescue import rescue_steps
+from agent.tasks.rules import creation, row_writer
+from agent.tasks.rules.creation import Submission
+from agent.tasks.state.graph_cache import Graphs
 from agent.workflows.graph import Fanout, Graph, RetryPolicy
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate
@@ -57,7 +59,7 @@ def test_slots_are_counted_over_turns(hand: Hand) -> None:
 
 def test_more_tasks_than_a_worker_remembers(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is claimed is equipped, however many tasks were seen before and in the same turn."""
-    monkeypatch.setattr(equipment, "_MOST_KEPT", 2)
+    monkeypatch.setattr(attempt_inputs, "_MOST_KEPT", 2)
     hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
     hand.turn()
     assert len(hand.names()) == 10
@@ -134,7 +136,7 @@ def lose(hand: Hand) -> None:
         with tx.transaction():
             workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
         with tx.transaction():
-            takeover.take_over(
+            rescue_steps.take_over(
                 tx,
                 Graphs(),
                 hand.delivery.sender.worker_id,
@@ -216,7 +218,7 @@ def test_a_dedupe_key_that_is_taken_at_the_same_moment(postgres_database: Databa
     ):
         now = postgres_database.clock.now()
         unit = creation.create(tx, submission, creation.register(tx, submission, now), now)
-        recording.write(tx, [unit], unit.now)
+        row_writer.write(tx, [unit], unit.now)
         tx.query("SELECT 1")
         thread.start()
         eventually(

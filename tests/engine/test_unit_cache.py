@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.tasks.unit_cache import MOST_STEPS, UnitCache
+from agent.tasks.commit.task_cache import MOST_STEPS, UnitCache
 from agent.workflows.graph import Graph
 from tests.engine.harness import FAILURE, RETRY, Hand, HandClock, find_violations, graph, step
 from tests.engine.test_plans import listen

@@ -10,10 +10,10 @@ from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Waiting
-from agent.tasks import unsettled
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Note
-from agent.tasks.operator import RefusedError
+from agent.tasks.commit.batch import Note
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.rescue import spilled_results
+from agent.tasks.worker.attempts import claim_of
 from tests.approvals.asking import asks, pending
 from tests.engine.harness import Hand, graph, other, step
 from tests.engine.test_children import child_of, register
@@ -83,7 +83,7 @@ def test_its_left_results_are_kept_until_it_can_be_read(hand: Hand, tmp_path: Pa
         ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
         result = CallResult(call_id, key, CallStatus.SUCCEEDED, "done")
         notes.append(Note(claim_of(claimed), claimed.graph, result=result))
-    path = unsettled.leave(hand.database, notes)
+    path = spilled_results.leave(hand.database, notes)
     assert path is not None
     with unreadable(hand, "bad"):
         assert recovery.recover(hand.database, hand.clock).calls == 1

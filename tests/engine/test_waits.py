@@ -5,8 +5,8 @@ import pytest
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Retry, Waiting
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import RetryPolicy
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import (

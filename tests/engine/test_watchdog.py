@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from agent.config.settings import EngineSettings
 from agent.store.db.database import Database
-from agent.tasks import watchdog
-from agent.tasks.creation import Submission
-from agent.tasks.gauges import Blocks
-from agent.tasks.worker import Worker
+from agent.tasks.commit.metrics import Blocks
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker import watchdog
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Fanout, Graph, Step
 
 PATIENCE_SECONDS = 60

@@ -13,9 +13,9 @@ from agent.steps.process import processes
 from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
 from agent.store.engine import reads, workers
-from agent.tasks import takeover
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rescue import rescue_steps
+from agent.tasks.rules.creation import Submission
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import (
@@ -300,7 +300,7 @@ def test_two_that_take_over_at_once(
 
     def take(hand: Hand) -> tuple[int, int]:
         with hand.delivery.sender.connection.transaction():
-            return takeover.take_over(
+            return rescue_steps.take_over(
                 hand.delivery.sender.connection,
                 hand.delivery.sender.graphs,
                 dead.delivery.sender.worker_id,

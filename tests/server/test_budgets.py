@@ -7,7 +7,7 @@ import pytest
 
 from agent.server.shapes import BudgetDocument, DayDocument
 from agent.store.engine import budgets as store
-from agent.tasks import spending
+from agent.tasks.read_models import spending
 from tests.server.harness import Running
 
 

@@ -13,7 +13,7 @@ import pytest
 from agent.server import feed
 from agent.server.shapes import EventPage
 from agent.store.db.database import Database
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
 from tests.server.conftest import SIGNALLED
 from tests.server.harness import Running, wait_for
 

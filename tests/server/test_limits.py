@@ -17,7 +17,7 @@ from agent.server.address import UnsafeBindError, check_bind, is_loopback, liste
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.sqlite import SqliteConnection
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
 from tests.server.conftest import QUICK, SIGNALLED
 from tests.server.harness import Running, wait_for
 

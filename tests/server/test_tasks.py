@@ -13,7 +13,7 @@ from agent.server.shapes import (
     TaskDocument,
     TaskPage,
 )
-from agent.tasks import documents
+from agent.tasks.read_models import task_documents
 from tests.server.harness import Running, wait_for
 
 
@@ -41,7 +41,7 @@ def test_a_task_from_start_to_end(running: Running, client: httpx.Client) -> Non
     assert found["trigger"] == {"kind": "api", "by": "owner"}
     _exactly(TaskDocument, found)
     with running.database.connect("reader") as connection:
-        assert found == documents.task_document(connection, task_id)
+        assert found == task_documents.task_document(connection, task_id)
     steps = client.get(f"/api/v1/tasks/{task_id}/steps").json()
     _exactly(StepList, steps)
     assert steps["steps"] == found["steps"]

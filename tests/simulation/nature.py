@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from agent.core.clock import SECOND, Clock
 from agent.core.ids import Source
-from agent.tasks.link import Link
+from agent.core.thread_bridge import Link
 from tests.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads
-from agent.tasks import allowance
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
 from tests.simulation.scenario import JsonObject
 
 if TYPE_CHECKING:
@@ -279,8 +279,8 @@ class People:
         if reason is not None and reason.startswith("budget"):
             # A task above may be the one whose budget is used up, or a step.
             for step in self._steps_with_budgets(task_id, database):
-                _try(lambda: allowance.raise_budget(operator, task_id, step=step, tokens=PLENTY))  # noqa: B023
-            return allowance.raise_budget(operator, task_id, tokens=PLENTY)
+                _try(lambda: budget_pause.raise_budget(operator, task_id, step=step, tokens=PLENTY))  # noqa: B023
+            return budget_pause.raise_budget(operator, task_id, tokens=PLENTY)
         return operator.resume(task_id)
 
     def _steps_with_budgets(self, task_id: str, database: Database) -> list[str]:

@@ -26,11 +26,12 @@ from agent.steps.spec.registry import KINDS
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
-from agent.tasks import checker, wakeups
+from agent.tasks import checker
 from agent.tasks.checker import Outside
-from agent.tasks.creation import Submission
-from agent.tasks.submitters import RefusedError
-from agent.tasks.worker import Worker
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker import notifications
+from agent.tasks.worker.submitters import RefusedError
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 from tests.simulation import functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather
@@ -138,9 +139,9 @@ class _Machine:
 
     def run(self) -> Result:
         """Live through the scenario and look at what it left."""
-        before = functions.world, wakeups.CHECK_SECONDS, processes.orphans
+        before = functions.world, notifications.CHECK_SECONDS, processes.orphans
         functions.world = self.world
-        wakeups.CHECK_SECONDS = 0.5  # type: ignore[misc]
+        notifications.CHECK_SECONDS = 0.5  # type: ignore[misc]
         # What runs on the real machine is none of the simulated one's.
         processes.orphans = list
         source = SeededSource(self.clock, random.Random(f"ids {self.scenario.seed}"))
@@ -151,7 +152,7 @@ class _Machine:
             with ids.drawn_from(source):
                 self._run()
         finally:
-            functions.world, wakeups.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
+            functions.world, notifications.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
             structlog.configure(**configured)
             asyncio.set_event_loop(None)
             for database in self._databases:

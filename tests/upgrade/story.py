@@ -13,7 +13,7 @@ from agent.models.registry import Catalog, model_of
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import workers
-from agent.tasks.batch import Batch
+from agent.tasks.commit.batch import Batch
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 from tests.engine.harness import Engine, Hand, Reader, eventually, settle_of

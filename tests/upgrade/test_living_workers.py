@@ -10,8 +10,8 @@ import pytest
 
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
 from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.engine.harness import eventually, find_violations

@@ -12,7 +12,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
 from agent.store.schema import migrate
 from agent.store.schema.migrate import NewerSchemaError, OlderWorkersError
-from agent.tasks.turn import FencedError
+from agent.tasks.commit.transaction import FencedError
 from tests.cli.conftest import Cli
 from tests.engine.functions import Gate
 from tests.engine.harness import Engine, Hand, eventually, find_violations, graph, step

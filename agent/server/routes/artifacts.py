@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agent.server.context import here
 from agent.server.table import Table
-from agent.tasks import documents
+from agent.tasks.read_models import task_documents
 
 table = Table("artifacts")
 
@@ -40,6 +40,6 @@ Hash = Annotated[
 async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
     """Give what is kept under a hash; the documents of tasks show such values all the same."""
     content = await here(request).reading.read(
-        lambda connection: documents.find_artifact(connection, name)
+        lambda connection: task_documents.find_artifact(connection, name)
     )
     return Response(content, media_type="application/json")

@@ -13,8 +13,8 @@ from agent.server.shapes import CallList
 from agent.server.table import Table
 from agent.store.db.database import Connection
 from agent.store.read import views
-from agent.tasks import transcript
-from agent.tasks.operator import NotFoundError
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import transcript
 
 table = Table("calls")
 

@@ -12,7 +12,7 @@ from agent.server.problems import Problem
 from agent.server.shapes import EventPage
 from agent.server.table import Table
 from agent.store.read import views
-from agent.tasks import documents
+from agent.tasks.read_models import task_documents
 
 table = Table("events")
 
@@ -30,7 +30,7 @@ async def list_events(
     """Give events in the order of their commits; none is ever missed by going on from `cursor`."""
     _check(after)
     found = await here(request).reading.read(
-        lambda connection: documents.read_events(connection, after, task, limit)
+        lambda connection: task_documents.read_events(connection, after, task, limit)
     )
     return answer({"events": found, "cursor": found[-1]["cursor"] if found else after})
 
@@ -79,7 +79,7 @@ async def _latest(context: Context) -> str:
 
 def _check(cursor: str | None) -> None:
     try:
-        xid, event_id = documents.parse_cursor(cursor)
+        xid, event_id = task_documents.parse_cursor(cursor)
         if max(xid, event_id) >= 2**63:
             raise ValueError(f"{cursor!r} is no cursor")
     except ValueError as error:

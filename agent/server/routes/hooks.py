@@ -17,7 +17,7 @@ from agent.server.problems import Problem, retry_later
 from agent.server.shapes import HookAnswer
 from agent.server.signatures import Delivery, SignatureError
 from agent.server.table import Table, client_address
-from agent.tasks.operator import NotFoundError
+from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 

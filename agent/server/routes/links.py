@@ -32,7 +32,7 @@ from agent.server.signatures import SignatureError
 from agent.server.table import Table, client_address
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
-from agent.tasks.operator import NotFoundError
+from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from agent.server.shapes import CommandAnswer, LogPage, Resolution, StepList, Tr
 from agent.server.table import Table
 from agent.store.db.database import Connection
 from agent.store.read import views
-from agent.tasks import documents, transcript
-from agent.tasks.operator import NotFoundError
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import task_documents, transcript
 
 table = Table("steps")
 
@@ -34,7 +34,7 @@ StepName = Annotated[
 async def list_steps(request: Request, task_id: TaskId) -> Response:
     """Give a task's steps in order, the items of a group after it."""
     found = await here(request).reading.read(
-        lambda connection: documents.task_document(connection, task_id)
+        lambda connection: task_documents.task_document(connection, task_id)
     )
     return answer({"steps": found["steps"]})
 
@@ -138,5 +138,5 @@ def _logs(
     after: int,
     limit: int,
 ) -> Response:
-    found = documents.step_logs(connection, task_id, step, attempt, after, limit)
+    found = task_documents.step_logs(connection, task_id, step, attempt, after, limit)
     return answer({"logs": found, "next": found[-1]["id"] if found else after})

@@ -21,8 +21,8 @@ from agent.server.shapes import (
     TaskPage,
 )
 from agent.server.table import PREFIX, Table
-from agent.tasks import documents
-from agent.tasks.operator import Answer
+from agent.tasks.operator.operator import Answer
+from agent.tasks.read_models import task_documents
 
 table = Table("tasks")
 
@@ -75,7 +75,7 @@ async def list_tasks(
 ) -> Response:
     """Give a page of tasks; pages do not shift when new tasks come."""
     found = await here(request).reading.read(
-        lambda connection: documents.list_tasks(
+        lambda connection: task_documents.list_tasks(
             connection, status.value if status else None, workflow, limit + 1, cursor, part
         )
     )
@@ -94,7 +94,7 @@ async def get_task(request: Request, task_id: TaskId) -> Response:
     """Give the task's document: the same that `agent show --json` prints."""
     return answer(
         await here(request).reading.read(
-            lambda connection: documents.task_document(connection, task_id)
+            lambda connection: task_documents.task_document(connection, task_id)
         )
     )
 

@@ -13,8 +13,8 @@ from agent.server.problems import Problem, unsupported
 from agent.server.shapes import WorkflowDocument, WorkflowList
 from agent.server.table import Table
 from agent.store.engine import workflow_versions
-from agent.tasks import definitions
-from agent.tasks.operator import NotFoundError
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import workflow_documents
 from agent.workflows.compile.compiler import compile_text
 
 table = Table("workflows")
@@ -34,7 +34,9 @@ steps:
 @table.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
 async def list_workflows(request: Request) -> Response:
     """Give the workflows that can be started, each in its newest version."""
-    return answer({"workflows": await here(request).reading.read(definitions.list_workflows)})
+    return answer(
+        {"workflows": await here(request).reading.read(workflow_documents.list_workflows)}
+    )
 
 
 @table.route(
@@ -119,7 +121,7 @@ async def delete_workflow(request: Request, name: Name) -> Response:
 async def _document(context: Context, name: str, number: int | None = None) -> dict[str, Any]:
     try:
         return await context.reading.read(
-            lambda connection: definitions.workflow_document(connection, name, number)
+            lambda connection: workflow_documents.workflow_document(connection, name, number)
         )
     except NotFoundError:
         if not context.startup.has_workflows:
@@ -143,7 +145,7 @@ def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
                 connection, graph.name, graph.hash, graph.text, source, None, now
             )
         with connection.snapshot():
-            document = definitions.workflow_document(connection, graph.name)
+            document = workflow_documents.workflow_document(connection, graph.name)
         return document, before is None or before[0] != number
 
 

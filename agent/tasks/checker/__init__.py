@@ -39,12 +39,12 @@ from pydantic import ValidationError
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
 from agent.store.read.audit_rows import Evidence
-from agent.tasks.checker import ledger, questions, replay, spending, upright
-from agent.tasks.checker.outside import Outside
-from agent.tasks.checker.patterns import Patterns
+from agent.tasks.checker import approvals, budgets, ledger, replay, row_invariants
+from agent.tasks.checker.external_witness import Outside
 from agent.tasks.checker.secrets import secrets
+from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.violation import Said, Violation
-from agent.tasks.seclusion import IS_ISOLATED
+from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
 __all__ = ["Outside", "Patterns", "Progress", "Violation", "check", "violations"]
@@ -83,7 +83,7 @@ def violations(
         instant = task.read_at if now is None else now
         for said in _task(task, graphs[key], patterns, instant, outside):
             yield Violation(said.sentence, task.task.id, said.step)
-        for said in questions.carried_over(connection, task, graphs[key]):
+        for said in approvals.carried_over(connection, task, graphs[key]):
             yield Violation(said.sentence, task.task.id, said.step)
         if progress is not None:
             progress(count, task.task.id)
@@ -116,25 +116,25 @@ def _task(
     if is_whole and task.is_plain:
         return
     if not is_whole:
-        shape = list(upright.shape(task, graph))
+        shape = list(row_invariants.shape(task, graph))
         is_whole = not shape
-        found = shape + list(upright.rows(task, now))
+        found = shape + list(row_invariants.rows(task, now))
         if is_whole:
             # What follows looks up steps by their places in the graph.
-            found += upright.dependencies(task, graph)
-            found += upright.windows(task, graph)
+            found += row_invariants.dependencies(task, graph)
+            found += row_invariants.windows(task, graph)
             found += replay.events(task, graph)
-            found += questions.gates(task, graph)
+            found += approvals.gates(task, graph)
         if pattern is not None and not found:
             patterns.learn(pattern)
         yield from found
     elif task.approvals:
-        yield from questions.gates(task, graph)
+        yield from approvals.gates(task, graph)
     if is_whole:
-        yield from spending.budgets(task, graph)
-    yield from upright.processes(task, now)
+        yield from budgets.budgets(task, graph)
+    yield from row_invariants.processes(task, now)
     yield from ledger.calls(task)
-    yield from questions.questions(task)
+    yield from approvals.questions(task)
     if outside is not None:
         yield from outside.calls(task)
 
@@ -145,7 +145,7 @@ def _whole(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"the ledger's row {key} belongs to no call")
     for key, count in audit_rows.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
-    for sentence in spending.days(connection):
+    for sentence in budgets.days(connection):
         yield Violation(sentence)
     for task_id, count in audit_rows.rivals(connection):
         yield Violation(f"it was retried {count} times, and each does the same work", task_id)
