@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent.channels.commands import Caller
-from agent.channels.conversation import Conversation
+from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.commands import Caller
 from agent.core import audit
 from agent.core.scopes import SCOPES
 from agent.store.db.database import Database

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from agent.cli import session
 
 if TYPE_CHECKING:
-    from agent.channels.commands import Caller
-    from agent.channels.conversation import Conversation
+    from agent.channels.chat.command_handler import Conversation
+    from agent.channels.chat.commands import Caller
     from agent.store.db.database import Database
 
 _LOOK_SECONDS = 0.5
@@ -24,8 +24,8 @@ def chat() -> None:
     Lines from a pipe are taken one by one as well.
     """
     from agent import bootstrap
-    from agent.channels.commands import Caller
-    from agent.channels.conversation import Conversation
+    from agent.channels.chat.command_handler import Conversation
+    from agent.channels.chat.commands import Caller
     from agent.cli import terminal
     from agent.core import audit, logging
     from agent.core.scopes import SCOPES, implied
@@ -60,7 +60,7 @@ def _converse(
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.patch_stdout import patch_stdout
 
-    from agent.channels.commands import COMMANDS
+    from agent.channels.chat.commands import COMMANDS
     from agent.cli import terminal
 
     words = [f"/{name}" for name in (*COMMANDS, "quit")]
@@ -88,7 +88,7 @@ def _show_questions(
     database: "Database", is_over: threading.Event, show: Callable[[str], None]
 ) -> None:
     """Show what waits for an answer, then every new question and what becomes of it."""
-    from agent.channels import wording
+    from agent.channels.chat import messages
     from agent.cli import terminal
     from agent.store.db.database import StoreError
 
@@ -97,10 +97,10 @@ def _show_questions(
         try:
             for document in _changed(database, shown):
                 is_open = document["status"] == "pending"
-                text = wording.question(document, _MOST_SHOWN)[0] if is_open else ""
-                show("\n" + terminal.harmless(text or wording.ending(document, _MOST_SHOWN)))
+                text = messages.question(document, _MOST_SHOWN)[0] if is_open else ""
+                show("\n" + terminal.harmless(text or messages.ending(document, _MOST_SHOWN)))
                 if is_open:
-                    show(wording.how_to_answer(document))
+                    show(messages.how_to_answer(document))
         except StoreError as error:
             show(f"the database cannot be read: {error}")
             is_over.wait(10 * _LOOK_SECONDS)

@@ -26,7 +26,7 @@ def pair(
     as_json: JsonOption = False,
 ) -> None:
     """Let somebody use the agent from a chat."""
-    from agent.channels import pairing
+    from agent.channels.chat import pairing
     from agent.cli import terminal
     from agent.cli.errors import CommandError
 

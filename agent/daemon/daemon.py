@@ -32,7 +32,7 @@ from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker import watchdog
 
 if TYPE_CHECKING:
-    from agent.channels.running import Channels
+    from agent.channels.supervisor import Channels
     from agent.server.running import Server
     from agent.tasks.worker.worker import Worker
 
@@ -259,7 +259,7 @@ def _open_channels(settings: Settings, database: Database) -> "Channels | None":
     if not settings.channels.turned_on:
         return None
     # Loaded only where there are channels: the HTTP client takes a while.
-    from agent.channels.running import Channels
+    from agent.channels.supervisor import Channels
 
     return Channels(settings, database)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from agent.channels.secret import SecretError
-from agent.channels.signing import key_of
+from agent.channels.link_signing import key_of
+from agent.channels.secret_ref import SecretError
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.approvals import approval_documents
-from agent.channels import wording
+from agent.channels.chat import messages
 from agent.cli import view
 from agent.server.html import link
 from agent.tasks.read_models import waits
@@ -62,7 +62,7 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     (approval,) = pending(engine, task_id)
     with engine.database.connect("reader") as connection:
         asked = approval_documents.approval_document(connection, approval["id"])
-    text, is_whole = wording.question(asked, 4000)
+    text, is_whole = messages.question(asked, 4000)
     page = bytes(link.page(asked).body).decode()
     assert is_whole
     for said in ("\n".join(lines), text, page.replace("&#34;", '"')):

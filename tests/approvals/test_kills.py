@@ -19,7 +19,7 @@ import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
-from agent.channels.signing import key_of, link_token
+from agent.channels.link_signing import key_of, link_token
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
-from agent.channels.secret import SecretError
+from agent.channels.secret_ref import SecretError
 from agent.config.models import ModelSettings
 from agent.models.anthropic import AnthropicConnector
 from agent.models.errors import ModelError

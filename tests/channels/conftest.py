@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
-from agent.channels import deliveries, pairing, reception, running
-from agent.channels.running import Channels
+from agent.channels import delivery_loop, receive_loop, supervisor
+from agent.channels.chat import pairing
+from agent.channels.supervisor import Channels
 from agent.config.settings import Settings
 from agent.store.channels.pairings import Pairing
 from agent.store.db.database import Database
@@ -47,10 +48,10 @@ def database(request: pytest.FixtureRequest) -> Database:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and wait shortly after a failure."""
-    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(deliveries, "FIRST_DELAY_SECONDS", 0.05)
-    monkeypatch.setattr(reception, "FIRST_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(running, "_FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(delivery_loop, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(delivery_loop, "FIRST_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(receive_loop, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "_FIRST_PAUSE_SECONDS", 0.05)
 
 
 Open = Callable[[Settings], Channels]

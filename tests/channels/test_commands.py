@@ -5,9 +5,9 @@ import re
 import pytest
 
 from agent.approvals.permission import NotAllowedError
-from agent.channels import commands
-from agent.channels.commands import COMMANDS, Caller, Command, CommandError, check, parse
-from agent.channels.conversation import Conversation
+from agent.channels.chat import commands
+from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.commands import COMMANDS, Caller, Command, CommandError, check, parse
 from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
 from agent.store.db.database import Database

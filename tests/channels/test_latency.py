@@ -12,7 +12,7 @@ from statistics import median
 import httpx
 import pytest
 
-from agent.channels.signing import key_of, link_token
+from agent.channels.link_signing import key_of, link_token
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
 from agent.store.db.database import Database

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agent.channels.conversation import Conversation
+from agent.channels.chat.command_handler import Conversation
 from agent.channels.slack import Slack
-from agent.channels.telegram import Telegram
+from agent.channels.telegram.telegram import Telegram
 from agent.store.db.database import Database
 
 SECONDS = 1.8

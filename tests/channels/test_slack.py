@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.channels.running import MissingExtraError, open_channel
+from agent.channels.supervisor import MissingExtraError, open_channel
 from agent.config.channels import SlackSettings
 from agent.config.settings import Settings
 from agent.store.db.database import Database

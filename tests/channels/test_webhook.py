@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.channels.secret import SecretError
-from agent.channels.signing import key_of
+from agent.channels.link_signing import key_of
+from agent.channels.secret_ref import SecretError
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import Settings
 from agent.store.channels import cursors as store

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.channels import buttons, wording
+from agent.channels.chat import buttons, messages
 
 _TURNED = "evil\u202efdp.exe"
 _DOCUMENT: dict[str, Any] = {
@@ -30,9 +30,9 @@ _DOCUMENT: dict[str, Any] = {
 
 def test_nothing_is_shown_in_another_order_than_it_is() -> None:
     """A character that turns the direction of writing is shown as what it is."""
-    asked, is_whole = wording.question(_DOCUMENT, 4000)
+    asked, is_whole = messages.question(_DOCUMENT, 4000)
     assert is_whole
-    for text in (asked, wording.ending(_DOCUMENT, 4000)):
+    for text in (asked, messages.ending(_DOCUMENT, 4000)):
         assert "\u202e" not in text
         assert text.count(r"evil\u202efdp.exe") == 2
 
@@ -47,5 +47,5 @@ def test_buttons_show_what_they_answer() -> None:
 
 def test_lines_and_errors_hide_nothing() -> None:
     """Whatever a chat is told of tasks goes the same way."""
-    assert "\u200f" not in wording.approval_line(_DOCUMENT | {"message": "a\u200fb"})
-    assert wording.error({"message": "a\u200fb"}) == r"a\u200fb"
+    assert "\u200f" not in messages.approval_line(_DOCUMENT | {"message": "a\u200fb"})
+    assert messages.error({"message": "a\u200fb"}) == r"a\u200fb"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from agent.channels.signing import BadLinkError, key_of, link_token, read_link
+from agent.channels.link_signing import BadLinkError, key_of, link_token, read_link
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
 from agent.server import failures

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from agent.channels import wording
+from agent.channels.chat import messages
 from agent.core.escape import harmless, harmless_json
 from agent.server.html.members import members_of
 from agent.steps.types.outcome import Json
@@ -50,7 +50,7 @@ def page(
         style=Markup(style),  # noqa: S704  (a file of ours)
         problem=problem,
         approval=approval,
-        ending=None if approval is None or is_open else wording.decided(approval),
+        ending=None if approval is None or is_open else messages.decided(approval),
         message=(approval["message"] or "") if approval is not None else "",
         shown=_shown(approval) if approval else [],
         choices=[text_of(each) for each in (approval or {}).get("choices") or []],

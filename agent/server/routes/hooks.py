@@ -7,7 +7,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.channels.secret import SecretError, read_secret
+from agent.channels.secret_ref import SecretError, read_secret
 from agent.core.log_limit import LogLimit
 from agent.server import signatures
 from agent.server.answers import answer

@@ -17,9 +17,9 @@ from starlette.responses import Response
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.channels.secret import SecretError, read_secret
-from agent.channels.signing import BadLinkError, Link, key_of, read_link
-from agent.channels.wording import cut
+from agent.channels.chat.messages import cut
+from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
+from agent.channels.secret_ref import SecretError, read_secret
 from agent.core import audit
 from agent.server import signatures
 from agent.server.answers import answer

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import httpx
 
-from agent.channels.chat import ChatError
+from agent.channels.chat.chat import ChatError
 
 _CALL_SECONDS: Final = 15.0
 _GONE: Final = ("message is not modified", "message to edit not found", "message can't be edited")

@@ -7,7 +7,7 @@ they mean. Until then a stranger can do nothing but ask for one.
 import secrets
 from typing import Final
 
-from agent.channels.commands import Caller
+from agent.channels.chat.commands import Caller
 from agent.core.clock import SECOND
 from agent.core.scopes import SCOPES, implied
 from agent.store.channels import pairings

@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 import structlog
 
 from agent.approvals import approval_documents
-from agent.channels import buttons, pairing, wording
 from agent.channels.channel import DeliveryError, Notice, raise_worst
-from agent.channels.commands import Caller
-from agent.channels.conversation import Conversation, typed_value
+from agent.channels.chat import buttons, pairing
+from agent.channels.chat import messages as wording
+from agent.channels.chat.command_handler import Conversation, typed_value
+from agent.channels.chat.commands import Caller
 from agent.config.channels import TOLD
 from agent.core.escape import harmless
 from agent.core.scopes import implied

@@ -8,13 +8,13 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from agent.channels.channel import Channel
-from agent.channels.conversation import Conversation
-from agent.channels.deliveries import Courier
-from agent.channels.reception import record_trouble
-from agent.channels.secret import SecretError, read_secret
-from agent.channels.signing import key_of
-from agent.channels.telegram import Telegram
-from agent.channels.telegram_api import BotApi
+from agent.channels.chat.command_handler import Conversation
+from agent.channels.delivery_loop import Courier
+from agent.channels.link_signing import key_of
+from agent.channels.receive_loop import record_trouble
+from agent.channels.secret_ref import SecretError, read_secret
+from agent.channels.telegram.telegram import Telegram
+from agent.channels.telegram.telegram_api import BotApi
 from agent.channels.webhook import Webhook
 from agent.config.channels import TOLD
 from agent.config.settings import Settings

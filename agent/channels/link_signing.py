@@ -6,7 +6,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
-from agent.channels.secret import SecretError
+from agent.channels.secret_ref import SecretError
 from agent.core.clock import SECOND
 
 _MARK: Final = "link"

@@ -16,7 +16,7 @@ import structlog
 
 from agent.channels import notices
 from agent.channels.channel import ENDINGS, Channel, DeliveryError, Notice, finished
-from agent.channels.reception import Reception
+from agent.channels.receive_loop import Reception
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import new_id, random_fraction
 from agent.core.redaction import everywhere

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import structlog
 
-from agent.channels import wording
 from agent.channels.channel import ReceptionError, finished
-from agent.channels.chat import Chat, ChatError
-from agent.channels.conversation import Conversation
-from agent.channels.pacing import Pacing
-from agent.channels.telegram_api import BotApi
+from agent.channels.chat import messages
+from agent.channels.chat.chat import Chat, ChatError
+from agent.channels.chat.command_handler import Conversation
+from agent.channels.poll_pacing import Pacing
+from agent.channels.telegram.telegram_api import BotApi
 from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ class Telegram(Chat):
             await self._api.call(
                 "answerCallbackQuery",
                 callback_query_id=query["id"],
-                text=wording.cut(text, _MOST_TOAST),
+                text=messages.cut(text, _MOST_TOAST),
             )
         except ChatError as error:
             # A question is old after a while; what it said was done all the same.
