@@ -16,7 +16,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from agent.channels.channel import ReceptionError, finished
-from agent.channels.chat import messages
+from agent.channels.chat import message_texts
 from agent.channels.chat.chat import Chat, ChatError
 from agent.channels.chat.command_handler import Conversation
 from agent.channels.chat.commands import COMMANDS
@@ -90,7 +90,7 @@ class Slack(Chat):
         sent = await self._call(
             "chat.postMessage",
             channel=place,
-            text=_escaped(messages.cut(text, _MOST_IN_SECTION)),
+            text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
             blocks=_blocks(text, offered),
             unfurl_links=False,
             unfurl_media=False,
@@ -104,7 +104,7 @@ class Slack(Chat):
             "chat.update",
             channel=conversation,
             ts=stamp,
-            text=_escaped(messages.cut(text, _MOST_IN_SECTION)),
+            text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
             blocks=_blocks(text, []),
         )
 
@@ -231,7 +231,7 @@ class Slack(Chat):
                     "chat.postEphemeral",
                     channel=conversation,
                     user=identity,
-                    text=_escaped(messages.cut(text, _MOST_IN_SECTION)),
+                    text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
                 )
 
     async def _obey(self, payload: dict[str, Any], envelope_id: str) -> str:
@@ -298,7 +298,7 @@ def _blocks(text: str, offered: list[tuple[str, str]]) -> list[dict[str, Any]]:
             {
                 "type": "button",
                 "action_id": f"answer-{number}",
-                "text": {"type": "plain_text", "text": messages.cut(label, _MOST_LABEL)},
+                "text": {"type": "plain_text", "text": message_texts.cut(label, _MOST_LABEL)},
                 "value": token,
             }
             for number, (label, token) in enumerate(offered)

@@ -88,7 +88,7 @@ def _show_questions(
     database: "Database", is_over: threading.Event, show: Callable[[str], None]
 ) -> None:
     """Show what waits for an answer, then every new question and what becomes of it."""
-    from agent.channels.chat import messages
+    from agent.channels.chat import message_texts
     from agent.cli import terminal
     from agent.store.db.database import StoreError
 
@@ -97,10 +97,10 @@ def _show_questions(
         try:
             for document in _changed(database, shown):
                 is_open = document["status"] == "pending"
-                text = messages.question(document, _MOST_SHOWN)[0] if is_open else ""
-                show("\n" + terminal.harmless(text or messages.ending(document, _MOST_SHOWN)))
+                text = message_texts.question(document, _MOST_SHOWN)[0] if is_open else ""
+                show("\n" + terminal.harmless(text or message_texts.ending(document, _MOST_SHOWN)))
                 if is_open:
-                    show(messages.how_to_answer(document))
+                    show(message_texts.how_to_answer(document))
         except StoreError as error:
             show(f"the database cannot be read: {error}")
             is_over.wait(10 * _LOOK_SECONDS)

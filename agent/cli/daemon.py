@@ -43,7 +43,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent.cli.errors import CommandError, Exit
     from agent.core import event_loop, logging
     from agent.daemon import daemon, startup_retry
-    from agent.server.address import check_bind
+    from agent.server.bind import check_bind
 
     check_bind(settings.server)
     running.close_to_others(settings)

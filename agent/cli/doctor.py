@@ -130,7 +130,7 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
 def _webhook(entry: "Entry") -> Iterator[Finding]:
     """Say what keeps the webhook of a workflow from being taken."""
     from agent.channels.secret_ref import SecretError, read_secret
-    from agent.server.signatures import check_secret
+    from agent.server.webhook_signatures import check_secret
 
     keys = entry.workflow.graph.on.get("webhook") if entry.workflow is not None else None
     if keys is None:

@@ -33,7 +33,7 @@ from agent.tasks.worker import watchdog
 
 if TYPE_CHECKING:
     from agent.channels.supervisor import Channels
-    from agent.server.running import Server
+    from agent.server.server_thread import Server
     from agent.tasks.worker.worker import Worker
 
 _LAST_PATIENCE_SECONDS = 10.0
@@ -240,7 +240,7 @@ def _open_server(
     """Return the HTTP API, which listens and does not answer yet; without its port tasks still run."""
     if not settings.server.enabled:
         return None
-    from agent.server.running import Server
+    from agent.server.server_thread import Server
 
     try:
         return Server(settings, database, worker, began)

@@ -15,18 +15,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
-from agent.server.connection import CONNECTION
 from agent.server.context import Context
-from agent.server.desk import Desk
-from agent.server.door import Door
+from agent.server.db_pool import Pool
 from agent.server.event_counts import EventCounts
-from agent.server.failures import Failures
-from agent.server.feed import Feed
-from agent.server.meters import Meters
-from agent.server.pool import Pool
+from agent.server.event_stream import Feed
+from agent.server.failed_auth_limiter import Failures
+from agent.server.header_limits import CONNECTION
+from agent.server.idempotency import Repeats
+from agent.server.metrics import Meters
 from agent.server.problems import problem_of
 from agent.server.readiness import Readiness
-from agent.server.repeats import Repeats
+from agent.server.request_guard import Door
+from agent.server.route_registry import Table, mount
 from agent.server.routes import (
     approvals,
     artifacts,
@@ -42,7 +42,7 @@ from agent.server.routes import (
     workflows,
 )
 from agent.server.startup import Startup
-from agent.server.table import Table, mount
+from agent.server.task_submitter import Desk
 from agent.server.tokens import Tokens
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Database

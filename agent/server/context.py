@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from agent.config.settings import Settings
-from agent.server.desk import Desk
+from agent.server.db_pool import Pool
 from agent.server.event_counts import EventCounts
-from agent.server.failures import Failures
-from agent.server.feed import Feed
-from agent.server.meters import Meters
-from agent.server.pool import Pool
+from agent.server.event_stream import Feed
+from agent.server.failed_auth_limiter import Failures
+from agent.server.idempotency import Repeats
+from agent.server.metrics import Meters
 from agent.server.readiness import Readiness
-from agent.server.repeats import Repeats
+from agent.server.route_registry import GRANT
 from agent.server.startup import Startup
-from agent.server.table import GRANT
+from agent.server.task_submitter import Desk
 from agent.server.tokens import Grant, Tokens
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator

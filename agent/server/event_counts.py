@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from agent.server.pool import Pool
+from agent.server.db_pool import Pool
 from agent.store import event_log
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Connection

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from agent.server.pool import Pool
+from agent.server.db_pool import Pool
 
 KEPT_SECONDS: Final = 1.0
 

@@ -3,9 +3,9 @@
 import pytest
 
 from agent.approvals import approval_documents
-from agent.channels.chat import messages
+from agent.channels.chat import message_texts
 from agent.cli import view
-from agent.server.html import link
+from agent.server.pages import answer_page
 from agent.tasks.read_models import waits
 from tests.approvals.asking import everything, pending, say, token
 from tests.engine.functions import runs
@@ -62,8 +62,8 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     (approval,) = pending(engine, task_id)
     with engine.database.connect("reader") as connection:
         asked = approval_documents.approval_document(connection, approval["id"])
-    text, is_whole = messages.question(asked, 4000)
-    page = bytes(link.page(asked).body).decode()
+    text, is_whole = message_texts.question(asked, 4000)
+    page = bytes(answer_page.page(asked).body).decode()
     assert is_whole
     for said in ("\n".join(lines), text, page.replace("&#34;", '"')):
         assert '"attempt": 1' in said

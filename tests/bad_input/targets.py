@@ -25,10 +25,10 @@ from agent.models.anthropic import AnthropicConnector
 from agent.models.errors import ModelError
 from agent.models.openai import OpenAIConnector
 from agent.models.registry import model_of
-from agent.server import shapes, signatures
+from agent.server import schemas, webhook_signatures
 from agent.server.problems import Problem, problem_of
-from agent.server.signatures import SignatureError
-from agent.server.taking import Taking
+from agent.server.request_args import Taking
+from agent.server.webhook_signatures import SignatureError
 from agent.steps.kinds.llm.model_output import Invalid, read_answer
 from agent.store.db.json_values import encode
 from agent.workflows.compile.compiler import compile_text
@@ -161,10 +161,10 @@ def body(given: bytes) -> None:
 def _bodies() -> tuple[Taking, ...]:
     shapes_asked = [
         shape
-        for shape in vars(shapes).values()
+        for shape in vars(schemas).values()
         if isinstance(shape, type)
-        and issubclass(shape, shapes._Asked)
-        and shape is not shapes._Asked
+        and issubclass(shape, schemas._Asked)
+        and shape is not schemas._Asked
     ]
     assert len(shapes_asked) > 5
 
@@ -198,7 +198,7 @@ def delivery(given: bytes) -> None:
     head, _, body = given.partition(b"\n")
     wild = head.decode("latin-1")
     stamp = str(NOW_US // 1_000_000)
-    for preset in signatures.PRESETS:
+    for preset in webhook_signatures.PRESETS:
         _verify(preset, _SECRET, dict.fromkeys(_HEADERS, wild), body)
         _verify(preset, wild or "x", _signed(preset, stamp, wild, body), body)
         _verify(preset, _SECRET, _signed(preset, stamp, wild, body), body)
@@ -206,7 +206,7 @@ def delivery(given: bytes) -> None:
 
 def _verify(preset: str, secret: str, headers: dict[str, str], body: bytes) -> None:
     try:
-        signatures.verify(preset, secret, headers, body, NOW_US)
+        webhook_signatures.verify(preset, secret, headers, body, NOW_US)
     except (SignatureError, SecretError) as error:
         _check_message(str(error))
 

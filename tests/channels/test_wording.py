@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.channels.chat import buttons, messages
+from agent.channels.chat import buttons, message_texts
 
 _TURNED = "evil\u202efdp.exe"
 _DOCUMENT: dict[str, Any] = {
@@ -30,9 +30,9 @@ _DOCUMENT: dict[str, Any] = {
 
 def test_nothing_is_shown_in_another_order_than_it_is() -> None:
     """A character that turns the direction of writing is shown as what it is."""
-    asked, is_whole = messages.question(_DOCUMENT, 4000)
+    asked, is_whole = message_texts.question(_DOCUMENT, 4000)
     assert is_whole
-    for text in (asked, messages.ending(_DOCUMENT, 4000)):
+    for text in (asked, message_texts.ending(_DOCUMENT, 4000)):
         assert "\u202e" not in text
         assert text.count(r"evil\u202efdp.exe") == 2
 
@@ -47,5 +47,5 @@ def test_buttons_show_what_they_answer() -> None:
 
 def test_lines_and_errors_hide_nothing() -> None:
     """Whatever a chat is told of tasks goes the same way."""
-    assert "\u200f" not in messages.approval_line(_DOCUMENT | {"message": "a\u200fb"})
-    assert messages.error({"message": "a\u200fb"}) == r"a\u200fb"
+    assert "\u200f" not in message_texts.approval_line(_DOCUMENT | {"message": "a\u200fb"})
+    assert message_texts.error({"message": "a\u200fb"}) == r"a\u200fb"

@@ -108,7 +108,7 @@ def _load() -> None:
     import agent.cli.terminal
     import agent.daemon.daemon
     import agent.models.registry
-    import agent.server.address
+    import agent.server.bind
     import agent.steps.http.client
     import agent.steps.spec.registry
     import agent.store.db.postgres

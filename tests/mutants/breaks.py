@@ -531,14 +531,14 @@ MUTANTS: Final = (
     Mutant(
         "trailers are headers",
         "what proves a request may come after it was let in",
-        "agent/server/connection.py",
+        "agent/server/header_limits.py",
         "        if self._is_in_head:\n            super().on_header(name, value)",
         "        super().on_header(name, value)",
     ),
     Mutant(
         "tokens share keys",
         "the key of one token is taken for another's",
-        "agent/server/repeats.py",
+        "agent/server/idempotency.py",
         'own = f"request:{request_hash([grant.name, key])}"',
         "own = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
     ),

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from agent.server import failures
+from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.server.conftest import FAILING, QUICK, SIGNALLED
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     given = parser.parse_args()
     # Requests without a token are what is tested: none may be held back for the ones before.
-    failures.MOST = sys.maxsize  # type: ignore[misc]
+    failed_auth_limiter.MOST = sys.maxsize  # type: ignore[misc]
     directory = Path(tempfile.mkdtemp(prefix="agent-fuzz-"))
     try:
         database = Database(f"sqlite:///{directory}/agent.db")

@@ -13,7 +13,7 @@ import httpx
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
 from agent.config.settings import EngineSettings, ServerSettings, Settings
-from agent.server.running import Server
+from agent.server.server_thread import Server
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
 from agent.workflows.compile.compiler import compile_text

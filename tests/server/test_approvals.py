@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.shapes import ApprovalDocument
+from agent.server.schemas import ApprovalDocument
 from tests.server.harness import Running, wait_for
 
 GATED = """\

@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from agent.server.shapes import BudgetDocument, DayDocument
+from agent.server.schemas import BudgetDocument, DayDocument
 from agent.store.engine import budgets as store
 from agent.tasks.read_models import spending
 from tests.server.harness import Running

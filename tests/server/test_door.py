@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from agent.core.clock import SECOND, to_iso
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import SCOPES
-from agent.server import failures, table
+from agent.server import failed_auth_limiter, route_registry
 from agent.server.application import TABLES
-from agent.server.table import Endpoint
+from agent.server.route_registry import Endpoint
 from agent.store.db.database import Database
 from tests.server.harness import Running, wait_for
 
@@ -39,7 +39,7 @@ def _ask(client: httpx.Client, endpoint: Endpoint, **given: str) -> httpx.Respon
 
 @pytest.fixture
 def _patience_with_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
 
 
 @pytest.fixture
@@ -150,9 +150,9 @@ def test_failures_are_held_back(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too many wrong tokens get 429 with a time; the right one is still let in."""
-    monkeypatch.setattr(failures, "MOST", 3)
+    monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
     # No test is so slow that the first failure is forgotten before the last.
-    monkeypatch.setattr(failures, "WINDOW_SECONDS", 3600.0)
+    monkeypatch.setattr(failed_auth_limiter, "WINDOW_SECONDS", 3600.0)
     with Running(sqlite_database, tmp_path) as running:
         with running.client("wrong") as guessing:
             answers = [guessing.get("/api/v1/tasks") for _ in range(5)]
@@ -165,12 +165,12 @@ def test_failures_are_held_back(
 def test_failures_are_forgotten() -> None:
     """After the window an address starts anew; others are not held back with it."""
     now = 0.0
-    counted = failures.Failures(lambda: now)
-    for _ in range(failures.MOST):
+    counted = failed_auth_limiter.Failures(lambda: now)
+    for _ in range(failed_auth_limiter.MOST):
         assert counted.add("a") == 0
     assert counted.add("a") > 0
     assert counted.add("b") == 0
-    now = failures.WINDOW_SECONDS + 1
+    now = failed_auth_limiter.WINDOW_SECONDS + 1
     assert counted.add("a") == 0
 
 
@@ -252,7 +252,7 @@ def test_refusals_are_logged_with_a_bound(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Failed logins and refused scopes are in the log, without the token and not without end."""
-    monkeypatch.setattr(table, "_refusals", LogLimit(most=10, window_seconds=60.0))
+    monkeypatch.setattr(route_registry, "_refusals", LogLimit(most=10, window_seconds=60.0))
     with (
         Running(sqlite_database, tmp_path) as running,
         running.client(reader := running.token_with("read")) as client,

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server import feed
-from agent.server.shapes import EventPage
+from agent.server import event_stream
+from agent.server.schemas import EventPage
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from tests.server.conftest import SIGNALLED
@@ -142,8 +142,8 @@ def test_a_quiet_stream_says_that_it_lives(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing happens a comment comes now and then, so that nobody takes it for broken."""
-    monkeypatch.setattr(feed, "_BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(feed, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "_BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(event_stream, "_LOOK_SECONDS", 0.05)
     with (
         Running(sqlite_database, tmp_path) as running,
         running.client() as client,

@@ -16,8 +16,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from agent.core.clock import SECOND
-from agent.server import failures, signatures
-from agent.server.signatures import SignatureError
+from agent.server import failed_auth_limiter, webhook_signatures
+from agent.server.webhook_signatures import SignatureError
 from tests.server.harness import Running
 
 _FORM = "application/x-www-form-urlencoded"
@@ -77,7 +77,7 @@ def sign(
 
 @pytest.fixture(autouse=True)
 def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
     for preset, secret in SECRETS.items():
         monkeypatch.setenv(f"HOOK_{preset.upper()}", secret)
 
@@ -139,12 +139,12 @@ def test_a_bad_delivery_starts_nothing(
 
 @pytest.mark.parametrize("preset", ["standard", "stripe", "slack"])
 @pytest.mark.parametrize(
-    "off", [-signatures.TOLERANCE_SECONDS - 1, signatures.TOLERANCE_SECONDS + 1]
+    "off", [-webhook_signatures.TOLERANCE_SECONDS - 1, webhook_signatures.TOLERANCE_SECONDS + 1]
 )
 def test_old_and_future_deliveries(preset: str, off: int) -> None:
     """A signed time more than five minutes off is refused, to the second, in both directions."""
     now = 1_700_000_000
-    verify = signatures.verify
+    verify = webhook_signatures.verify
     headers = sign(preset, BODY, at=now)
     assert verify(preset, SECRETS[preset], headers, BODY, (now + off // 2) * SECOND).body
     with pytest.raises(SignatureError, match="five minutes"):
@@ -158,7 +158,7 @@ def test_times_that_are_none(preset: str, stamp: str) -> None:
     headers = sign(preset, BODY, at=1_700_000_000)
     changed = {name: value.replace("1700000000", stamp) for name, value in headers.items()}
     with pytest.raises(SignatureError):
-        signatures.verify(preset, SECRETS[preset], changed, BODY, 1_700_000_000 * SECOND)
+        webhook_signatures.verify(preset, SECRETS[preset], changed, BODY, 1_700_000_000 * SECOND)
 
 
 def test_one_of_several_signatures_is_enough() -> None:
@@ -167,12 +167,14 @@ def test_one_of_several_signatures_is_enough() -> None:
     good = sign("standard", BODY, at=at)
     for signature in (f"v1,x {good['webhook-signature']}", f"{good['webhook-signature']} v1a,y"):
         headers = {**good, "webhook-signature": signature}
-        found = signatures.verify("standard", SECRETS["standard"], headers, BODY, at * SECOND)
+        found = webhook_signatures.verify(
+            "standard", SECRETS["standard"], headers, BODY, at * SECOND
+        )
         assert found.id == "one"
     stripe = sign("stripe", BODY, at=at)["stripe-signature"]
     for signature in (stripe + ",v1=00", stripe.replace("v1=", "v1=00,v0=1,v1=")):
         headers = {"stripe-signature": signature}
-        assert signatures.verify("stripe", SECRETS["stripe"], headers, BODY, at * SECOND).id
+        assert webhook_signatures.verify("stripe", SECRETS["stripe"], headers, BODY, at * SECOND).id
 
 
 def test_senders_that_only_ask_whether_anybody_is_there(
@@ -214,7 +216,7 @@ def test_every_refused_delivery_counts(
 ) -> None:
     """Whatever a delivery is refused for, also for our own secret, its sender is held back."""
     monkeypatch.delenv("HOOK_TOKEN")
-    monkeypatch.setattr(failures, "MOST", 3)
+    monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
     running.server._context.failures._times.clear()  # type: ignore[union-attr]
     statuses = [sender.post(f"/hooks/{name}", content=b"{}").status_code for _ in range(5)]
     assert statuses == [503 if name == "on-token" else 401] * 3 + [429] * 2

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook
 from agent.channels.link_signing import BadLinkError, key_of, link_token, read_link
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
-from agent.server import failures
+from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from tests.server.harness import Running, wait_for
 
@@ -93,7 +93,7 @@ def owner(linked: Running) -> Iterator[httpx.Client]:
 @pytest.fixture
 def person(linked: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """Return a client without a token, as a browser is."""
-    monkeypatch.setattr(failures, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
     with linked.client("") as client:
         yield client
 
@@ -393,7 +393,9 @@ def test_a_question_for_others_is_not_answered_here(
 def test_who_guesses_is_held_back(linked: Running) -> None:
     """Links that do not fit count as failures."""
     with linked.client("") as guesser:
-        answers = [guesser.get("/links/guess").status_code for _ in range(failures.MOST + 5)]
+        answers = [
+            guesser.get("/links/guess").status_code for _ in range(failed_auth_limiter.MOST + 5)
+        ]
     assert answers[-1] == 429
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.server.html.members import members_of, read
+from agent.server.pages.schema_form import members_of, read
 
 
 def _object(**properties: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.server import connection, door
+from agent.server import header_limits, request_guard
 from agent.store.db.database import Database
 from tests.server.conftest import QUICK
 from tests.server.harness import Running
@@ -35,7 +35,7 @@ def test_a_head_that_does_not_end_is_cut_off_in_time(
 ) -> None:
     """Who says nothing, or half of it, or nothing more after an answer, is hung up on."""
     # Long enough for a whole one, on a machine that is slow and busy.
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 3.0)
+    monkeypatch.setattr(header_limits, "HEAD_SECONDS", 3.0)
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Running(sqlite_database, tmp_path) as running, ExitStack() as opened:
         waiting: list[tuple[bytes, socket.socket]] = []
@@ -56,7 +56,7 @@ def test_a_head_without_end_is_not_kept(running: Running) -> None:
                 client.sendall(b"x" * 65_536)
     with running.connected() as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
-        client.sendall(b"X: " + b"x" * connection.HEAD_BYTES)
+        client.sendall(b"X: " + b"x" * header_limits.HEAD_BYTES)
         assert _rest(client).startswith(b"HTTP/1.1 400")
 
 
@@ -81,7 +81,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets 408, and its place is free again."""
-    monkeypatch.setattr(door, "UNPROVEN_BODY_SECONDS", 0.3)
+    monkeypatch.setattr(request_guard, "UNPROVEN_BODY_SECONDS", 0.3)
     with Running(sqlite_database, tmp_path) as running:
         running.add_workflow(HOOK)
         with running.connected() as client:

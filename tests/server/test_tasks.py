@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.shapes import (
+from agent.server.schemas import (
     CommandAnswer,
     CreatedTask,
     LogPage,

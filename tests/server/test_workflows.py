@@ -2,7 +2,7 @@
 
 import httpx
 
-from agent.server.shapes import WorkflowDocument, WorkflowList
+from agent.server.schemas import WorkflowDocument, WorkflowList
 from tests.server.harness import Running
 
 GIVEN = "name: given\nsteps: {one: {wait: 1ms}}\n"

@@ -7,7 +7,7 @@ question. What it stands for is in the database, so that nobody can make one up.
 import secrets
 from typing import Final
 
-from agent.channels.chat.messages import cut
+from agent.channels.chat.message_texts import cut
 from agent.core.clock import SECOND
 from agent.core.escape import harmless
 from agent.steps.spec.questions import VERDICTS

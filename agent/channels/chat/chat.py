@@ -11,8 +11,7 @@ import structlog
 
 from agent.approvals import approval_documents
 from agent.channels.channel import DeliveryError, Notice, raise_worst
-from agent.channels.chat import buttons, pairing
-from agent.channels.chat import messages as wording
+from agent.channels.chat import buttons, message_texts, pairing
 from agent.channels.chat.command_handler import Conversation, typed_value
 from agent.channels.chat.commands import Caller
 from agent.config.channels import TOLD
@@ -84,7 +83,7 @@ class Chat(ABC):
     async def say(self, place: str, text: str) -> None:
         """Show somebody a text."""
         text = harmless(text)
-        await self.post(place, wording.cut(text, self.room(text)), [])
+        await self.post(place, message_texts.cut(text, self.room(text)), [])
 
     async def deliver(self, notice: Notice) -> None:
         """Show a question, a failed task or an outage to everybody who is paired."""
@@ -103,9 +102,9 @@ class Chat(ABC):
                 if approval is not None:
                     await self._ask(place, approval, is_reminder=is_reminder)
                 elif notice.outage is not None:
-                    await self.say(place, wording.outage(notice.event, notice.outage))
+                    await self.say(place, message_texts.outage(notice.event, notice.outage))
                 elif notice.task is not None:
-                    await self.say(place, wording.failed_task(notice.task))
+                    await self.say(place, message_texts.failed_task(notice.task))
                 told.add(place)
             except ChatError as error:
                 problems.append(error.as_delivery_error())
@@ -120,7 +119,7 @@ class Chat(ABC):
         for message in await asyncio.to_thread(self._messages, approval["id"]):
             if message.shown == approval["status"]:
                 continue
-            text = wording.ending(approval, self.room(_whole(approval)))
+            text = message_texts.ending(approval, self.room(_whole(approval)))
             try:
                 await self.rewrite(message.place, message.reference, text)
             except ChatError as error:
@@ -160,7 +159,7 @@ class Chat(ABC):
 
     async def _ask(self, place: str, approval: dict[str, Json], *, is_reminder: bool) -> None:
         word = "Reminder: " if is_reminder else ""
-        text, is_whole = wording.question(approval, self.room(_whole(approval)), word)
+        text, is_whole = message_texts.question(approval, self.room(_whole(approval)), word)
         offered: list[tuple[str, str]] = []
         if is_whole:
             # Nobody should say yes with one touch to what they could not read.
@@ -179,7 +178,9 @@ class Chat(ABC):
         """Leave a question with its buttons in one place: where it was shown last."""
         text = harmless(f"{approval['message']}\n\nasked again below")
         try:
-            await self.rewrite(message.place, message.reference, wording.cut(text, self.room(text)))
+            await self.rewrite(
+                message.place, message.reference, message_texts.cut(text, self.room(text))
+            )
         except ChatError as error:
             # Its buttons still work, or say what was decided.
             log.warning("chat.refused", channel=self.name, error=str(error))

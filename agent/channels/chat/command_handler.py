@@ -7,7 +7,7 @@ from typing import Final
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError
-from agent.channels.chat import commands, messages
+from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Caller, Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
@@ -114,13 +114,13 @@ class Conversation:
             raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
         with self._database.connect("reader") as connection, connection.snapshot():
             found = task_documents.list_tasks(connection, status, limit=_LISTED)
-        return "\n".join(map(messages.task_line, found)) or "there are none"
+        return "\n".join(map(message_texts.task_line, found)) or "there are none"
 
     def _task(self, _caller: Caller, command: Command, _key: str | None) -> str:
-        return messages.cut(messages.task(self._document(command)), _MOST_SHOWN)
+        return message_texts.cut(message_texts.task(self._document(command)), _MOST_SHOWN)
 
     def _why(self, _caller: Caller, command: Command, _key: str | None) -> str:
-        return messages.cut(messages.why(self._document(command)), _MOST_SHOWN)
+        return message_texts.cut(message_texts.why(self._document(command)), _MOST_SHOWN)
 
     def _run(self, caller: Caller, command: Command, key: str | None) -> str:
         return self._start(caller, str(command.subject), command.pairs, key)
@@ -187,10 +187,10 @@ class Conversation:
                 approval_id = approval_documents.find_approval(connection, command.subject)
                 document = approval_documents.approval_document(connection, approval_id)
                 if document["status"] != "pending":
-                    return messages.ending(document, _MOST_SHOWN)
-                return messages.question(document, _MOST_SHOWN)[0]
+                    return message_texts.ending(document, _MOST_SHOWN)
+                return message_texts.question(document, _MOST_SHOWN)[0]
             found = approval_documents.list_approvals(connection, limit=_LISTED)
-        return "\n".join(map(messages.approval_line, found)) or "nothing waits for an answer"
+        return "\n".join(map(message_texts.approval_line, found)) or "nothing waits for an answer"
 
     def _decide(self, caller: Caller, command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection:

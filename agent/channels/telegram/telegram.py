@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 
 from agent.channels.channel import ReceptionError, finished
-from agent.channels.chat import messages
+from agent.channels.chat import message_texts
 from agent.channels.chat.chat import Chat, ChatError
 from agent.channels.chat.command_handler import Conversation
 from agent.channels.poll_pacing import Pacing
@@ -125,7 +125,7 @@ class Telegram(Chat):
             await self._api.call(
                 "answerCallbackQuery",
                 callback_query_id=query["id"],
-                text=messages.cut(text, _MOST_TOAST),
+                text=message_texts.cut(text, _MOST_TOAST),
             )
         except ChatError as error:
             # A question is old after a while; what it said was done all the same.

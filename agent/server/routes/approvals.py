@@ -8,10 +8,11 @@ from starlette.responses import Response
 
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import Said
-from agent.server.answers import answer
 from agent.server.context import caller, here
-from agent.server.pages import Cursor, PartOfId, page
-from agent.server.shapes import (
+from agent.server.paging import Cursor, PartOfId, page
+from agent.server.responses import answer
+from agent.server.route_registry import Table
+from agent.server.schemas import (
     Answering,
     ApprovalAnswer,
     ApprovalDocument,
@@ -20,7 +21,6 @@ from agent.server.shapes import (
     Deferring,
     Denying,
 )
-from agent.server.table import Table
 
 table = Table("approvals")
 

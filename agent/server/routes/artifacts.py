@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import here
-from agent.server.table import Table
+from agent.server.route_registry import Table
 from agent.tasks.read_models import task_documents
 
 table = Table("artifacts")

@@ -3,12 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import here
 from agent.server.problems import Problem
+from agent.server.responses import answer
+from agent.server.route_registry import Table
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.shapes import BudgetDocument, CommandAnswer, DayDocument, NewBudget
-from agent.server.table import Table
+from agent.server.schemas import BudgetDocument, CommandAnswer, DayDocument, NewBudget
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.operator import budget_pause

@@ -6,11 +6,11 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent.server.answers import answer
 from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
-from agent.server.shapes import EventPage
-from agent.server.table import Table
+from agent.server.responses import answer
+from agent.server.route_registry import Table
+from agent.server.schemas import EventPage
 from agent.store.read import views
 from agent.tasks.read_models import task_documents
 

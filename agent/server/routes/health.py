@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from agent.core.log_limit import LogLimit
 from agent.server import examples
-from agent.server.answers import answer
 from agent.server.context import here
-from agent.server.meters import MEDIA_TYPE, standing
-from agent.server.shapes import Health
-from agent.server.table import Table
+from agent.server.metrics import MEDIA_TYPE, standing
+from agent.server.responses import answer
+from agent.server.route_registry import Table
+from agent.server.schemas import Health
 from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)

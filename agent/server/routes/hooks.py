@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from agent.channels.secret_ref import SecretError, read_secret
 from agent.core.log_limit import LogLimit
-from agent.server import signatures
-from agent.server.answers import answer
+from agent.server import webhook_signatures
 from agent.server.context import Context, here
-from agent.server.desk import Workflow
 from agent.server.problems import Problem, retry_later
-from agent.server.shapes import HookAnswer
-from agent.server.signatures import Delivery, SignatureError
-from agent.server.table import Table, client_address
+from agent.server.responses import answer
+from agent.server.route_registry import Table, client_address
+from agent.server.schemas import HookAnswer
+from agent.server.task_submitter import Workflow
+from agent.server.webhook_signatures import Delivery, SignatureError
 from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
@@ -99,10 +99,10 @@ def _verified(
     context: Context, workflow: Workflow | None, request: Request, body: bytes
 ) -> Delivery:
     if workflow is None:
-        signatures.spend_time(body)
+        webhook_signatures.spend_time(body)
         raise SignatureError("no workflow of this name takes webhooks")
     keys: dict[str, Any] = workflow.graph.on["webhook"]
-    return signatures.verify(
+    return webhook_signatures.verify(
         keys.get("verify", "standard"),
         read_secret(keys["secret"]),
         request.headers,

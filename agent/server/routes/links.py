@@ -17,19 +17,19 @@ from starlette.responses import Response
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.channels.chat.messages import cut
+from agent.channels.chat.message_texts import cut
 from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
 from agent.channels.secret_ref import SecretError, read_secret
 from agent.core import audit
-from agent.server import signatures
-from agent.server.answers import answer
+from agent.server import webhook_signatures
 from agent.server.context import here
-from agent.server.html.link import editable_text, editable_values, is_edited_as_json, page
-from agent.server.html.members import members_of, read
+from agent.server.pages.answer_page import editable_text, editable_values, is_edited_as_json, page
+from agent.server.pages.schema_form import members_of, read
 from agent.server.problems import Problem, retry_later
-from agent.server.shapes import ApprovalAnswer
-from agent.server.signatures import SignatureError
-from agent.server.table import Table, client_address
+from agent.server.responses import answer
+from agent.server.route_registry import Table, client_address
+from agent.server.schemas import ApprovalAnswer
+from agent.server.webhook_signatures import SignatureError
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
 from agent.tasks.operator.operator import NotFoundError
@@ -113,7 +113,7 @@ async def answer_signed(request: Request) -> Response:
     body = await request.body()
     try:
         now = here(request).database.clock.now()
-        signatures.verify("standard", secret, request.headers, body, now)
+        webhook_signatures.verify("standard", secret, request.headers, body, now)
     except SignatureError as error:
         _count_failure(request)
         raise Problem(401, "bad-signature", str(error)) from None

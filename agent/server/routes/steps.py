@@ -6,11 +6,11 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import caller, here
+from agent.server.responses import answer
+from agent.server.route_registry import Table
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.shapes import CommandAnswer, LogPage, Resolution, StepList, Transcript
-from agent.server.table import Table
+from agent.server.schemas import CommandAnswer, LogPage, Resolution, StepList, Transcript
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.operator.operator import NotFoundError

@@ -7,11 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.state_machine import TaskStatus
-from agent.server.answers import answer
 from agent.server.context import caller, here
-from agent.server.pages import Cursor, PartOfId, page
-from agent.server.repeats import IdempotencyKey
-from agent.server.shapes import (
+from agent.server.idempotency import IdempotencyKey
+from agent.server.paging import Cursor, PartOfId, page
+from agent.server.responses import answer
+from agent.server.route_registry import PREFIX, Table
+from agent.server.schemas import (
     CommandAnswer,
     CreatedTask,
     Fork,
@@ -20,7 +21,6 @@ from agent.server.shapes import (
     TaskDocument,
     TaskPage,
 )
-from agent.server.table import PREFIX, Table
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 

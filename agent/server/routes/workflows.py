@@ -7,11 +7,11 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import Context, here
 from agent.server.problems import Problem, unsupported
-from agent.server.shapes import WorkflowDocument, WorkflowList
-from agent.server.table import Table
+from agent.server.responses import answer
+from agent.server.route_registry import Table
+from agent.server.schemas import WorkflowDocument, WorkflowList
 from agent.store.engine import workflow_versions
 from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import workflow_documents

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.config.settings import ServerSettings
 from agent.core.log_limit import LogLimit
-from agent.server.failures import Failures
+from agent.server.failed_auth_limiter import Failures
 from agent.server.problems import Problem, problem_of, retry_later
-from agent.server.table import GRANT, client_address
+from agent.server.route_registry import GRANT, client_address
 from agent.server.tokens import ExpiredError, Tokens
 
 log = structlog.get_logger(__name__)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header
 
 from agent.core.ids import content_hash, request_hash
-from agent.server.pool import Pool
+from agent.server.db_pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.tokens import Grant
 from agent.store import idempotency_keys

@@ -16,8 +16,8 @@ from agent.core import audit
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import Scope
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
-from agent.server.shapes import ProblemDocument
-from agent.server.taking import Taking
+from agent.server.request_args import Taking
+from agent.server.schemas import ProblemDocument
 from agent.server.tokens import Grant
 
 log = structlog.get_logger(__name__)

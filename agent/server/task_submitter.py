@@ -8,7 +8,7 @@ from typing import Any, Final
 import structlog
 
 from agent.config.settings import EngineSettings
-from agent.server.pool import Pool
+from agent.server.db_pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.server.startup import Startup
 from agent.store.db.database import StoreError

@@ -15,9 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from agent.channels.chat import messages
+from agent.channels.chat import message_texts
 from agent.core.escape import harmless, harmless_json
-from agent.server.html.members import members_of
+from agent.server.pages.schema_form import members_of
 from agent.steps.types.outcome import Json
 
 _HERE: Final = Path(__file__).parent
@@ -50,7 +50,7 @@ def page(
         style=Markup(style),  # noqa: S704  (a file of ours)
         problem=problem,
         approval=approval,
-        ending=None if approval is None or is_open else messages.decided(approval),
+        ending=None if approval is None or is_open else message_texts.decided(approval),
         message=(approval["message"] or "") if approval is not None else "",
         shown=_shown(approval) if approval else [],
         choices=[text_of(each) for each in (approval or {}).get("choices") or []],
@@ -137,7 +137,9 @@ def _parts() -> tuple[Template, str]:
         finalize=_shown_safely,
     )
     environment.filters["exactly"] = escape
-    return environment.get_template("link.html"), (_HERE / "link.css").read_text(encoding="utf-8")
+    return environment.get_template("answer_page.html"), (_HERE / "answer_page.css").read_text(
+        encoding="utf-8"
+    )
 
 
 @cache

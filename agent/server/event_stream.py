@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from agent.server.pool import Pool
+from agent.server.db_pool import Pool
 from agent.server.problems import Problem, retry_later
 from agent.store.db.database import StoreError
 from agent.tasks.read_models import task_documents

@@ -11,7 +11,7 @@ import structlog
 from agent.config.file_exposure import trust_of
 from agent.config.settings import Settings
 from agent.core import file_descriptors
-from agent.server.address import listen, url_of
+from agent.server.bind import listen, url_of
 from agent.server.startup import Startup
 from agent.server.tokens import Tokens
 from agent.store.channels.cursors import Place
@@ -119,7 +119,7 @@ class Server:
         import uvicorn
 
         from agent.server.application import build, close, context_of
-        from agent.server.connection import HEAD_SECONDS, bounded
+        from agent.server.header_limits import HEAD_SECONDS, bounded
 
         if self._count_from is None:
             # Without the database counting begins with the first scrape.
