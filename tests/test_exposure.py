@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.cli.file_findings import file_findings
+from agent.cli.commands.file_findings import file_findings
 from agent.config import file_exposure
 from agent.config.file_exposure import ExposedError, close_to_others
 from agent.config.loader import load

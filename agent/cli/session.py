@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
+    from agent.cli.client.base import Counterpart
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
 
@@ -26,11 +26,11 @@ def agent() -> "Iterator[Counterpart]":
     """Give the agent that the command is for: by its database, or at the server's address."""
     opened: Counterpart
     if url := _address():
-        from agent.cli.remote import Remote
+        from agent.cli.client.remote import Remote
 
         opened = Remote(url, _load())
     else:
-        from agent.cli.local import Local
+        from agent.cli.client.local import Local
 
         opened = Local(_load())
     try:
@@ -66,7 +66,7 @@ def reading() -> "Iterator[Connection]":
 
 def audit(what: str, subject: str | None = None, outcome: str = "done", **details: object) -> None:
     """Record a command of this terminal that has been carried out."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.core import audit as audit_log
 
     audit_log.configure(settings().home)

@@ -4,7 +4,7 @@ import pytest
 
 from agent.approvals import approval_documents
 from agent.channels.chat import message_texts
-from agent.cli import view
+from agent.cli.output import task_view
 from agent.server.pages import answer_page
 from agent.tasks.read_models import waits
 from tests.approvals.asking import everything, pending, say, token
@@ -57,8 +57,8 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     assert on["was"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 1}}
     assert on["now"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 2}}
     lines: list[str] = []
-    monkeypatch.setattr(view, "say", lambda text, _style="": lines.append(text))
-    view.print_ending(document)
+    monkeypatch.setattr(task_view, "say", lambda text, _style="": lines.append(text))
+    task_view.print_ending(document)
     (approval,) = pending(engine, task_id)
     with engine.database.connect("reader") as connection:
         asked = approval_documents.approval_document(connection, approval["id"])

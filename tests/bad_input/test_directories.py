@@ -14,8 +14,8 @@ import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.cli.commands.validate import validate
 from agent.cli.errors import Exit
-from agent.cli.validate import validate
 from agent.config.settings import Settings
 from agent.daemon import workflow_sync
 from agent.daemon.workflow_sync import Shelf

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.channel_findings import channel_findings
+from agent.cli.commands.channel_findings import channel_findings
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import ServerSettings, Settings
 from agent.store.channels import cursors as store

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.cli import live, terminal
+from agent.cli.output import live_view, terminal
 from agent.workflows.graph import Fanout, Graph, Step
 
 NOW = "2030-01-01T00:00:05.000Z"
@@ -58,7 +58,7 @@ def test_each_step_says_what_it_is_at() -> None:
         shown_step("none", "succeeded", index=6, parallel_count=0),
         shown_step("some", "succeeded", index=7, parallel_count=2),
     )  # fmt: skip
-    text = live.running_view(document, graph, ["asked echo"], height=40).plain
+    text = live_view.running_view(document, graph, ["asked echo"], height=40).plain
     for words in (
         "quick  shell     succeeded  5.0 s",
         "many   shell ×3  waiting    1 of 3 done",
@@ -73,7 +73,7 @@ def test_each_step_says_what_it_is_at() -> None:
         "● running: task 1ba79be8 of x version 2",
     ):
         assert words in text, text
-    assert "running: task" not in live.last_view(document, graph).plain
+    assert "running: task" not in live_view.last_view(document, graph).plain
 
 
 def test_a_graph_too_tall_for_the_screen_shows_what_is_at_work() -> None:
@@ -82,7 +82,7 @@ def test_a_graph_too_tall_for_the_screen_shows_what_is_at_work() -> None:
     graph = Graph(name="x", steps=[Step(name=name, kind="shell") for name in names])
     states = ["succeeded"] * 60 + ["failed"] + ["running"] * 30 + ["pending"] * 9
     steps = [shown_step(name, state) for name, state in zip(names, states, strict=True)]
-    lines = live.running_view(shown_task(*steps), graph, [], height=20).plain.splitlines()
+    lines = live_view.running_view(shown_task(*steps), graph, [], height=20).plain.splitlines()
     assert len(lines) <= 17
     assert lines[0].startswith("✗ failed s60")
     assert lines[1].startswith("● running s61")

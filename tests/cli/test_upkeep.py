@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.cli.contents import Reading, instant_of
+from agent.cli.commands.deep_check import Reading, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli import view
+from agent.cli.output import task_view
 
 
 def step(**given: Any) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def failed_with(message: str) -> dict[str, Any]:
 def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -> None:
     """It is no pause that the workflow asks for."""
     on = {"timer": 4_000_000_000_000_000, "in_doubt": then}
-    text = view.reason(step(status="waiting", waiting_on=on))
+    text = task_view.reason(step(status="waiting", waiting_on=on))
     assert text.startswith("its effect may still be under way until 20")
     assert text.endswith(f"; then {words}")
-    plain = view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}))
+    plain = task_view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}))
     assert plain.startswith("until 20")
 
 
@@ -63,7 +63,7 @@ def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -
 )
 def test_an_attempt_that_did_not_run_is_not_counted(number: int, code: str, shown: str) -> None:
     """The column agrees with an error that says that all three were used."""
-    assert view.attempt(step(attempt=number, error={"code": code, "message": ""})) == shown
+    assert task_view.attempt(step(attempt=number, error={"code": code, "message": ""})) == shown
 
 
 @pytest.mark.parametrize("is_advised", [True, False])
@@ -72,9 +72,9 @@ def test_a_retry_is_not_advised_where_it_fails_in_the_same_way(
 ) -> None:
     """The error names a fork, and so does the hint below the task."""
     lines: list[str] = []
-    monkeypatch.setattr(view, "say", lambda text, _style="": lines.append(text))
+    monkeypatch.setattr(task_view, "say", lambda text, _style="": lines.append(text))
     advice = " `agent fork ABCDEFGH --from pay` runs the step" if is_advised else ""
-    view._print_hints(failed_with(f"its outcome is unknown.{advice}"))
+    task_view._print_hints(failed_with(f"its outcome is unknown.{advice}"))
     said = "\n".join(lines)
     assert ("fork ABCDEFGH --from pay" in said) is is_advised
     assert ("retry" in said) is not is_advised

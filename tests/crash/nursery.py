@@ -103,9 +103,9 @@ class Nursery:
 def _load() -> None:
     """Import what a daemon imports in the end."""
     import agent.bootstrap
-    import agent.cli.program
-    import agent.cli.running
-    import agent.cli.terminal
+    import agent.cli.commands.run
+    import agent.cli.main
+    import agent.cli.output.terminal
     import agent.daemon.daemon
     import agent.models.registry
     import agent.server.bind
@@ -133,7 +133,7 @@ def _become(asked: dict[str, Any]) -> None:
         sys.argv = ["agent", *asked["argv"]]
         if asked["is_held"]:
             os.kill(os.getpid(), signal.SIGSTOP)
-        from agent.cli import main
+        from agent.cli.main import main
 
         try:
             main()

@@ -11,8 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.cli import program, remote, remote_client, terminal
+from agent.cli.client import remote, transport
 from agent.cli.errors import CommandError
+from agent.cli.main import main
+from agent.cli.output import terminal
 from tests.server.harness import Running, wait_for
 from tests.server.test_approvals import ASKING, GATED
 
@@ -53,7 +55,7 @@ def command(
         terminal.console.cache_clear()
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            program.run()
+            main()
         terminal.console.cache_clear()
         said = capsys.readouterr()
         result = Result(int(ended.value.code or 0), said.out, said.err)
@@ -258,7 +260,7 @@ def test_an_agent_that_is_busy_is_asked_again(
     """What may be repeated is, as the answer says when; what may not is told."""
     monkeypatch.setenv("AGENT_TOKEN", running.token)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    client = remote_client.Client(running.server.url, running.settings)
+    client = transport.Client(running.server.url, running.settings)
     problem = {"content-type": "application/problem+json", "retry-after": "1"}
     busy = httpx.Response(503, headers=problem, content=b'{"detail": "too much"}')
     answers: list[Any] = []

@@ -9,7 +9,7 @@ def version(*, as_json: JsonOption = False) -> None:
     import platform
 
     if as_json:
-        from agent.cli.terminal import print_json
+        from agent.cli.output.terminal import print_json
 
         print_json({"version": __version__, "python": platform.python_version()})
     else:

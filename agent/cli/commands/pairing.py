@@ -27,8 +27,8 @@ def pair(
 ) -> None:
     """Let somebody use the agent from a chat."""
     from agent.channels.chat import pairing
-    from agent.cli import terminal
     from agent.cli.errors import CommandError
+    from agent.cli.output import terminal
 
     try:
         found = pairing.confirm(
@@ -54,7 +54,7 @@ def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
 @app.command("list")
 def list_pairings(*, as_json: JsonOption = False) -> None:
     """List everybody who is paired."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.store.channels import pairings
 
     with session.reading() as connection:
@@ -82,8 +82,8 @@ def remove(
     as_json: JsonOption = False,
 ) -> None:
     """Let somebody no longer use the agent from a chat."""
-    from agent.cli import terminal
     from agent.cli.errors import CommandError, Exit
+    from agent.cli.output import terminal
     from agent.store.channels import pairings
 
     channel, _, identity = who.partition(":")

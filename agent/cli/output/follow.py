@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import terminal, view
 from agent.cli.errors import Exit
+from agent.cli.output import task_view, terminal
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
+    from agent.cli.client.base import Counterpart
 
 ENDED = frozenset({"succeeded", "failed", "canceled"})
 _SHORTEST_SECONDS = 0.05
@@ -72,7 +72,7 @@ def _watch_live(
 ) -> dict[str, Any]:
     from rich.live import Live
 
-    from agent.cli import live
+    from agent.cli.output import live_view
 
     document = agent.task(task_id)
     graph = agent.graph(document["workflow"], document["version"])
@@ -84,10 +84,10 @@ def _watch_live(
         def look(now: dict[str, Any]) -> None:
             latest.extend(calls.ended(now))
             beside = [*latest, *calls.open][-_MOST_CALLS:]
-            screen.update(live.running_view(now, graph, beside, console.height), refresh=True)
+            screen.update(live_view.running_view(now, graph, beside, console.height), refresh=True)
 
         document = _wait(agent, task_id, look, beat)
-        screen.update(live.last_view(document, graph), refresh=True)
+        screen.update(live_view.last_view(document, graph), refresh=True)
     return document
 
 
@@ -103,7 +103,7 @@ class _Calls:
 
     def ended(self, document: dict[str, Any]) -> list[str]:
         """Return a line for each call that has ended since the last look."""
-        from agent.cli import transcript
+        from agent.cli.output import transcript
         from agent.tasks.read_models import transcript as record
 
         if not any(step["kind"] in record.MODELLED for step in document["steps"]):
@@ -137,4 +137,4 @@ class _Lines:
             if not has_begun or self._seen.get(step["name"]) == state:
                 continue
             self._seen[step["name"]] = state
-            terminal.note(view.step_line(step))
+            terminal.note(task_view.step_line(step))

@@ -3,9 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import terminal
-from agent.cli.terminal import program, say, short
-from agent.cli.transcript import used
+from agent.cli.output import terminal
+from agent.cli.output.terminal import program, say, short
+from agent.cli.output.transcript import used
 
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph

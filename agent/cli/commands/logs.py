@@ -10,7 +10,7 @@ from agent.cli.errors import CommandError, Exit
 from agent.cli.options import FollowOption, JsonOption, TaskArgument
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
+    from agent.cli.client.base import Counterpart
 
 _PAGE = 1000
 _LOOK_SECONDS = 0.3
@@ -27,7 +27,7 @@ def logs(
     as_json: JsonOption = False,
 ) -> None:
     """Print what a task's steps wrote."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     if follow and as_json:
         raise CommandError("--follow prints lines as they come; --json prints one document")
@@ -52,7 +52,7 @@ def logs(
 
 
 def _print(page: list[dict[str, Any]], *, is_one_step: bool) -> None:
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     for piece in page:
         lead = "" if is_one_step else f"{piece['step']} | "
@@ -73,6 +73,6 @@ def _check_step(agent: "Counterpart", task_id: str, step: str | None) -> None:
 
 
 def _has_ended(agent: "Counterpart", task_id: str) -> bool:
-    from agent.cli.follow import ENDED
+    from agent.cli.output.follow import ENDED
 
     return agent.task(task_id)["status"] in ENDED

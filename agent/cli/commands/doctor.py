@@ -10,7 +10,7 @@ from agent.cli import session
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from agent.cli.contents import Reading
+    from agent.cli.commands.deep_check import Reading
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.workflows.directory import Entry
@@ -47,9 +47,9 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check configuration, workflows, database and agent."""
-    from agent.cli import terminal
-    from agent.cli.contents import Reading, instant_of
+    from agent.cli.commands.deep_check import Reading, instant_of
     from agent.cli.errors import CommandError, Exit
+    from agent.cli.output import terminal
 
     if since is not None and not deep:
         raise CommandError("--since is about what --deep reads: give both")
@@ -102,7 +102,7 @@ def _findings(reading: "Reading | None") -> Iterator[Finding]:
 
 
 def _files(settings: "Settings") -> Iterator[Finding]:
-    from agent.cli.file_findings import file_findings
+    from agent.cli.commands.file_findings import file_findings
 
     for what, state, message in file_findings(settings):
         yield Finding(what, state, message)
@@ -158,7 +158,7 @@ def _artifacts(settings: "Settings") -> Iterator[Finding]:
 
 def _database(database: "Database", connection: "Connection") -> Iterator[Finding]:
     from agent import bootstrap
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.store.read import health
     from agent.store.schema import migrate
 
@@ -205,7 +205,7 @@ def _channels(
     settings: "Settings", database: "Database", connection: "Connection"
 ) -> Iterator[Finding]:
     from agent import bootstrap
-    from agent.cli.channel_findings import channel_findings
+    from agent.cli.commands.channel_findings import channel_findings
 
     is_running = bootstrap.holder_of(database) is not None
     for what, state, message in channel_findings(settings, connection, is_running=is_running):

@@ -27,7 +27,7 @@ def approvals(
     as_json: JsonOption = False,
 ) -> None:
     """List what waits for an answer, or show one question in full."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     with session.agent() as agent:
         if approval is not None:
@@ -102,8 +102,8 @@ def defer(
 
     It stays open, and expires when it would have.
     """
-    from agent.cli import terminal
     from agent.cli.errors import CommandError
+    from agent.cli.output import terminal
     from agent.workflows.durations import parse_duration
 
     try:
@@ -130,7 +130,8 @@ def _answer(
     edits: dict[str, Any] | None = None,
 ) -> None:
     """Find the question, answer it in the name of whoever sits here, and say what came of it."""
-    from agent.cli import running, terminal
+    from agent.cli.commands import run
+    from agent.cli.output import terminal
 
     with session.agent() as agent:
         approval_id = agent.find_approval(approval)
@@ -144,7 +145,7 @@ def _answer(
             f"{terminal.short(approval_id)}: {document['status']} (step {document['step']})"
         )
         if document["task_status"] == "running":
-            running.tell_if_nobody_runs(agent)
+            run.tell_if_nobody_runs(agent)
 
 
 def _value(document: dict[str, Any], text: str) -> Any:
@@ -182,7 +183,7 @@ def _edits(pairs: list[str]) -> dict[str, Any]:
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     return (
         terminal.short(entry["id"]),
@@ -198,8 +199,8 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 def _print_one(document: dict[str, Any]) -> None:
     """Print a question with all that an answer would be for."""
-    from agent.cli import terminal
-    from agent.cli.terminal import program, say, short
+    from agent.cli.output import terminal
+    from agent.cli.output.terminal import program, say, short
 
     approval = short(document["id"])
     say(f"{document['status']}: {document['kind']} {approval}", "bold")

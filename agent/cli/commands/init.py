@@ -41,7 +41,7 @@ def init(
     What is already there stays as it is.
     """
     from agent import bootstrap
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.config import settings as config
     from agent.config.loader import DEFAULT_FILE, load
 

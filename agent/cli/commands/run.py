@@ -16,7 +16,7 @@ from agent.cli.errors import CommandError
 from agent.cli.options import InputJsonOption, InputOption, JsonOption, WaitOption
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
+    from agent.cli.client.base import Counterpart
     from agent.config.settings import Settings
     from agent.store.db.database import Database
     from agent.tasks.rules.creation import Submission
@@ -41,7 +41,8 @@ def run(
 
     A running agent takes it over; without one this command runs it to its end itself.
     """
-    from agent.cli import inputs, terminal, view
+    from agent.cli import inputs
+    from agent.cli.output import task_view, terminal
 
     if wait and detach:
         raise CommandError("--wait and --detach contradict each other")
@@ -55,7 +56,7 @@ def run(
             if as_json:
                 terminal.print_json(agent.task(task_id))
             else:
-                view.print_started(task_id, name, is_running=carrier is not None)
+                task_view.print_started(task_id, name, is_running=carrier is not None)
             return
         if not as_json:
             terminal.note(f"task {terminal.short(task_id)} of {name}")
@@ -64,7 +65,7 @@ def run(
 
 def tell_if_nobody_runs(agent: "Counterpart") -> None:
     """Say that what is unfinished will not go on by itself."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     if agent.carrier() is None:
         terminal.note(
@@ -74,7 +75,7 @@ def tell_if_nobody_runs(agent: "Counterpart") -> None:
 
 def see_to_its_end(agent: "Counterpart", task_id: str, *, as_json: bool) -> NoReturn:
     """Follow a task until it ends or waits on a person, print how, and leave with that code."""
-    from agent.cli import follow, terminal, view
+    from agent.cli.output import follow, task_view, terminal
 
     try:
         document = agent.see_through(task_id, is_quiet=as_json)
@@ -87,7 +88,7 @@ def see_to_its_end(agent: "Counterpart", task_id: str, *, as_json: bool) -> NoRe
     if as_json:
         terminal.print_json(document)
     else:
-        view.print_ending(document)
+        task_view.print_ending(document)
     raise typer.Exit(int(follow.exit_code(document)))
 
 
@@ -121,7 +122,7 @@ def submission(
 
 def close_to_others(settings: "Settings") -> None:
     """Refuse to run tasks where other users can change what is run, and say what was mended."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.config import file_exposure
 
     try:
@@ -145,7 +146,7 @@ def see_through(
     is_quiet: bool,
 ) -> dict[str, Any]:
     """Return the task's document once it ended or waits on a person, running it if need be."""
-    from agent.cli import follow
+    from agent.cli.output import follow
     from agent.daemon import daemon
 
     signal.signal(signal.SIGTERM, _interrupt)

@@ -7,24 +7,24 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import (
+from agent.cli import session
+from agent.cli.commands import (
     approvals,
     artifact,
     budget,
     chat,
-    daemon,
+    control,
     db,
     doctor,
     events,
     init,
     logs,
-    operate,
     pairing,
-    running,
+    run,
     schema,
-    session,
     tasks,
     token,
+    up,
     validate,
     version,
     watch,
@@ -73,9 +73,9 @@ def _global(
 
 
 app.command("init")(init.init)
-app.command("up")(daemon.up)
-app.command("worker")(daemon.worker)
-app.command("run")(running.run)
+app.command("up")(up.up)
+app.command("worker")(up.worker)
+app.command("run")(run.run)
 app.command("validate")(validate.validate)
 app.command("schema")(schema.schema)
 app.add_typer(workflows.app, name="workflows")
@@ -84,13 +84,13 @@ app.command("show")(tasks.show)
 app.command("watch")(watch.watch)
 app.command("logs")(logs.logs)
 app.command("events")(events.events)
-app.command("pause")(operate.pause)
-app.command("resume")(operate.resume)
-app.command("cancel")(operate.cancel)
-app.command("retry")(operate.retry)
-app.command("fork")(operate.fork)
-app.command("resolve")(operate.resolve)
-app.command("signal")(operate.signal)
+app.command("pause")(control.pause)
+app.command("resume")(control.resume)
+app.command("cancel")(control.cancel)
+app.command("retry")(control.retry)
+app.command("fork")(control.fork)
+app.command("resolve")(control.resolve)
+app.command("signal")(control.signal)
 app.command("budget")(budget.budget)
 app.command("artifact")(artifact.artifact)
 app.command("approvals")(approvals.approvals)
@@ -107,7 +107,7 @@ app.add_typer(token.app, name="token")
 app.command("version")(version.version)
 
 
-def run() -> None:
+def main() -> None:
     """Run the command that the arguments name; whatever goes wrong is one message and a code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

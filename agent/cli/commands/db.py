@@ -31,7 +31,7 @@ def upgrade(
 ) -> None:
     """Bring the database to this program's schema, or make it."""
     from agent import bootstrap as root
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.store.schema import migrate
 
     root.upgrade_database(session.settings(), must_fence=force, on_wait=terminal.note)
@@ -48,7 +48,7 @@ def backup(
     as_json: JsonOption = False,
 ) -> None:
     """Write a consistent copy, also while an agent runs."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.store import pruning
 
     database = session.existing_database()
@@ -83,7 +83,7 @@ def prune(
     """
     from dataclasses import asdict
 
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.core.clock import SECOND
     from agent.store import free_space, pruning
 
@@ -133,7 +133,7 @@ def _rewrite(database: "Database") -> None:
 
 
 def _say_kept(kept: "Kept") -> None:
-    from agent.cli.terminal import say
+    from agent.cli.output.terminal import say
 
     if kept.tasks:
         say(
@@ -148,7 +148,7 @@ def _say_kept(kept: "Kept") -> None:
 
 
 def _say_space(size: "Space | None", freed: int) -> None:
-    from agent.cli.terminal import program, say
+    from agent.cli.output.terminal import program, say
 
     if size is None:
         say("PostgreSQL reuses the space by itself, through autovacuum")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent import bootstrap
 from agent.approvals import approval_documents
-from agent.cli import terminal
-from agent.cli.counterpart import Document
+from agent.cli.client.base import Document
+from agent.cli.output import terminal
 from agent.core import audit
 from agent.tasks.operator.operator import Answer, Operator, Verdict
 from agent.tasks.read_models import spending, task_documents, transcript, workflow_documents
@@ -83,11 +83,11 @@ class Local:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent.cli import running
+        from agent.cli.commands import run
         from agent.daemon import workflow_sync
 
-        running.close_to_others(self._settings)
-        asked = running.submission(self._settings, workflow, values, texts, priority)
+        run.close_to_others(self._settings)
+        asked = run.submission(self._settings, workflow, values, texts, priority)
         bootstrap.open_database(self._settings, create=True)
         if workflow_sync.has_children(asked.graph) and self.carrier() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
@@ -101,9 +101,9 @@ class Local:
         return None if holder is None else holder.role
 
     def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
-        from agent.cli import running
+        from agent.cli.commands import run
 
-        return running.see_through(self._settings, self._database, self, task_id, is_quiet=is_quiet)
+        return run.see_through(self._settings, self._database, self, task_id, is_quiet=is_quiet)
 
     def pause(self, task_id: str, reason: str | None) -> Answer:
         with self._audited("pause", task=task_id):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agent.cli import terminal
-from agent.cli.terminal import say
+from agent.cli.output import terminal
+from agent.cli.output.terminal import say
 
 _MOST_SHOWN = 160
 

@@ -67,7 +67,7 @@ class Reading:
             yield None, None, "ok", self._summary()
 
     def _problems(self, connection: "Connection") -> Iterator[Found]:
-        from agent.cli import terminal
+        from agent.cli.output import terminal
         from agent.store.read import audit_rows, health
         from agent.tasks import checker
 
@@ -101,7 +101,7 @@ class Reading:
 
     def _say_where_to_go_on(self, connection: "Connection") -> None:
         """After an interrupt: tasks are read in the order of their creation."""
-        from agent.cli import terminal
+        from agent.cli.output import terminal
         from agent.store.read import audit_rows
 
         if self._last is None:

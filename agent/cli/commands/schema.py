@@ -4,7 +4,7 @@
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors."""
     import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
-    from agent.cli.terminal import print_json
+    from agent.cli.output.terminal import print_json
     from agent.workflows.compile.json_schema import workflow_schema
 
     print_json(workflow_schema())

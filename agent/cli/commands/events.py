@@ -23,7 +23,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """Print events in the order in which they happened."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.tasks.read_models import task_documents
 
     if follow and as_json:
@@ -52,7 +52,7 @@ def events(
 
 
 def _line(event: dict[str, Any], *, is_one_task: bool) -> str:
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     parts = [event["at"]]
     if not is_one_task:

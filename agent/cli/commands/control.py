@@ -9,7 +9,7 @@ from agent.cli import session
 from agent.cli.options import InputJsonOption, InputOption, JsonOption, TaskArgument, WaitOption
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
+    from agent.cli.client.base import Counterpart
     from agent.tasks.operator.operator import Answer, Verdict
 
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
@@ -139,7 +139,8 @@ def operate(
     as_json: bool,
 ) -> None:
     """Find the task, carry out the command, and say what came of it, or wait for that."""
-    from agent.cli import running, terminal
+    from agent.cli.commands import run
+    from agent.cli.output import terminal
 
     with session.agent() as agent:
         task_id = agent.find_task(task)
@@ -149,7 +150,7 @@ def operate(
         if wait:
             if not as_json:
                 terminal.note(told)
-            running.see_to_its_end(agent, answer.task_id, as_json=as_json)
+            run.see_to_its_end(agent, answer.task_id, as_json=as_json)
         if as_json:
             terminal.print_json(
                 {"changed": answer.is_changed, "message": answer.message, "task_id": answer.task_id}
@@ -157,4 +158,4 @@ def operate(
             return
         terminal.say(told)
         if agent.task(answer.task_id)["status"] == "running":
-            running.tell_if_nobody_runs(agent)
+            run.tell_if_nobody_runs(agent)

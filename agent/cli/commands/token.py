@@ -31,7 +31,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it, this once."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.core.clock import SECOND, Clock, to_iso
 
     now = Clock().now()
@@ -49,7 +49,7 @@ def create(
 @app.command("list")
 def list_tokens(*, as_json: JsonOption = False) -> None:
     """List the tokens that were made, besides the owner's."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     found = _tokens().listed()
     if as_json:
@@ -75,7 +75,7 @@ def list_tokens(*, as_json: JsonOption = False) -> None:
 @app.command("revoke")
 def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
     """Take a token back: it lets nobody in from now on."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     _tokens().revoke(name)
     session.audit("token revoke", name)

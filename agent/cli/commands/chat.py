@@ -26,7 +26,7 @@ def chat() -> None:
     from agent import bootstrap
     from agent.channels.chat.command_handler import Conversation
     from agent.channels.chat.commands import Caller
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.core import audit, logging
     from agent.core.scopes import SCOPES, implied
 
@@ -61,7 +61,7 @@ def _converse(
     from prompt_toolkit.patch_stdout import patch_stdout
 
     from agent.channels.chat.commands import COMMANDS
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     words = [f"/{name}" for name in (*COMMANDS, "quit")]
     prompt: PromptSession[str] = PromptSession(
@@ -89,7 +89,7 @@ def _show_questions(
 ) -> None:
     """Show what waits for an answer, then every new question and what becomes of it."""
     from agent.channels.chat import message_texts
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.store.db.database import StoreError
 
     shown: dict[str, str] = {}

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import terminal, view
-from agent.cli.transcript import used
+from agent.cli.output import task_view, terminal
+from agent.cli.output.transcript import used
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -29,7 +29,7 @@ def running_view(
         text.append(f"models: {used(document['usage'])}\n", "bold")
     for line in calls:
         text.append(f"  {terminal.harmless(line)}\n", "dim")
-    headline = view.headline(document)
+    headline = task_view.headline(document)
     took = terminal.seconds_between(document["started_at"], document["ended_at"])
     text.append(f"{headline}, {terminal.duration(took)}", terminal.style_of(document["status"]))
     return text
@@ -48,7 +48,7 @@ def last_view(document: dict[str, Any], graph: "Graph") -> "Text":
 def _drawn(document: dict[str, Any], graph: "Graph") -> list[str]:
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
     ended = _ended_items(document)
-    return view.graph_lines(document, graph, {s["name"]: _note(s, ended) for s in steps})
+    return task_view.graph_lines(document, graph, {s["name"]: _note(s, ended) for s in steps})
 
 
 def _at_work(document: dict[str, Any], most: int) -> list[str]:
@@ -78,15 +78,15 @@ def _note(step: dict[str, Any], ended_items: dict[int, int]) -> str:
     """Say in a few words what a step is at."""
     parts = []
     if step["attempt"] > 1 and step["status"] != "skipped":
-        parts.append(f"attempt {view.attempt(step)}")
+        parts.append(f"attempt {task_view.attempt(step)}")
     if step["parallel_count"] is not None and step["status"] == "waiting":
         parts.append(f"{ended_items.get(step['index'], 0)} of {step['parallel_count']} done")
     elif step["status"] == "running" or (step["ended_at"] and step["status"] != "skipped"):
-        parts.append(view.took(step))
+        parts.append(task_view.took(step))
     if step["parallel_count"] is not None and step["status"] == "succeeded":
         count = step["parallel_count"]
         parts.append(f"{count or 'no'} item{'' if count == 1 else 's'}")
-    reason = view.reason(step)
+    reason = task_view.reason(step)
     if reason and not (step["parallel_count"] is not None and step["status"] == "waiting"):
         parts.append(terminal.one_line(reason, 70))
     return ", ".join(part for part in parts if part)

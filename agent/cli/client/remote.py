@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from agent.cli.counterpart import Document
-from agent.cli.remote_client import Client
+from agent.cli.client.base import Document
+from agent.cli.client.transport import Client
 from agent.core.ids import new_id
 from agent.tasks.operator.operator import Answer, Verdict
 from agent.tasks.read_models import task_documents
@@ -90,7 +90,7 @@ class Remote:
         return "daemon"
 
     def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
-        from agent.cli import follow
+        from agent.cli.output import follow
 
         return follow.follow(self, task_id, is_quiet=is_quiet)
 

@@ -22,8 +22,9 @@ def tasks(
     as_json: JsonOption = False,
 ) -> None:
     """List tasks, the newest first."""
-    from agent.cli import running, terminal
+    from agent.cli.commands import run
     from agent.cli.errors import CommandError
+    from agent.cli.output import terminal
 
     if status is not None and status not in STATUSES:
         raise CommandError(f"there is no status {status!r}; known are " + ", ".join(STATUSES))
@@ -42,7 +43,7 @@ def tasks(
             status_column=2,
         )
         if any(task["status"] == "running" for task in found):
-            running.tell_if_nobody_runs(agent)
+            run.tell_if_nobody_runs(agent)
 
 
 def show(
@@ -54,7 +55,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one task, or the whole transcript of one of its steps."""
-    from agent.cli import running, terminal, transcript, view
+    from agent.cli.commands import run
+    from agent.cli.output import task_view, terminal, transcript
 
     with session.agent() as agent:
         task_id = agent.find_task(task)
@@ -66,13 +68,13 @@ def show(
         if as_json:
             terminal.print_json(document)
             return
-        view.print_task(document, agent.graph(document["workflow"], document["version"]))
+        task_view.print_task(document, agent.graph(document["workflow"], document["version"]))
         if document["status"] == "running":
-            running.tell_if_nobody_runs(agent)
+            run.tell_if_nobody_runs(agent)
 
 
 def _row(task: dict[str, Any]) -> tuple[str, ...]:
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     remark = (task["error"] or {}).get("message", "")
     if task["status"] == "paused":

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent.cli import session
-from agent.cli.operate import operate
+from agent.cli.commands.control import operate
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
+    from agent.cli.client.base import Counterpart
     from agent.tasks.operator.operator import Answer
 
 
@@ -73,8 +73,8 @@ def _seconds(text: str) -> float:
 
 
 def _show(task: str, *, as_json: bool) -> None:
-    from agent.cli import terminal
-    from agent.cli.transcript import used
+    from agent.cli.output import terminal
+    from agent.cli.output.transcript import used
 
     with session.agent() as agent:
         task_id = agent.find_task(task)
@@ -90,7 +90,7 @@ def _show(task: str, *, as_json: bool) -> None:
 
 
 def _show_day(*, as_json: bool) -> None:
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     with session.agent() as agent:
         day = agent.day()

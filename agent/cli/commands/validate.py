@@ -26,7 +26,7 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Check workflow files without running them."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.daemon import workflow_sync
 
     if files:
@@ -98,7 +98,7 @@ def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
 
 
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.daemon import workflow_sync
     from agent.workflows.diagnostics import WorkflowError, show
     from agent.workflows.loader import read_content

@@ -21,7 +21,7 @@ def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
 @app.command("list")
 def list_workflows(*, as_json: JsonOption = False) -> None:
     """List workflows, in files and on record."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     with session.agent() as agent:
         found = agent.workflows()
@@ -56,7 +56,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a workflow: its graph, its inputs and its versions."""
-    from agent.cli import terminal
+    from agent.cli.output import terminal
     from agent.workflows.draw import draw
     from agent.workflows.graph import Graph
 
@@ -92,7 +92,7 @@ def compare(
     """Show what changed between two versions."""
     import difflib
 
-    from agent.cli import terminal
+    from agent.cli.output import terminal
 
     with session.agent() as agent:
         documents = [agent.workflow(name, number) for number in (old, new)]

@@ -39,15 +39,15 @@ def worker() -> None:
 
 def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent import bootstrap
-    from agent.cli import running
+    from agent.cli.commands import run
     from agent.cli.errors import CommandError, Exit
     from agent.core import event_loop, logging
     from agent.daemon import daemon, startup_retry
     from agent.server.bind import check_bind
 
     check_bind(settings.server)
-    running.close_to_others(settings)
-    submission = None if first is None else running.submission(settings, first, {}, {})
+    run.close_to_others(settings)
+    submission = None if first is None else run.submission(settings, first, {}, {})
     logging.configure(settings.log.format, settings.log.level)
     database = startup_retry.open_database(settings)
     try:
@@ -90,7 +90,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
 def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
     """Say what runs here; return the name of a workflow to begin with."""
     from agent import __version__
-    from agent.cli.terminal import program, say
+    from agent.cli.output.terminal import program, say
     from agent.daemon import workflow_sync
 
     where = "PostgreSQL" if database.path is None else str(database.path)
@@ -117,7 +117,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> st
 
 def _tell_address(settings: "Settings", address: str | None) -> None:
     """Say where programs find the agent and the token that lets them in, or why they cannot."""
-    from agent.cli.terminal import say
+    from agent.cli.output.terminal import say
 
     server = settings.server
     if address is not None:
@@ -135,7 +135,7 @@ def _tell_address(settings: "Settings", address: str | None) -> None:
 
 def _tell_channels(settings: "Settings") -> None:
     """Say where people are told and asked besides."""
-    from agent.cli.terminal import program, say
+    from agent.cli.output.terminal import program, say
 
     if names := settings.channels.turned_on:
         say(f"channels: {', '.join(names)}; `{program()} doctor` says how they fare")
@@ -143,7 +143,7 @@ def _tell_channels(settings: "Settings") -> None:
 
 def _suggest(task_id: str | None, workflow: str) -> None:
     """Say how to talk to it."""
-    from agent.cli.terminal import program, say, short
+    from agent.cli.output.terminal import program, say, short
 
     rows = [
         (f"run {workflow} --wait", "start one and follow it"),
