@@ -16,7 +16,7 @@ from agent.store.db.dialect import Fault
 
 if TYPE_CHECKING:
     from agent.steps.attempt.services import Limits
-    from agent.store.artifacts.blobs import Vaults
+    from agent.store.artifacts.blobs import BlobStores
     from agent.tasks.worker.worker import Worker
 
 PRIVATE = 0o700
@@ -85,14 +85,14 @@ def _check_name(database: Database) -> None:
         )
 
 
-def vaults_of(settings: Settings) -> "Vaults":
+def vaults_of(settings: Settings) -> "BlobStores":
     """Return the places for large values; secrets of theirs are read when they are used."""
     from urllib.parse import unquote, urlsplit
 
     from agent.core.redaction import everywhere
     from agent.steps.attempt.secrets import Secrets, references
     from agent.steps.types.errors import DefiniteFailure
-    from agent.store.artifacts.blobs import Vaults
+    from agent.store.artifacts.blobs import BlobStores
 
     secrets = Secrets()
 
@@ -108,7 +108,7 @@ def vaults_of(settings: Settings) -> "Vaults":
         # It stands in every address, and so in every message of the driver.
         everywhere.hide(unquote(password), "the password in artifacts.url")
     seconds = settings.artifacts.timeout_seconds
-    return Vaults(settings.artifacts_url, options, seconds, secrets.redact)
+    return BlobStores(settings.artifacts_url, options, seconds, secrets.redact)
 
 
 def _make_directory(path: Path) -> None:

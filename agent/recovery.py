@@ -16,7 +16,7 @@ from agent.store.db.database import Connection, Database
 from agent.store.engine import workers
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import maintenance, orphan_processes, rescue_steps, spilled_results
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.graph_cache import GraphCache
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
     """
     recovered = Recovered()
     recovered.approvals = expiry.look(database, clock).total()
-    graphs = Graphs()
+    graphs = GraphCache()
     with database.connect("writer") as connection:
         recovered.calls = spilled_results.replay(database, connection, graphs)
         if database.is_sqlite:
@@ -76,7 +76,7 @@ def _bury(connection: Connection, clock: Clock) -> None:
 
 
 def _take_over(
-    connection: Connection, graphs: Graphs, owner: str, clock: Clock, is_process_gone: bool
+    connection: Connection, graphs: GraphCache, owner: str, clock: Clock, is_process_gone: bool
 ) -> int:
     total = 0
     while True:

@@ -17,7 +17,7 @@ from agent.store.db.database import Connection, Database
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers
 from agent.store.schema import migrate
-from agent.tasks.rescue.failure_detector import Liveness
+from agent.tasks.rescue.failure_detector import FailureDetector
 
 _LOOKS_A_LEASE: Final = 20
 
@@ -68,7 +68,7 @@ def _wait_for_deaths(
     on_wait: Callable[[str], None] | None,
 ) -> None:
     """Return when no worker lives; raise as soon as one is seen to."""
-    liveness = Liveness(lease_seconds)
+    liveness = FailureDetector(lease_seconds)
     with database.connect("writer") as connection:
         first: dict[str, int] = {}
         while found := workers.living(connection):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.commands import Caller
 from agent.core import audit
 from agent.core.scopes import SCOPES
@@ -68,7 +68,7 @@ def test_commands_over_the_api_are_recorded(sqlite_database: Database, tmp_path:
 def test_commands_in_a_chat_are_recorded(sqlite_database: Database, tmp_path: Path) -> None:
     """A chat's commands name the person and the channel; questions leave no line."""
     audit.configure(tmp_path)
-    conversation = Conversation(sqlite_database, 100)
+    conversation = CommandHandler(sqlite_database, 100)
     caller = Caller("telegram", "12345", frozenset(SCOPES), is_paired=True)
     conversation.reply(caller, "/status")
     conversation.reply(caller, "/cancel nothing")
@@ -82,7 +82,7 @@ def test_a_chat_command_beyond_its_scopes_is_recorded(
 ) -> None:
     """A paired person who lacks a scope leaves a line, as over the API; a stranger leaves none."""
     audit.configure(tmp_path)
-    conversation = Conversation(sqlite_database, 100)
+    conversation = CommandHandler(sqlite_database, 100)
     reader = Caller("telegram", "12345", frozenset({"read"}), is_paired=True)
     conversation.reply(reader, "/cancel 0199d2c4")
     conversation.give(reader, "0199d2c4", {"decision": "approve"})
@@ -118,7 +118,7 @@ def test_an_answer_that_does_not_fit_is_not_repeated(
         address = f"/api/v1/approvals/{found[0]['id']}/answer"
         refused = client.post(address, json={"value": "private-code"})
         assert "private-code" in refused.json()["detail"]
-        said = Conversation(sqlite_database, 100).reply(
+        said = CommandHandler(sqlite_database, 100).reply(
             caller, f"/answer {found[0]['id']} private-code"
         )
         assert "private-code" in said

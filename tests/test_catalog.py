@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import Settings
-from agent.daemon.workflow_sync import Change, Shelf, UnknownWorkflowError, find, overview
+from agent.daemon.workflow_sync import Change, UnknownWorkflowError, WorkflowSync, find, overview
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories
 
@@ -40,12 +40,12 @@ def _told(changes: list[Change]) -> list[str]:
 
 def test_files_become_versions_once(settings: Settings, sqlite_database: Database) -> None:
     """A new or changed file is a new version; the same file again, or a restart, is none."""
-    shelf = Shelf(settings)
+    shelf = WorkflowSync(settings)
     assert shelf.sync(sqlite_database) == []
     _write(settings, "a.yaml", "first")
     assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
     assert shelf.sync(sqlite_database) == []
-    assert Shelf(settings).sync(sqlite_database) == []
+    assert WorkflowSync(settings).sync(sqlite_database) == []
     _write(settings, "a.yaml", "first", "ho")
     assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
     assert _on_record(sqlite_database) == {"first": (2, False)}
@@ -55,14 +55,14 @@ def test_a_deleted_or_renamed_workflow_is_removed(
     settings: Settings, sqlite_database: Database
 ) -> None:
     """Its versions stay on record; it comes back with its file. Also while no agent ran."""
-    shelf = Shelf(settings)
+    shelf = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
     _write(settings, "b.yaml", "second")
     shelf.sync(sqlite_database)
     path.unlink()
     assert _told(shelf.sync(sqlite_database)) == ["workflow.removed"]
     _write(settings, "b.yaml", "renamed")
-    assert sorted(_told(Shelf(settings).sync(sqlite_database))) == [
+    assert sorted(_told(WorkflowSync(settings).sync(sqlite_database))) == [
         "workflow.loaded",
         "workflow.removed",
     ]
@@ -78,7 +78,7 @@ def test_a_deleted_or_renamed_workflow_is_removed(
 
 def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: Database) -> None:
     """What is wrong is told once; what was on record stays usable."""
-    shelf = Shelf(settings)
+    shelf = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
     shelf.sync(sqlite_database)
     path.write_text("name: first\nsteps: {}\n", encoding="utf-8")
@@ -96,7 +96,7 @@ def test_names_mean_files_first_and_records_then(
     path = _write(settings, "a.yaml", "first")
     assert find(settings, "first").path == str(path)
     assert find(settings, str(path)).graph.name == "first"
-    shelf = Shelf(settings)
+    shelf = WorkflowSync(settings)
     shelf.sync(sqlite_database)
     path.unlink()
     assert find(settings, "first").graph.name == "first"

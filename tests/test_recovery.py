@@ -21,15 +21,15 @@ from agent.core.state_machine import CallStatus
 from agent.recovery import Recovered
 from agent.steps.process import processes
 from agent.steps.process.processes import start_time
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import CallResult, Failed, Intent, StepError, Waiting
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import maintenance
-from agent.tasks.rescue.failure_detector import Liveness
+from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import worker as worker_module
 from agent.tasks.worker.attempts import claim_of
@@ -67,9 +67,9 @@ class Dying(Hand):
         """Run the startup pass."""
         return recovery.recover(self.database, self.clock)
 
-    def note(self, claimed: Claimed, **told: Any) -> None:
+    def note(self, claimed: AttemptInput, **told: Any) -> None:
         """Let an attempt record something."""
-        self.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, **told)]))
+        self.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
 
     def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
         """Return columns of a step's row."""
@@ -91,7 +91,7 @@ def dying(database: Database) -> Iterator[Dying]:
     worker.close()
 
 
-def intent_of(claimed: Claimed, now: int, **options: Any) -> Intent:
+def intent_of(claimed: AttemptInput, now: int, **options: Any) -> Intent:
     """Return the intent of a step's one call."""
     digest = request_hash(REQUEST)
     key = idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "post#1", digest)
@@ -179,7 +179,7 @@ def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
-    survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
+    survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
     for look in range(10):
         maintenance.watch(survivor.delivery, liveness, float(look))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
@@ -259,7 +259,7 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
-    survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
+    survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
     taken = [maintenance.watch(survivor.delivery, liveness, float(look))[0] for look in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)

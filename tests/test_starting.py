@@ -169,7 +169,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
 
     server = FakeServer()
 
-    class FailingShelf(workflow_sync.Shelf):
+    class FailingShelf(workflow_sync.WorkflowSync):
         failures = 2
 
         def sync(self, database: Database) -> list[workflow_sync.Change]:

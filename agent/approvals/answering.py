@@ -26,8 +26,8 @@ from agent.store.engine.approvals import ApprovalRow
 from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
 from agent.tasks.rules import approvals
 from agent.tasks.rules.approvals import Decision
-from agent.tasks.state.graph_cache import Graphs
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
@@ -99,14 +99,14 @@ def answer(
         definition = _definition(connection, row)
     decided = _checked(row, definition, decision, by, channel, comment, value, edits)
     late: str | None = None
-    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, unit):
+    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
-        step = _step(tx, unit, row)
-        if row.expires_at is not None and row.expires_at <= unit.now:
+        step = _step(tx, locked, row)
+        if row.expires_at is not None and row.expires_at <= locked.now:
             # Its time was over before anybody had come to say so.
-            late = approvals.expire(tx, unit, step, row)
+            late = approvals.expire(tx, locked, step, row)
         else:
-            row = approvals.decide(tx, unit, step, row, decided)
+            row = approvals.decide(tx, locked, step, row, decided)
     if late is not None:
         with database.connect("reader") as connection:
             found = store.find(connection, approval_id)
@@ -132,9 +132,9 @@ def defer(
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
     permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)
-    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, unit):
+    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
-        approvals.defer(tx, unit, _step(tx, unit, row), row, int(seconds * SECOND), by)
+        approvals.defer(tx, locked, _step(tx, locked, row), row, int(seconds * SECOND), by)
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
@@ -234,12 +234,12 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
 
 def _definition(connection: Connection, row: ApprovalRow) -> Step:
     name, version, index = store.definition_of(connection, row.step_id)
-    return Graphs().get(connection, name, version).steps[index]
+    return GraphCache().get(connection, name, version).steps[index]
 
 
-def _step(tx: Connection, unit: Unit, row: ApprovalRow) -> StepRow:
+def _step(tx: Connection, locked: LockedTask, row: ApprovalRow) -> StepRow:
     (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
-    return unit.add(StepRow.read(found))
+    return locked.add(StepRow.read(found))
 
 
 def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:

@@ -37,10 +37,10 @@ def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
     operator = Operator(database, clock)
     for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in found):
         try:
-            with operator.changing(task_id) as (tx, unit):
+            with operator.changing(task_id) as (tx, locked):
                 for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
-                    step = unit.add(StepRow.read(values))
-                    if (what := approvals.look(tx, unit, step)) is not None:
+                    step = locked.add(StepRow.read(values))
+                    if (what := approvals.look(tx, locked, step)) is not None:
                         done[what] += 1
         except NotFoundError:
             continue

@@ -16,7 +16,7 @@ import structlog
 
 from agent.channels import notices
 from agent.channels.channel import ENDINGS, Channel, DeliveryError, Notice, finished
-from agent.channels.receive_loop import Reception
+from agent.channels.receive_loop import ReceiveLoop
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import new_id, random_fraction
 from agent.core.redaction import everywhere
@@ -50,7 +50,7 @@ def delay_seconds(failures: int, asked_for: float | None, fraction: float) -> fl
     return min(grown, LONGEST_DELAY_SECONDS) * (0.75 + fraction / 2)
 
 
-class Courier:
+class DeliveryLoop:
     """Brings one channel what it is to tell."""
 
     def __init__(self, database: Database, channel: Channel, clock: Clock | None = None) -> None:
@@ -71,7 +71,7 @@ class Courier:
 
     async def run(self) -> NoReturn:
         """Deliver until cancelled; what comes in is taken meanwhile."""
-        reception = Reception(self._database, self._channel)
+        reception = ReceiveLoop(self._database, self._channel)
         not_before = 0.0
         try:
             while True:

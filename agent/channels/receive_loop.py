@@ -16,7 +16,7 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
-class Reception:
+class ReceiveLoop:
     """Takes what people say in one channel; what keeps it from that is logged and on record."""
 
     def __init__(self, database: Database, channel: Channel) -> None:

@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from agent.channels.channel import ReceptionError, finished
 from agent.channels.chat import message_texts
 from agent.channels.chat.chat import Chat, ChatError
-from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.commands import COMMANDS
 from agent.channels.poll_pacing import Pacing
 from agent.store.db.database import Database, StoreError
@@ -61,7 +61,7 @@ class Slack(Chat):
     def __init__(
         self,
         database: Database,
-        conversation: Conversation,
+        conversation: CommandHandler,
         *,
         api_url: str,
         bot_token: str,

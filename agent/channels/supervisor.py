@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from agent.channels.channel import Channel
-from agent.channels.chat.command_handler import Conversation
-from agent.channels.delivery_loop import Courier
+from agent.channels.chat.command_handler import CommandHandler
+from agent.channels.delivery_loop import DeliveryLoop
 from agent.channels.link_signing import key_of
 from agent.channels.receive_loop import record_trouble
 from agent.channels.secret_ref import SecretError, read_secret
@@ -39,7 +39,7 @@ def open_channel(name: str, settings: Settings, database: Database) -> Channel:
         return Telegram(
             database,
             BotApi(bot.api_url, read_secret(bot.token)),
-            Conversation(database, settings.engine.steps_per_task),
+            CommandHandler(database, settings.engine.steps_per_task),
             bot.poll_seconds,
         )
     if name == "slack":
@@ -56,7 +56,7 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
     app = settings.channels.slack
     return Slack(
         database,
-        Conversation(database, settings.engine.steps_per_task),
+        CommandHandler(database, settings.engine.steps_per_task),
         api_url=app.api_url,
         bot_token=read_secret(app.bot_token),
         app_token=read_secret(app.app_token),
@@ -75,7 +75,7 @@ class Channels:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = threading.Event()
         self._stopped: asyncio.Event | None = None
-        self._couriers: list[Courier] = []
+        self._couriers: list[DeliveryLoop] = []
         self._thread = threading.Thread(target=self._run, name="channels", daemon=True)
 
     def start(self) -> None:
@@ -155,7 +155,7 @@ class Channels:
 
     async def _use(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""
-        courier = Courier(self._database, channel)
+        courier = DeliveryLoop(self._database, channel)
         self._couriers.append(courier)
         log.info("channel.opened", channel=channel.name)
         try:

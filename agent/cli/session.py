@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.cli.client.base import Counterpart
+    from agent.cli.client.base import AgentClient
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
 
@@ -22,17 +22,17 @@ def begin(config: str | None, server: str | None) -> None:
 
 
 @contextmanager
-def agent() -> "Iterator[Counterpart]":
+def agent() -> "Iterator[AgentClient]":
     """Give the agent that the command is for: by its database, or at the server's address."""
-    opened: Counterpart
+    opened: AgentClient
     if url := _address():
-        from agent.cli.client.remote import Remote
+        from agent.cli.client.remote import RemoteClient
 
-        opened = Remote(url, _load())
+        opened = RemoteClient(url, _load())
     else:
-        from agent.cli.client.local import Local
+        from agent.cli.client.local import LocalClient
 
-        opened = Local(_load())
+        opened = LocalClient(_load())
     try:
         yield opened
     finally:

@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
-class Link:
+class ThreadBridge:
     """One daemon thread that runs what it is given, first in, first out."""
 
     def __init__(self, name: str) -> None:

@@ -271,7 +271,7 @@ async def _watch_workflows(settings: Settings, database: Database, server: "Serv
     yet, the server answers all the same, and says of a name that it does not know to come back.
     """
     logger = structlog.get_logger(__name__)
-    shelf = workflow_sync.Shelf(settings)
+    shelf = workflow_sync.WorkflowSync(settings)
     is_first, has_started = True, False
     if server is not None:
         server.startup.has_workflows = False

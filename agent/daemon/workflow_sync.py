@@ -1,7 +1,7 @@
 """Workflows where they are kept: files in a directory, and versions on record in the database.
 
 A name means the directory's file first, then the newest version on record. A running agent keeps
-the record equal to the files (`Shelf`): a changed file is a new version, a deleted one is marked as
+the record equal to the files (`WorkflowSync`): a changed file is a new version, a deleted one is marked as
 removed, and tasks go on with the version that they started with.
 """
 
@@ -189,7 +189,7 @@ def _about_child(step: Step, known: Mapping[str, Graph]) -> list[str]:
     return []
 
 
-class Shelf:
+class WorkflowSync:
     """Keeps the workflows on record equal to the directory's files, as they change."""
 
     def __init__(self, settings: Settings) -> None:

@@ -58,7 +58,7 @@ def model_of(name: str, settings: ModelSettings) -> Model:
 
 
 @dataclass(slots=True)
-class Catalog:
+class ModelRegistry:
     """All models, the one that is used where none is named, and what a day may cost."""
 
     models: dict[str, Model] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class Catalog:
 
 def catalog_of(
     models: dict[str, ModelSettings], llm: LlmSettings, budget: BudgetSettings
-) -> Catalog:
+) -> ModelRegistry:
     """Return the catalog that the configuration describes."""
-    return Catalog(
+    return ModelRegistry(
         models={name: model_of(name, settings) for name, settings in models.items()},
         default=llm.model,
         max_tokens=llm.max_tokens,

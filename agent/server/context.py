@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from agent.config.settings import Settings
-from agent.server.db_pool import Pool
+from agent.server.db_pool import DbPool
 from agent.server.event_counts import EventCounts
-from agent.server.event_stream import Feed
-from agent.server.failed_auth_limiter import Failures
-from agent.server.idempotency import Repeats
-from agent.server.metrics import Meters
+from agent.server.event_stream import EventStream
+from agent.server.failed_auth_limiter import FailedAuthLimiter
+from agent.server.idempotency import IdempotencyKeys
+from agent.server.metrics import ServerMetrics
 from agent.server.readiness import Readiness
 from agent.server.route_registry import GRANT
 from agent.server.startup import Startup
-from agent.server.task_submitter import Desk
+from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Grant, Tokens
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
@@ -28,16 +28,16 @@ class Context:
     settings: Settings
     database: Database
     operator: Operator
-    reading: Pool
-    commands: Pool
+    reading: DbPool
+    commands: DbPool
     """Apart from reads: a command may wait for a task that a turn holds."""
-    desk: Desk
-    repeats: Repeats
-    feed: Feed
+    desk: TaskSubmitter
+    repeats: IdempotencyKeys
+    feed: EventStream
     event_counts: EventCounts
-    meters: Meters
+    meters: ServerMetrics
     readiness: Readiness
-    failures: Failures
+    failures: FailedAuthLimiter
     tokens: Tokens
     startup: Startup
     troubles: Troubles

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 _Job = tuple["asyncio.Future[Any]", Callable[[], Any]]
 
 
-class Pool:
+class DbPool:
     """Runs functions on the database, at most so many at once and so many waiting.
 
     Plainer than the standard library's executor, and cheaper: a small read costs less than the

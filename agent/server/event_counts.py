@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from agent.server.db_pool import Pool
+from agent.server.db_pool import DbPool
 from agent.store import event_log
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Connection
@@ -21,7 +21,7 @@ _PAGE: Final = 50_000
 class EventCounts:
     """How often events of each type were committed since a place in the log."""
 
-    def __init__(self, reading: Pool, place: Place | None) -> None:
+    def __init__(self, reading: DbPool, place: Place | None) -> None:
         self._reading = reading
         self._place = place
         self._counts: Counter[str] = Counter()

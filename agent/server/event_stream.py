@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from agent.server.db_pool import Pool
+from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
 from agent.store.db.database import StoreError
 from agent.tasks.read_models import task_documents
@@ -21,7 +21,7 @@ _LOOK_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 15.0
 
 
-class Feed:
+class EventStream:
     """Wakes streams when there is something to read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most_streams: int) -> None:
@@ -50,7 +50,7 @@ class Feed:
 
     async def stream(
         self,
-        reading: Pool,
+        reading: DbPool,
         after: str | None,
         task_id: str | None,
         is_welcome: Callable[[], bool],
@@ -83,7 +83,7 @@ class Feed:
             self._streams -= 1
 
     async def _read(
-        self, reading: Pool, after: str | None, task_id: str | None
+        self, reading: DbPool, after: str | None, task_id: str | None
     ) -> list[dict[str, Any]]:
         try:
             return await reading.read(

@@ -9,7 +9,7 @@ WINDOW_SECONDS: Final = 60.0
 _ADDRESSES: Final = 10_000
 
 
-class Failures:
+class FailedAuthLimiter:
     """Counts failures by address, over a sliding window.
 
     Only failures are held back: on one machine everybody shares the loopback address, and whoever

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header
 
 from agent.core.ids import content_hash, request_hash
-from agent.server.db_pool import Pool
+from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
 from agent.server.tokens import Grant
 from agent.store import idempotency_keys
@@ -34,10 +34,10 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Repeats:
+class IdempotencyKeys:
     """Puts keys on record: in one commit as many as came while the last one was made."""
 
-    def __init__(self, database: Database, commands: Pool) -> None:
+    def __init__(self, database: Database, commands: DbPool) -> None:
         self._database = database
         self._commands = commands
         self._waiting: list[tuple[Claim, asyncio.Future[tuple[str, str]]]] = []

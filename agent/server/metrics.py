@@ -50,7 +50,7 @@ def standing(connection: Connection, clock: Clock) -> Standing:
     )
 
 
-class Meters:
+class ServerMetrics:
     """Counts answers, and writes all figures down."""
 
     def __init__(self, worker: Worker) -> None:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from agent.server.problems import Problem
 
 
-class Taking:
+class RequestArgs:
     """Takes the arguments of one route's function from requests."""
 
     def __init__(self, dependant: Dependant) -> None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.config.settings import ServerSettings
 from agent.core.log_limit import LogLimit
-from agent.server.failed_auth_limiter import Failures
+from agent.server.failed_auth_limiter import FailedAuthLimiter
 from agent.server.problems import Problem, problem_of, retry_later
 from agent.server.route_registry import GRANT, client_address
 from agent.server.tokens import ExpiredError, Tokens
@@ -67,11 +67,11 @@ _UNPROVEN_SHARE: Final = 4
 """Whoever has proved nothing yet has one place of so many."""
 
 
-class Door:
+class RequestGuard:
     """Refuses what must not come in."""
 
     def __init__(
-        self, app: ASGIApp, settings: ServerSettings, tokens: Tokens, failures: Failures
+        self, app: ASGIApp, settings: ServerSettings, tokens: Tokens, failures: FailedAuthLimiter
     ) -> None:
         self._app = app
         self._tokens = tokens

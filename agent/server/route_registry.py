@@ -16,7 +16,7 @@ from agent.core import audit
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import Scope
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
-from agent.server.request_args import Taking
+from agent.server.request_args import RequestArgs
 from agent.server.schemas import ProblemDocument
 from agent.server.tokens import Grant
 
@@ -56,7 +56,7 @@ class Endpoint:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-class Table:
+class RouteRegistry:
     """The routes of one module."""
 
     def __init__(self, tag: str, prefix: str = PREFIX) -> None:
@@ -91,7 +91,7 @@ class Table:
         return add
 
 
-def mount(app: FastAPI, tables: list[Table]) -> None:
+def mount(app: FastAPI, tables: list[RouteRegistry]) -> None:
     """Add every route of the tables to an application that has none."""
     assert not app.routes
     for endpoint in (each for table in tables for each in table.endpoints):
@@ -112,7 +112,7 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
         required = scope
 
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            take, endpoint = Taking(self.dependant), self.endpoint
+            take, endpoint = RequestArgs(self.dependant), self.endpoint
             takes_json = self.body_field is not None
 
             is_audited = scope != "public" and "GET" not in (self.methods or ())

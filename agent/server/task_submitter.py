@@ -8,7 +8,7 @@ from typing import Any, Final
 import structlog
 
 from agent.config.settings import EngineSettings
-from agent.server.db_pool import Pool
+from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
 from agent.server.startup import Startup
 from agent.store.db.database import StoreError
@@ -45,14 +45,14 @@ class Workflow:
         self.path = path
 
 
-class Desk:
+class TaskSubmitter:
     """Creates tasks through the worker's turn: many of them in one commit."""
 
     def __init__(
         self,
         worker: Worker,
         worker_loop: asyncio.AbstractEventLoop,
-        reading: Pool,
+        reading: DbPool,
         startup: Startup,
         engine: EngineSettings,
         most_waiting: int,

@@ -13,7 +13,7 @@ from typing import Final
 from agent.store.db import sqlite
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.db.write_lock import GateTimeoutError
+from agent.store.db.write_lock import WriteLockTimeoutError
 
 _PAGES_AT_ONCE: Final = 1000
 _INCREMENTAL: Final = 2
@@ -81,7 +81,7 @@ def rewrite(database: Database) -> None:
             connection.execute("VACUUM")
             _checkpoint(connection)
         handle.bump()
-    except GateTimeoutError:
+    except WriteLockTimeoutError:
         raise StoreError(Fault.BUSY, sqlite.locked(database.path)) from None
     finally:
         handle.close()

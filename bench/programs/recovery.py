@@ -9,7 +9,7 @@ from agent.store.db.database import Database
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch
 from agent.tasks.commit.committer import Delivery
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 
@@ -38,7 +38,7 @@ def _claim_and_vanish(database: Database, running: int) -> None:
     delivery.enroll()
     for _ in range(running // _AT_ONCE):
         batch = Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)])
-        room = Room("", 0, slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
+        room = ClaimCapacity("", 0, slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
         assert len(delivery.deliver(batch, room).attempts) == _AT_ONCE
     delivery.sender.disconnect()
     if not database.is_sqlite:

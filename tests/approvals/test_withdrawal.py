@@ -5,7 +5,7 @@ import pytest
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Waiting
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from tests.approvals.asking import asked, everything, gated, pending, say, token
@@ -97,7 +97,7 @@ def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
     hand.settle({"pay": Waiting({"unknown": call_id})})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
 
 

@@ -27,7 +27,7 @@ from agent.models.openai import OpenAIConnector
 from agent.models.registry import model_of
 from agent.server import schemas, webhook_signatures
 from agent.server.problems import Problem, problem_of
-from agent.server.request_args import Taking
+from agent.server.request_args import RequestArgs
 from agent.server.webhook_signatures import SignatureError
 from agent.steps.kinds.llm.model_output import Invalid, read_answer
 from agent.store.db.json_values import encode
@@ -158,7 +158,7 @@ def body(given: bytes) -> None:
 
 
 @cache
-def _bodies() -> tuple[Taking, ...]:
+def _bodies() -> tuple[RequestArgs, ...]:
     shapes_asked = [
         shape
         for shape in vars(schemas).values()
@@ -168,11 +168,11 @@ def _bodies() -> tuple[Taking, ...]:
     ]
     assert len(shapes_asked) > 5
 
-    def taking(shape: Any) -> Taking:
+    def taking(shape: Any) -> RequestArgs:
         def route(body: Any) -> None: ...
 
         route.__annotations__["body"] = shape
-        return Taking(get_dependant(path="/", call=route))
+        return RequestArgs(get_dependant(path="/", call=route))
 
     return tuple(map(taking, shapes_asked))
 

@@ -18,7 +18,7 @@ from agent.cli.commands.validate import validate
 from agent.cli.errors import Exit
 from agent.config.settings import Settings
 from agent.daemon import workflow_sync
-from agent.daemon.workflow_sync import Shelf
+from agent.daemon.workflow_sync import WorkflowSync
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories, workflow_versions
 from agent.workflows import loader
@@ -83,7 +83,7 @@ def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
     """What must hold of a directory that has the good file and others."""
     entries = workflow_sync.scan(settings)
     assert "good" in workflow_sync.graphs_of(entries)
-    Shelf(settings).sync(database)
+    WorkflowSync(settings).sync(database)
     with database.connect("reader") as connection:
         on_record = {each.name for each in workflow_histories.latest_versions(connection)}
         assert "good" in on_record
@@ -191,7 +191,7 @@ def test_a_defect_of_the_compiler_is_told_of_its_file(
     found = _settings(tmp_path)
     path = found.workflow_directory / "bad.yaml"
     path.write_text("defective")
-    shelf = Shelf(found)
+    shelf = WorkflowSync(found)
     changes = shelf.sync(database)
     assert [change.event for change in changes] == ["workflow.loaded", "workflow.broken"]
     assert "internal error while reading this file: LookupError" in changes[1].details["problem"]
@@ -217,7 +217,7 @@ def test_what_the_database_refuses_stops_no_other(
         text(self, path, graph, "\ud800" if path.name == "a.yaml" else content)
 
     monkeypatch.setattr(loader.WorkflowFile, "__init__", spoil)
-    changes = Shelf(found).sync(database)
+    changes = WorkflowSync(found).sync(database)
     assert sorted(change.event for change in changes) == ["workflow.broken", "workflow.loaded"]
     with database.connect("reader") as connection:
         assert [each.name for each in workflow_histories.latest_versions(connection)] == ["good"]
@@ -240,14 +240,14 @@ def test_an_unreadable_directory_removes_nothing(
 ) -> None:
     """Its workflows stay on record; when it can be read again, changes are noticed again."""
     found = _settings(tmp_path)
-    Shelf(found).sync(sqlite_database)
+    WorkflowSync(found).sync(sqlite_database)
 
     def refuse(_: Path) -> Iterator[Path]:
         raise PermissionError(13, "Permission denied")
 
     listing = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", refuse)
-    shelf = Shelf(found)
+    shelf = WorkflowSync(found)
     (change,) = shelf.sync(sqlite_database)
     assert "the directory cannot be read: Permission denied" in change.details["problem"]
     with sqlite_database.connect("reader") as connection:
@@ -263,7 +263,7 @@ def test_what_could_not_be_recorded_is_tried_again(
 ) -> None:
     """A file that came while the database was down is recorded once it is back."""
     found = _settings(tmp_path)
-    shelf = Shelf(found)
+    shelf = WorkflowSync(found)
     shelf.sync(sqlite_database)
     (found.workflow_directory / "late.yaml").write_text(GOOD.replace("good", "late"))
 

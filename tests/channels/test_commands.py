@@ -6,7 +6,7 @@ import pytest
 
 from agent.approvals.permission import NotAllowedError
 from agent.channels.chat import commands
-from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.commands import COMMANDS, Caller, Command, CommandError, check, parse
 from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
@@ -79,7 +79,7 @@ def test_what_cannot_be_carried_out_is_answered(
     sqlite_database: Database, text: str, answer: str
 ) -> None:
     """Whatever is typed gets an answer that helps."""
-    assert answer in Conversation(sqlite_database, 100).reply(OWNER, text)
+    assert answer in CommandHandler(sqlite_database, 100).reply(OWNER, text)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.slack import Slack
 from agent.channels.telegram.telegram import Telegram
 from agent.store.db.database import Database
@@ -49,7 +49,7 @@ class Api:
 
 def telegram(database: Database, api: Api, poll_seconds: int) -> Telegram:
     """Return a bot that speaks to this API."""
-    return Telegram(database, api, Conversation(database, 100), poll_seconds)  # type: ignore[arg-type]
+    return Telegram(database, api, CommandHandler(database, 100), poll_seconds)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("poll_seconds", [0, 25])
@@ -99,7 +99,7 @@ def test_connections_that_are_closed_at_once(sqlite_database: Database) -> None:
         port = runner.addresses[0][1]
         slack = Slack(
             sqlite_database,
-            Conversation(sqlite_database, 100),
+            CommandHandler(sqlite_database, 100),
             api_url=f"http://127.0.0.1:{port}/api",
             bot_token="xoxb",
             app_token="xapp",

@@ -167,7 +167,7 @@ def test_an_interrupted_doctor_says_where_to_go_on(
             at = (1_800_000_000 + second) * SECOND
             insert_task(connection, f"t{second}", created_at=at, ended_at=at + 1)
 
-    def interrupted(reader: Connection, since: int | None) -> Iterator[audit_rows.Evidence]:
+    def interrupted(reader: Connection, since: int | None) -> Iterator[audit_rows.AuditRows]:
         for count, task in enumerate(collect(reader, since)):
             if count == 3:
                 raise KeyboardInterrupt

@@ -13,17 +13,17 @@ from agent.approvals import answering
 from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings, Settings
 from agent.core.clock import SECOND, Clock
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.steps.process.processes import start_time
 from agent.store.db.database import Database
 from agent.store.db.sqlite import driver
 from agent.store.read import audit_rows
 from agent.tasks import checker
-from agent.tasks.checker import Outside
+from agent.tasks.checker import ExternalWitness
 from agent.tasks.commit.batch import Batch
 from agent.tasks.commit.committer import Delivery
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Fanout, Graph, Step
@@ -64,7 +64,7 @@ RUNNING = Graph(name="running", steps=[step("busy", "touch"), step("later", "tou
 
 async def _fill(database: Database) -> None:
     """Bring tasks into every state in which a checker may find them."""
-    echo = Catalog({"echo": model_of("echo", ModelSettings(provider="echo"))}, default="echo")
+    echo = ModelRegistry({"echo": model_of("echo", ModelSettings(provider="echo"))}, default="echo")
     worker = Worker(database, EngineSettings(poll_seconds=0.05), models=echo)
     running = asyncio.create_task(worker.run())
     for graph in (DONE, FAILED, WAITING, NAPPING, CANCELED, ASKING, MODEL):
@@ -102,7 +102,7 @@ def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     asyncio.run(_fill(database))
     delivery = Delivery(database, Clock())
     delivery.enroll()
-    room = Room(worker_id="", turn=0, slots=1, running=0, lease_us=60 * SECOND)
+    room = ClaimCapacity(worker_id="", turn=0, slots=1, running=0, lease_us=60 * SECOND)
     delivery.deliver(Batch(submissions=[Submission(graph=RUNNING)]), room)
     delivery.sender.disconnect()
     return path
@@ -626,7 +626,7 @@ def _damaged(sound: Path, tmp_path: Path, statement: str, *values: object) -> Pa
     return path
 
 
-def _held_against(path: Path, outside: Outside) -> list[str]:
+def _held_against(path: Path, outside: ExternalWitness) -> list[str]:
     with Database(f"sqlite:///{path}").connect("reader") as reader:
         return checker.check(reader, outside=outside)
 
@@ -635,20 +635,22 @@ def test_the_outside_agrees_with_a_sound_database(sound: Path) -> None:
     """Every effect that happened has its intent, and every acknowledged task is there."""
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         task_ids = [row[0] for row in reader.query("SELECT id FROM tasks")]
-    assert _held_against(sound, Outside({_call_of(sound): 1}, task_ids)) == []
+    assert _held_against(sound, ExternalWitness({_call_of(sound): 1}, task_ids)) == []
 
 
 def test_what_the_outside_knows_better_is_found(sound: Path, tmp_path: Path) -> None:
     """Effects twice, without intent, never, or told as failed; tasks that are gone."""
     key = _call_of(sound)
-    assert any("happened 2 times" in each for each in _held_against(sound, Outside({key: 2})))
-    assert any("and never happened" in each for each in _held_against(sound, Outside({})))
-    stray = _held_against(sound, Outside({key: 1, "another": 1}))
+    assert any(
+        "happened 2 times" in each for each in _held_against(sound, ExternalWitness({key: 2}))
+    )
+    assert any("and never happened" in each for each in _held_against(sound, ExternalWitness({})))
+    stray = _held_against(sound, ExternalWitness({key: 1, "another": 1}))
     assert stray == ["an effect happened under another, and no intent of it is on record"]
-    gone = _held_against(sound, Outside({key: 1}, ["gone"]))
+    gone = _held_against(sound, ExternalWitness({key: 1}, ["gone"]))
     assert gone == ["task gone: it was acknowledged, and is not there"]
     path = _damaged(sound, tmp_path, "UPDATE idempotency_outcomes SET status = 'failed'")
-    found = _held_against(path, Outside({key: 1}))
+    found = _held_against(path, ExternalWitness({key: 1}))
     assert any("on record as failed in attempt 1, and happened" in each for each in found)
 
 

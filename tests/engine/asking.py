@@ -3,17 +3,17 @@
 from typing import Any
 
 from agent.config.models import ModelSettings
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.workflows.graph import Step
 from tests.engine.harness import Engine, Hand, other
 from tests.models.servers import Provider
 
 
-def catalog(server: Provider, **daily: int) -> Catalog:
+def catalog(server: Provider, **daily: int) -> ModelRegistry:
     """Return a priced model (a dollar a million tokens), and one without a price."""
     given: dict[str, Any] = {"provider": "openai", "base_url": server.openai_url}
     price: dict[str, Any] = {"usd_per_million_in": 1.0, "usd_per_million_out": 1.0}
-    return Catalog(
+    return ModelRegistry(
         {
             "priced": model_of("priced", ModelSettings(**given, **price)),
             "unpriced": model_of("unpriced", ModelSettings(**given, model="a-providers-name")),

@@ -14,18 +14,18 @@ from typing import Any, TypeVar
 
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
-from agent.models.registry import Catalog
+from agent.models.registry import ModelRegistry
 from agent.steps.attempt.services import Limits
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded
 from agent.store.db.database import Database
 from agent.tasks import checker
-from agent.tasks.commit.batch import Batch, Settle
-from agent.tasks.commit.committer import Delivered, Delivery
+from agent.tasks.commit.batch import Batch, Completion
+from agent.tasks.commit.committer import CommitResult, Delivery
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.event_tail import EventTail
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.worker import Worker
@@ -188,7 +188,7 @@ class Engine(Reader):
         super().__init__(database)
         self.limits = settings.pop("limits", None) or Limits(allow_private=allow_private)
         fast = {"poll_seconds": 0.1, "lease_seconds": 30.0, "shutdown_seconds": 5.0}
-        self.models: Catalog | None = settings.pop("models", None)
+        self.models: ModelRegistry | None = settings.pop("models", None)
         self.settings = EngineSettings(**{**fast, **settings})
         self.clock = database.clock
         self.operator = Operator(database, database.clock)
@@ -253,14 +253,14 @@ class Hand(Reader):
         self.operator = Operator(database, database.clock)
         self.delivery = Delivery(database, self.clock)
         self.delivery.enroll()
-        self.running: dict[tuple[str, str], Claimed] = {}
+        self.running: dict[tuple[str, str], AttemptInput] = {}
 
     def close(self) -> None:
         """Close the connections."""
         self.delivery.sender.disconnect()
         super().close()
 
-    def turn(self, batch: Batch | None = None, **changes: Any) -> Delivered:
+    def turn(self, batch: Batch | None = None, **changes: Any) -> CommitResult:
         """Commit one turn and keep what it claimed as running."""
         batch = batch or Batch()
         running = len(self.running) - len(batch.settles)
@@ -275,7 +275,7 @@ class Hand(Reader):
             # something is due.
             "must_look": batch.is_empty,
         }
-        room = Room(**{**options, **changes})
+        room = ClaimCapacity(**{**options, **changes})
         delivered = self.delivery.deliver(batch, room)
         for settle, _ in delivered.turned.settled:
             for key, claimed in list(self.running.items()):
@@ -300,7 +300,7 @@ class Hand(Reader):
         """Return the names of the steps that run, in order."""
         return sorted(name for task, name in self.running if task_id in (None, task))
 
-    def claimed(self, name: str, task_id: str | None = None) -> Claimed:
+    def claimed(self, name: str, task_id: str | None = None) -> AttemptInput:
         """Return the one running attempt of a step."""
         (found,) = [
             claimed
@@ -309,28 +309,28 @@ class Hand(Reader):
         ]
         return found
 
-    def settle(self, outcomes: Mapping[str, Outcome], task_id: str | None = None) -> Delivered:
+    def settle(self, outcomes: Mapping[str, Outcome], task_id: str | None = None) -> CommitResult:
         """Settle outcomes of running attempts, by their steps' names, in one turn."""
         settles = [
             settle_of(self.claimed(name, task_id), outcome) for name, outcome in outcomes.items()
         ]
         return self.turn(Batch(settles=settles))
 
-    def succeed(self, *names: str, task_id: str | None = None) -> Delivered:
+    def succeed(self, *names: str, task_id: str | None = None) -> CommitResult:
         """Let steps succeed in one turn."""
         return self.settle({name: Succeeded(name) for name in names}, task_id)
 
-    def fail(self, *names: str, task_id: str | None = None) -> Delivered:
+    def fail(self, *names: str, task_id: str | None = None) -> CommitResult:
         """Let steps fail in one turn."""
         return self.settle(dict.fromkeys(names, FAILURE), task_id)
 
 
-def settle_of(claimed: Claimed, outcome: Outcome) -> Settle:
+def settle_of(claimed: AttemptInput, outcome: Outcome) -> Completion:
     """Return an attempt's outcome as a turn takes it."""
-    return Settle(claim_of(claimed), claimed.graph, outcome)
+    return Completion(claim_of(claimed), claimed.graph, outcome)
 
 
-def name_of(claimed: Claimed) -> str:
+def name_of(claimed: AttemptInput) -> str:
     """Return a step's name as people see it."""
     if claimed.parallel_index is None:
         return claimed.step.name

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.models.registry import Catalog
+from agent.models.registry import ModelRegistry
 from agent.tasks.operator import budget_pause
 from agent.workflows.graph import Graph, Step
 from tests.approvals.asking import question, say
@@ -13,7 +13,7 @@ from tests.engine.conftest import Start
 from tests.engine.harness import NOW, Engine, graph, other, step
 from tests.engine.test_children import child_of, gated_child, register
 
-MODELS = Catalog(default="echo")
+MODELS = ModelRegistry(default="echo")
 
 
 def uses(name: str, **arguments: Any) -> dict[str, Any]:

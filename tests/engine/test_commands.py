@@ -6,16 +6,16 @@ import pytest
 
 from agent.core import ids
 from agent.core.state_machine import TaskStatus
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Intent, Succeeded, Waiting
 from agent.store.engine import workflow_versions
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator import budget_pause
 from agent.tasks.operator.operator import Answer, NotFoundError, Operator, RefusedError
 from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.rules import row_writer
 from agent.tasks.rules.creation import blank_step
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
 from agent.tasks.worker.attempts import claim_of
 from tests.engine.harness import Hand, graph, other, step
@@ -39,7 +39,7 @@ RUN: dict[str, Callable[[Operator, str], Answer]] = {
 STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
 
 
-def intend(hand: Hand, claimed: Claimed, on_unknown: str = "ask") -> str:
+def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
     """Record that an attempt is about to act, and let its time be over; return the call's id."""
     digest = ids.request_hash({})
     key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "pay#1", digest)
@@ -55,7 +55,7 @@ def intend(hand: Hand, claimed: Claimed, on_unknown: str = "ask") -> str:
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, intent=intent)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
     return intent.call_id
 
 
@@ -70,12 +70,12 @@ def create_unstarted(hand: Hand) -> str:
             ids.new_id(), "pending", workflow_name=GRAPH.name, workflow_version=version
         )
         task.also(input="{}", trigger="null", created_at=now)
-        unit = Unit(task, GRAPH, now, is_new=True)
+        locked = LockedTask(task, GRAPH, now, is_new=True)
         for index in range(len(GRAPH.steps)):
-            unit.add(blank_step(GRAPH, task.id, index))
+            locked.add(blank_step(GRAPH, task.id, index))
         task.steps_open = len(GRAPH.steps)
-        unit.tell("task.created")
-        row_writer.write(tx, [unit], now)
+        locked.tell("task.created")
+        row_writer.write(tx, [locked], now)
     return task.id
 
 

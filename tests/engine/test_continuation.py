@@ -5,7 +5,7 @@ import pytest
 from agent.core.ids import new_id
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.compile.inputs import InputError
@@ -161,7 +161,7 @@ def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
     hand.turn()
@@ -178,7 +178,7 @@ def test_a_retry_inherits_no_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
     hand.turn()

@@ -4,7 +4,7 @@ import pytest
 
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Paused, Succeeded, Waiting
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from tests.engine.functions import Gate, runs
 from tests.engine.harness import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
@@ -139,7 +139,7 @@ def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(han
     hand.operator.cancel(task_id)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert hand.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
     assert "tool_call.succeeded" in hand.types(task_id)
     assert hand.statuses(task_id) == {"pay": "waiting"}
@@ -153,7 +153,7 @@ def test_a_late_result_wakes_the_step_that_waits_on_it(hand: Hand) -> None:
     hand.settle({"pay": Waiting({"unknown": call_id})})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.turn()
     again = hand.claimed("pay")
     assert [call.response for call in again.calls] == [{"paid": True}]
@@ -170,7 +170,7 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
     hand.turn(
         Batch(
-            notes=[Note(claim_of(claimed), claimed.graph, result=result)],
+            notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
             settles=[settle_of(claimed, Waiting({"unknown": call_id}))],
         )
     )
@@ -187,7 +187,7 @@ def test_nothing_begins_under_a_claim_that_is_gone(hand: Hand, is_late: bool) ->
     if is_late:
         hand.operator.cancel(task_id)
     intend(hand, claimed)
-    saved = Note(claim_of(claimed), claimed.graph, checkpoint="1")
+    saved = JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")
     hand.turn(Batch(notes=[saved]))
     ((checkpoint,),) = hand.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
     recorded = len(hand.rows("SELECT 1 FROM tool_calls"))

@@ -12,7 +12,7 @@ from agent.core.state_machine import CallStatus
 from agent.models.registry import catalog_of
 from agent.steps.types.outcome import Paused, Retry, Spend, StepError, Succeeded
 from agent.store.db.database import Database
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.read_models.spending import day_document
 from agent.tasks.rescue import rescue_steps, spilled_results
 from agent.tasks.worker.attempts import claim_of
@@ -131,7 +131,7 @@ def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
     intend(hand, (claimed, intent))
     error = StepError("timeout", "timeout", "no answer")
     result = result_of(intent, None, status=CallStatus.FAILED, error=error, latency_ms=1500)
-    note = Note(claim_of(claimed), claimed.graph, result=result)
+    note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     for _ in range(2):
         hand.turn(Batch(notes=[note]))
         assert times(hand) == [(1500, 0)], "a result counts once"
@@ -147,7 +147,7 @@ def test_more_than_was_set_aside_counts_in_full(hand: Hand) -> None:
     intent = intent_of(claimed, 10, ms=1000, daily_ms=5000)
     intend(hand, (claimed, intent))
     result = result_of(intent, Spend(5, 5, 10), latency_ms=4500)
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert times(hand) == [(4500, 0)]
     again = intent_of(claimed, 10, number=2, ms=1000, daily_ms=5000)
     (note,) = intend(hand, (claimed, again))
@@ -199,7 +199,7 @@ def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: P
     result = result_of(
         intent, Spend(), status=CallStatus.FAILED, error=error, latency_ms=1500, response=None
     )
-    note = Note(claim_of(claimed), claimed.graph, result=result)
+    note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     hand.database.directory = tmp_path
     assert spilled_results.leave(hand.database, [note]) is not None
     with hand.database.connect("writer") as connection:

@@ -120,10 +120,10 @@ _RAISING = """\
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
 import asyncio, os
-from agent import descriptors
+from agent.core import file_descriptors
 from agent.steps.process.gated_process import spawn
 from agent.steps.attempt.threads import Threads
-assert descriptors.raise_limit() == 400 == descriptors.limit()
+assert file_descriptors.raise_limit() == 400 == file_descriptors.limit()
 
 async def main():
     command = spawn(["sh", "-c", "ulimit -Sn; ulimit -Hn"], dict(os.environ), None, Threads())
@@ -132,7 +132,7 @@ async def main():
     print((await out.read()).split())
     await command.wait()
     held = []
-    while descriptors.are_available():
+    while file_descriptors.are_available():
         held.append(os.open(os.devnull, os.O_RDONLY))
     print(held[-1])
 

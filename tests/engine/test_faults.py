@@ -24,7 +24,7 @@ from agent.steps.types.outcome import (
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers, workflow_versions
-from agent.tasks.commit.batch import Batch, Note, Settle
+from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 from agent.tasks.commit.transaction import FencedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
@@ -251,8 +251,8 @@ def test_what_is_carried_for_long_is_waited_for_alone() -> None:
     """Everything of its task goes in one turn, in order; after a vain wait others have their time."""
     box = Outbox()
     one = graph(step("a"))
-    settles = [Settle(Claim(task_id, task_id, 0, -1, 1, 1), one, FAILURE) for task_id in "ab"]
-    notes = [Note(settle.claim, one, checkpoint="1") for settle in settles]
+    settles = [Completion(Claim(task_id, task_id, 0, -1, 1, 1), one, FAILURE) for task_id in "ab"]
+    notes = [JournalEntry(settle.claim, one, checkpoint="1") for settle in settles]
     for note in notes:
         box.add_note(note)
     for settle in settles:
@@ -376,8 +376,8 @@ def test_an_intent_its_failure_and_the_next_attempt_in_one_turn(hand: Hand) -> N
     )
     result = CallResult(intent.call_id, key, CallStatus.FAILED, error=ERROR)
     notes = [
-        Note(claim_of(claimed), claimed.graph, intent=intent),
-        Note(claim_of(claimed), claimed.graph, result=result),
+        JournalEntry(claim_of(claimed), claimed.graph, intent=intent),
+        JournalEntry(claim_of(claimed), claimed.graph, result=result),
     ]
     hand.turn(Batch(notes=notes, settles=[settle_of(claimed, RETRY)]))
     assert hand.claimed("a").attempt == 2

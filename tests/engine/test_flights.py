@@ -13,13 +13,13 @@ from agent.config.settings import EngineSettings
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.db.pg_pipeline import Wire
+from agent.store.db.pg_pipeline import PgPipeline
 from agent.store.engine import workers
-from agent.tasks.commit.batch import Batch, Note, Turned
-from agent.tasks.commit.committer import Delivered
-from agent.tasks.commit.pipeline import Flight
+from agent.tasks.commit.batch import Batch, JournalEntry, TxResult
+from agent.tasks.commit.committer import CommitResult
+from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.commit.transaction import FencedError
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.outbox import MUCH, Outbox
@@ -29,7 +29,7 @@ from tests.engine.harness import Engine, Hand, eventually, find_violations, grap
 from tests.store.proxy import Proxy, proxied
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
-ROOM = Room(worker_id="", turn=0, slots=10, running=0, lease_us=30_000_000)
+ROOM = ClaimCapacity(worker_id="", turn=0, slots=10, running=0, lease_us=30_000_000)
 
 
 @pytest.fixture
@@ -77,13 +77,13 @@ def start(hand: Hand, count: int = 2) -> list[str]:
     return hand.submit(*(CHAIN for _ in range(count)))
 
 
-def launch(hand: Hand, task_id: str, name: str) -> Flight:
+def launch(hand: Hand, task_id: str, name: str) -> InFlightTx:
     """Send the turn in which a step succeeds."""
     settle = settle_of(hand.running.pop((task_id, name)), Succeeded(name))
     return hand.delivery.launch(Batch(settles=[settle]), ROOM)
 
 
-def land(hand: Hand, flight: Flight) -> Delivered | None:
+def land(hand: Hand, flight: InFlightTx) -> CommitResult | None:
     """Wait for a turn, and keep what it claimed as running."""
     delivered = hand.delivery.land(flight)
     for claimed in delivered.attempts if delivered is not None else ():
@@ -91,16 +91,16 @@ def land(hand: Hand, flight: Flight) -> Delivered | None:
     return delivered
 
 
-def count_exchanges(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
+def count_exchanges(monkeypatch: pytest.MonkeyPatch) -> list[PgPipeline]:
     """Count round trips from now on."""
-    seen: list[Wire] = []
-    send = Wire.send
+    seen: list[PgPipeline] = []
+    send = PgPipeline.send
 
-    def counted(wire: Wire) -> Any:
+    def counted(wire: PgPipeline) -> Any:
         seen.append(wire)
         return send(wire)
 
-    monkeypatch.setattr(Wire, "send", counted)
+    monkeypatch.setattr(PgPipeline, "send", counted)
     return seen
 
 
@@ -190,7 +190,7 @@ def test_a_steps_change_shows_in_its_tasks_row(hand: Hand) -> None:
     version = "SELECT xmin::text FROM tasks WHERE id = :id"
     before = hand.rows(version, id=task_id)
     claimed = hand.claimed("a")
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, checkpoint="1")]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
     assert hand.rows(version, id=task_id) != before
 
 
@@ -299,9 +299,9 @@ def test_a_turn_that_failed_is_no_heartbeat(postgres_database: Database) -> None
     async def take_in() -> None:
         worker = Worker(postgres_database, EngineSettings())
         busy = StoreError(Fault.BUSY, "somebody is in the way")
-        await worker._take_in([(Flight(Batch(), ROOM), busy)])
+        await worker._take_in([(InFlightTx(Batch(), ROOM), busy)])
         assert worker._is_turn_due()
-        await worker._take_in([(Flight(Batch(), ROOM), Delivered(Turned()))])
+        await worker._take_in([(InFlightTx(Batch(), ROOM), CommitResult(TxResult()))])
         assert not worker._is_turn_due()
         worker._link.close()
 

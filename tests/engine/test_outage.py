@@ -12,12 +12,12 @@ import pytest
 from agent.core.state_machine import TaskStatus
 from agent.steps.attempt.services import Limits
 from agent.store.artifacts import artifact_rows, bounded_calls
-from agent.store.artifacts.blobs import Vaults
+from agent.store.artifacts.blobs import BlobStores
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.commit.unfetched_steps import WaitingRoom
 from agent.tasks.read_models import task_documents
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
 from agent.tasks.worker import outages
 from agent.workflows.graph import Step
@@ -57,7 +57,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def engine(database: Database) -> Iterator[Engine]:
     """Return a worker whose large values are kept in the faulty store."""
     database.clock = HandClock()
-    database.vaults = Vaults(faulty_store.URL, timeout_seconds=0.3)
+    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), shutdown_seconds=1.0)
     yield engine
     faulty_store.recover()
@@ -102,7 +102,7 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
 def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -> None:
     """A driver that connects in its constructor delays only the steps that need the store."""
     url = faulty_store.CONNECTING_URL
-    database.vaults = Vaults(url, timeout_seconds=0.3)
+    database.vaults = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken(how):
         engine = Engine(database, limits=Limits(artifacts_url=url))
         try:
@@ -124,7 +124,7 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
 def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> None:
     """An outage at the start ends without a step that needs the store."""
     url = faulty_store.CONNECTING_URL
-    database.vaults = Vaults(url, timeout_seconds=0.3)
+    database.vaults = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken("raises"):
         engine = Engine(database, limits=Limits(artifacts_url=url))
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
@@ -138,7 +138,7 @@ def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> No
 
 def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
     """Attempts that are over and wait for the store take up no slot."""
-    database.vaults = Vaults(faulty_store.URL, timeout_seconds=0.3)
+    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), slots=2)
     try:
         with faulty_store.broken("raises"):
@@ -278,7 +278,7 @@ def test_a_value_that_is_there_is_not_fetched_again() -> None:
     room.fetched.missing = {"a", "b"}
     task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
     waiting = StepRow.new("step", "task", 0)
-    room.add(Unit(task, graph(step("one")), 0), waiting, is_alone=False)
+    room.add(LockedTask(task, graph(step("one")), 0), waiting, is_alone=False)
     assert room.wanted == {"a", "b"}
     assert room.supply("a", b"content") == []
     assert room.wanted == {"b"}

@@ -9,7 +9,7 @@ from agent.steps.types.outcome import CallResult, Succeeded, Waiting
 from agent.store.db.database import Connection, Database
 from agent.store.engine import lineage, workers
 from agent.store.read import views
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import Fanout
 from tests.engine.harness import RETRY, Hand, HandClock, graph, other, step
@@ -102,7 +102,7 @@ def live(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     hand.settle({"a": RETRY, "hear": Waiting({"signal": "go"})})
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[Note(claim_of(claimed), whole, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), whole, result=result)]))
     hand.succeed("pay")
     hand.succeed("a")
     hand.settle({"each": Succeeded(items=[1, 2, 3, 4, 5])})

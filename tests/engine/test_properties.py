@@ -11,14 +11,14 @@ from agent.core.ids import canonical_json, first_id_at, idempotency_key, new_id,
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus
 from agent.steps.types.outcome import Outcome, Paused, Returned, Succeeded, Waiting
 from agent.store.db.database import Connection
-from agent.tasks.rescue.failure_detector import Liveness
+from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules import advance, claiming, creation, settlement
 from agent.tasks.rules.backoff import delay_seconds
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Fanout, Graph, RetryPolicy, Step
@@ -113,7 +113,7 @@ def test_backoff_stays_within_its_bounds(
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=30))
 def test_only_a_silence_that_was_watched_is_death(looks: list[tuple[float, bool]]) -> None:
     """A worker is dead after a lease without a turn, as far as the observer could see."""
-    liveness = Liveness(lease_seconds=60)
+    liveness = FailureDetector(lease_seconds=60)
     now, turn, silent = 0.0, 0, None
     for pause, has_moved in looks:
         now += pause
@@ -156,107 +156,107 @@ class Walk:
 
     def __init__(self, graph: Graph) -> None:
         submission = Submission(graph=graph)
-        self.unit: Unit = creation.create(NO_DATABASE, submission, 1, 1)
+        self.locked: LockedTask = creation.create(NO_DATABASE, submission, 1, 1)
         self.turn = 0
         self.begun: set[tuple[int, int]] = set()
         self.has_missed_deadline = False
 
     def is_over(self) -> bool:
         """Whether the task has ended."""
-        return self.unit.task.status in TASK_ENDED
+        return self.locked.task.status in TASK_ENDED
 
     def running(self) -> list[StepRow]:
         """Return the claimed steps."""
-        return [step for step in self.unit.steps.values() if step.status == StepStatus.RUNNING]
+        return [step for step in self.locked.steps.values() if step.status == StepStatus.RUNNING]
 
     def claim(self, slots: int) -> None:
         """Claim what is due."""
         self.turn += 1
-        room = Room("w", self.turn, slots, len(self.running()), SECOND)
-        for _, step in claiming.claim([self.unit], room).steps:
+        room = ClaimCapacity("w", self.turn, slots, len(self.running()), SECOND)
+        for _, step in claiming.claim([self.locked], room).steps:
             place = (step.index, step.parallel_index)
             assert step.attempt <= step.max_attempts
             if not step.is_item:
-                for parent in self.unit.graph.parents[step.index]:
-                    assert self.unit.steps[(parent, -1)].status in STEP_ENDED
+                for parent in self.locked.graph.parents[step.index]:
+                    assert self.locked.steps[(parent, -1)].status in STEP_ENDED
             self.begun.add(place)
 
     def settle(self, outcomes: list[tuple[StepRow, Outcome]]) -> None:
         """Apply outcomes in one transaction, as a turn does."""
-        unit = self.unit
-        unit.now += 1
-        unit.admissions = 500
+        locked = self.locked
+        locked.now += 1
+        locked.admissions = 500
         for step, outcome in outcomes:
             claim = Claim(
-                unit.task.id,
+                locked.task.id,
                 step.id,
                 step.index,
                 step.parallel_index,
                 step.attempt,
                 step.claim_token,
             )
-            assert settlement.settle(NO_DATABASE, unit, claim, outcome, "w")
-        advance.advance(NO_DATABASE, unit)
+            assert settlement.settle(NO_DATABASE, locked, claim, outcome, "w")
+        advance.advance(NO_DATABASE, locked)
         self.check()
 
     def wake(self) -> None:
         """Let the timers of waiting steps pass."""
-        self.unit.now += 1
-        for step in list(self.unit.steps.values()):
+        self.locked.now += 1
+        for step in list(self.locked.steps.values()):
             if step.status == StepStatus.WAITING and not step.is_group:
-                transitions.wake(self.unit, step)
-        advance.advance(NO_DATABASE, self.unit)
+                transitions.wake(self.locked, step)
+        advance.advance(NO_DATABASE, self.locked)
         self.check()
 
     def disturb(self, what: str) -> None:
         """Let something come from outside: a pause, its end, a lost worker, the task's deadline."""
-        unit, task = self.unit, self.unit.task
-        unit.now += 1
+        locked, task = self.locked, self.locked.task
+        locked.now += 1
         if what == "pause" and task.status == "running":
-            transitions.move_task(unit, "task.paused")
+            transitions.move_task(locked, "task.paused")
         elif what == "resume" and task.status == "paused":
-            transitions.move_task(unit, "task.resumed")
-            for step in list(unit.steps.values()):
+            transitions.move_task(locked, "task.resumed")
+            for step in list(locked.steps.values()):
                 if step.status == StepStatus.PAUSED:
-                    transitions.resume_step(unit, step)
+                    transitions.resume_step(locked, step)
         elif what == "lose" and task.phase != "failing":
             for step in self.running():
                 if step.attempt < step.max_attempts:
-                    transitions.lose(unit, step, unit.now, ERROR, is_alone=True)
+                    transitions.lose(locked, step, locked.now, ERROR, is_alone=True)
         elif what == "deadline" and task.status == "running" and task.phase == "normal":
             self.has_missed_deadline = True
-            task.deadline = unit.now
-        advance.advance(NO_DATABASE, unit)
+            task.deadline = locked.now
+        advance.advance(NO_DATABASE, locked)
         self.check()
 
     def check(self) -> None:
         """Hold the counters and the windows against the rows."""
-        task, steps = self.unit.task, list(self.unit.steps.values())
+        task, steps = self.locked.task, list(self.locked.steps.values())
         assert task.steps_open == sum(step.status not in STEP_ENDED for step in steps)
         assert task.steps_running == len(self.running())
         assert task.steps_failed == sum(step.status == StepStatus.FAILED for step in steps)
         assert task.steps_held == sum(step.held for step in steps)
         assert task.places_taken == sum(step.placed for step in steps)
-        limit = self.unit.graph.max_parallel
+        limit = self.locked.graph.max_parallel
         assert limit is None or task.places_taken <= limit
         for group in (step for step in steps if step.is_group):
             items = [step for step in steps if step.is_item and step.index == group.index]
             placed = sum(item.placed for item in items)
-            fanout = self.unit.graph.steps[group.index].fanout
+            fanout = self.locked.graph.steps[group.index].fanout
             assert fanout is not None
             assert fanout.concurrency is None or placed <= fanout.concurrency
             assert group.items_placed == len(items)
             assert group.items_ended == sum(item.status in STEP_ENDED for item in items)
-        numbers = [event[1] for event in self.unit.events]
+        numbers = [event[1] for event in self.locked.events]
         assert numbers == list(range(1, len(numbers) + 1))
 
     def check_end(self) -> None:
         """Hold every step's end against the rules of its dependencies."""
-        graph, steps = self.unit.graph, self.unit.steps
+        graph, steps = self.locked.graph, self.locked.steps
         assert all(step.status in STEP_ENDED for step in steps.values())
         any_failed = any(step.status == StepStatus.FAILED for step in steps.values())
         has_failed = any_failed or self.has_missed_deadline
-        assert self.unit.task.status == ("failed" if has_failed else "succeeded")
+        assert self.locked.task.status == ("failed" if has_failed else "succeeded")
         for index, definition in enumerate(graph.steps):
             parents = [steps[(parent, -1)] for parent in graph.parents[index]]
             is_bad = any(_by_failure(parent) for parent in parents)
@@ -278,8 +278,8 @@ def _by_failure(step: StepRow) -> bool:
     return step.status == StepStatus.SKIPPED and reason in SKIPPED_BY_FAILURE
 
 
-def _outcome(draw: Any, unit: Unit, step: StepRow) -> Outcome:
-    if unit.definition(step).fanout is not None and not step.is_item:
+def _outcome(draw: Any, locked: LockedTask, step: StepRow) -> Outcome:
+    if locked.definition(step).fanout is not None and not step.is_item:
         items = list(range(draw(st.integers(0, 4))))
         return draw(  # type: ignore[no-any-return]
             st.sampled_from([Succeeded(items=items), Succeeded(items=items), FAILURE])
@@ -320,11 +320,11 @@ def test_every_graph_ends_with_its_counters_right(graph: Graph, data: st.DataObj
         if not running:
             waiting = [
                 step
-                for step in walk.unit.steps.values()
+                for step in walk.locked.steps.values()
                 if step.status == StepStatus.WAITING and not step.is_group
             ]
             if not waiting:
-                assert walk.unit.task.status == "paused", "nothing runs, and nothing waits"
+                assert walk.locked.task.status == "paused", "nothing runs, and nothing waits"
                 walk.disturb("resume")
                 continue
             walk.wake()
@@ -332,11 +332,11 @@ def test_every_graph_ends_with_its_counters_right(graph: Graph, data: st.DataObj
         count = data.draw(st.integers(1, len(running)))
         outcomes: list[tuple[StepRow, Outcome]] = []
         for step in running[:count]:
-            is_group = walk.unit.definition(step).fanout is not None and not step.is_item
+            is_group = walk.locked.definition(step).fanout is not None and not step.is_item
             if is_late:
                 outcomes.append((step, Succeeded(items=[]) if is_group else Succeeded(1)))
             else:
-                outcomes.append((step, _outcome(data.draw, walk.unit, step)))
+                outcomes.append((step, _outcome(data.draw, walk.locked, step)))
         walk.settle(outcomes)
         assert rounds < 500
     walk.check_end()

@@ -7,9 +7,9 @@ import pytest
 from agent.core import ids
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator import budget_pause
 from agent.tasks.operator.operator import RefusedError
 from agent.tasks.rescue import rescue_steps
@@ -20,7 +20,7 @@ from tests.engine.harness import RETRY, Hand, graph
 DAY = "2030-01-31"
 
 
-def intent_of(claimed: Claimed, tokens: int, number: int = 1, **options: Any) -> Intent:
+def intent_of(claimed: AttemptInput, tokens: int, number: int = 1, **options: Any) -> Intent:
     """Return the intent of a call that may use so many tokens, at a microdollar each."""
     action = f"model#{number}"
     key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, action, "h")
@@ -41,9 +41,11 @@ def intent_of(claimed: Claimed, tokens: int, number: int = 1, **options: Any) ->
     )
 
 
-def intend(hand: Hand, *wanted: tuple[Claimed, Intent]) -> list[Note]:
+def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntry]:
     """Record intents in one turn; return the notes with what became of them."""
-    notes = [Note(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted]
+    notes = [
+        JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
+    ]
     hand.turn(Batch(notes=notes))
     return notes
 
@@ -87,7 +89,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     intent = intent_of(again, 700)
     assert intend(hand, (again, intent))[0].refusal is None
     result = result_of(intent, Spend(100, 50, 150))
-    hand.turn(Batch(notes=[Note(claim_of(again), again.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(again), again.graph, result=result)]))
     assert used(hand, task_id) == (150, 150, 400, 400)
     hand.settle({"it": Succeeded("hi")})
     assert hand.status(task_id) == "succeeded"
@@ -112,7 +114,9 @@ def test_a_late_result_settles_once(hand: Hand) -> None:
     intent = intent_of(claimed, 400)
     intend(hand, (claimed, intent))
     hand.operator.cancel(task_id)
-    note = Note(claim_of(claimed), claimed.graph, result=result_of(intent, Spend(10, 5, 15)))
+    note = JournalEntry(
+        claim_of(claimed), claimed.graph, result=result_of(intent, Spend(10, 5, 15))
+    )
     for _ in range(2):
         hand.turn(Batch(notes=[note]))
         assert used(hand, task_id) == (15, 15, 0, 0)

@@ -15,7 +15,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules import creation, row_writer
 from agent.tasks.rules.creation import Submission
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Fanout, Graph, RetryPolicy
 from tests.engine.conftest import Start
 from tests.engine.functions import Gate
@@ -138,7 +138,7 @@ def lose(hand: Hand) -> None:
         with tx.transaction():
             rescue_steps.take_over(
                 tx,
-                Graphs(),
+                GraphCache(),
                 hand.delivery.sender.worker_id,
                 hand.clock.now(),
                 is_process_gone=True,
@@ -217,8 +217,8 @@ def test_a_dedupe_key_that_is_taken_at_the_same_moment(postgres_database: Databa
         tx.transaction(),
     ):
         now = postgres_database.clock.now()
-        unit = creation.create(tx, submission, creation.register(tx, submission, now), now)
-        row_writer.write(tx, [unit], unit.now)
+        locked = creation.create(tx, submission, creation.register(tx, submission, now), now)
+        row_writer.write(tx, [locked], locked.now)
         tx.query("SELECT 1")
         thread.start()
         eventually(
@@ -244,7 +244,7 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     holder.query("SELECT id FROM tasks FOR NO KEY UPDATE")
     open_turn = begin_tx.open_turn
 
-    def open_and_free(*arguments: Any, **options: Any) -> begin_tx.Opened:
+    def open_and_free(*arguments: Any, **options: Any) -> begin_tx.TxStart:
         opened = open_turn(*arguments, **options)
         holder._rollback()
         return opened

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.tasks.commit.task_cache import MOST_STEPS, UnitCache
+from agent.tasks.commit.task_cache import MOST_STEPS, TaskCache
 from agent.workflows.graph import Graph
 from tests.engine.harness import FAILURE, RETRY, Hand, HandClock, find_violations, graph, step
 from tests.engine.test_plans import listen
@@ -121,7 +121,7 @@ def test_a_wide_task_is_not_kept(hand: Hand) -> None:
     assert reads(hand, "first") == ["tasks", "steps"]
 
 
-class NoCache(UnitCache):
+class NoCache(TaskCache):
     """A memory that forgets everything at once."""
 
     def open(self, tx: Any) -> None:
@@ -161,7 +161,7 @@ def test_memory_changes_nothing(sqlite_template: Path, graph: Graph, data: st.Da
     """With it and without it, the same outcomes leave the same rows, turn for turn."""
     with TemporaryDirectory() as directory:
         hands = []
-        for name, cache in (("kept", UnitCache()), ("read", NoCache())):
+        for name, cache in (("kept", TaskCache()), ("read", NoCache())):
             path = Path(directory) / f"{name}.db"
             shutil.copyfile(sqlite_template, path)
             hand = Hand(Database(f"sqlite:///{path}", clock=HandClock()), slots=3)

@@ -10,7 +10,7 @@ from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Waiting
-from agent.tasks.commit.batch import Note
+from agent.tasks.commit.batch import JournalEntry
 from agent.tasks.operator.operator import RefusedError
 from agent.tasks.rescue import spilled_results
 from agent.tasks.worker.attempts import claim_of
@@ -82,7 +82,7 @@ def test_its_left_results_are_kept_until_it_can_be_read(hand: Hand, tmp_path: Pa
         call_id = intend(hand, claimed)
         ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
         result = CallResult(call_id, key, CallStatus.SUCCEEDED, "done")
-        notes.append(Note(claim_of(claimed), claimed.graph, result=result))
+        notes.append(JournalEntry(claim_of(claimed), claimed.graph, result=result))
     path = spilled_results.leave(hand.database, notes)
     assert path is not None
     with unreadable(hand, "bad"):

@@ -5,7 +5,7 @@ import pytest
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Retry, Waiting
-from agent.tasks.commit.batch import Batch, Note
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import RetryPolicy
 from tests.engine.functions import Gate, runs
@@ -208,7 +208,7 @@ def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: boo
     second = hand.claimed("a")
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, "paid")
-    late = Note(claim_of(first), first.graph, result=result)
+    late = JournalEntry(claim_of(first), first.graph, result=result)
     asking = settle_of(second, Waiting({"unknown": call_id}))
     if is_one_turn:
         hand.turn(Batch(notes=[late], settles=[asking]))

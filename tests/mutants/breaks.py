@@ -27,7 +27,7 @@ MUTANTS: Final = (
         "late outcomes count",
         "an outcome under an old claim moves the step that somebody else runs",
         "agent/tasks/rules/settlement.py",
-        "if step is None or not holds(step, claim, worker_id) or unit.task.status in TASK_ENDED:",
+        "if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:",
         "if step is None or step.status != StepStatus.RUNNING:",
     ),
     Mutant(
@@ -134,8 +134,8 @@ MUTANTS: Final = (
         "another key after an unknown",
         "the remote cannot tell the repeated request from a new one",
         "agent/steps/attempt/calls.py",
-        "remote_key=unknown.remote_key\n            if unknown is not None\n            else keys",
-        "remote_key=keys.new_id()\n            if unknown is not None\n            else keys",
+        "remote_key=unknown.remote_key\n            if unknown is not None\n            else ids",
+        "remote_key=keys.new_id()\n            if unknown is not None\n            else ids",
     ),
     Mutant(
         "one attempt too many",
@@ -171,30 +171,30 @@ MUTANTS: Final = (
         "a window fills up with steps that ended long ago",
         "agent/tasks/state/transitions.py",
         "    if step.placed:\n        step.placed = 0\n"
-        "        unit.task.places_taken = unit.task.places_taken - 1",
+        "        locked.task.places_taken = locked.task.places_taken - 1",
         "    if step.placed:\n        step.placed = 0",
     ),
     Mutant(
         "windows are ignored",
         "more steps of a task run at once than it allows",
         "agent/tasks/rules/advance.py",
-        "return limit is None or unit.task.places_taken < limit",
-        "return limit is None or unit.task.places_taken <= limit",
+        "return limit is None or locked.task.places_taken < limit",
+        "return limit is None or locked.task.places_taken <= limit",
     ),
     Mutant(
         "a forgotten event",
         "a step waits, and the log does not say so",
         "agent/tasks/state/transitions.py",
-        "    step.status = target\n    unit.tell(event, step, data)",
+        "    step.status = target\n    locked.tell(event, step, data)",
         '    step.status = target\n    if event != "step.waiting":\n'
-        "        unit.tell(event, step, data)",
+        "        locked.tell(event, step, data)",
     ),
     Mutant(
         "paused tasks go on",
         "steps of a task that a person paused are claimed",
         "agent/tasks/rules/claiming.py",
-        "if unit.task.status != TaskStatus.RUNNING:",
-        "if unit.task.status == TaskStatus.PENDING:",
+        "if locked.task.status != TaskStatus.RUNNING:",
+        "if locked.task.status == TaskStatus.PENDING:",
     ),
     Mutant(
         "a look renews the lease",
@@ -235,21 +235,21 @@ MUTANTS: Final = (
         "half a task",
         "an outcome is taken for a late one when its task gets free in the middle of a turn",
         "agent/tasks/commit/transaction.py",
-        "if task_id not in units and task_id not in task_ids]",
+        "if task_id not in locked_tasks and task_id not in task_ids]",
         "if task_id not in units]",
     ),
     Mutant(
         "outcomes go with a failed turn",
         "what was done while the database was away is forgotten",
         "agent/tasks/worker/worker.py",
-        "if not isinstance(outcome, Delivered):\n                self._outbox.put_back(flight.batch)",
+        "if not isinstance(outcome, CommitResult):\n                self._outbox.put_back(flight.batch)",
         "if isinstance(outcome, FencedError):\n                self._outbox.put_back(flight.batch)",
     ),
     Mutant(
         "early signals are lost",
         "a step waits for what was sent before it began to wait",
         "agent/tasks/rules/settlement.py",
-        '        take_signal(tx, unit, step, on["signal"])\n',
+        '        take_signal(tx, locked, step, on["signal"])\n',
         "        pass\n",
     ),
     Mutant(
@@ -270,7 +270,7 @@ MUTANTS: Final = (
         "the cancelled are woken",
         "a question that ran out moves a step of a task that has ended",
         "agent/tasks/rules/approvals.py",
-        "is_over = unit.task.status in TASK_ENDED",
+        "is_over = locked.task.status in TASK_ENDED",
         "is_over = False",
     ),
     Mutant(
@@ -347,43 +347,43 @@ MUTANTS: Final = (
         "inherited unknowns are forgotten",
         "a retry repeats what nobody knows the outcome of",
         "agent/tasks/rules/row_writer.py",
-        "        inheritance.inherit_calls(tx, old, heir)\n",
+        "        inherited_calls.inherit_calls(tx, old, heir)\n",
         "        pass\n",
     ),
     Mutant(
         "what is known is asked",
         "a person is asked about an effect whose late word has come",
         "agent/tasks/rules/settlement.py",
-        'if "unknown" in on and not queries.is_call_resolved(tx, on["unknown"]):',
+        'if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):',
         'if "unknown" in on:',
     ),
     Mutant(
         "a command forgets the family",
         "a task whose time a command finds over leaves its children to nobody",
         "agent/tasks/operator/operator.py",
-        '        with self.changing(task_id) as (tx, unit):\n            self._check("signal", unit)\n',
-        "        with self.changing(task_id) as (tx, unit):\n            self._follow_up = id"
-        '\n            self._check("signal", unit)\n',
+        '        with self.changing(task_id) as (tx, locked):\n            self._check("signal", locked)\n',
+        "        with self.changing(task_id) as (tx, locked):\n            self._follow_up = id"
+        '\n            self._check("signal", locked)\n',
     ),
     Mutant(
         "acting in a failing task",
         "an effect begins after another step has failed",
         "agent/tasks/commit/transaction.py",
-        'if unit.task.phase == "failing" and not advance.is_cleanup(unit, step):\n            return False',
-        'if unit.task.phase == "":\n            return False',
+        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n            return False',
+        'if locked.task.phase == "":\n            return False',
     ),
     Mutant(
         "an answer after the end counts",
         "a yes that comes after its question has expired lets the step run",
         "agent/approvals/answering.py",
-        "if row.expires_at is not None and row.expires_at <= unit.now:",
+        "if row.expires_at is not None and row.expires_at <= locked.now:",
         "if row.expires_at is not None and row.expires_at < 0:",
     ),
     Mutant(
         "a late word wakes the dead",
         "the word of an effect moves a step of a task that has ended",
         "agent/tasks/rules/row_writer.py",
-        "            if unit.task.status in TASK_ENDED:\n                continue\n",
+        "            if locked.task.status in TASK_ENDED:\n                continue\n",
         "",
     ),
     Mutant(
@@ -404,7 +404,7 @@ MUTANTS: Final = (
         "what was approved is not looked at again",
         "a step runs with edits that nobody has approved",
         "agent/steps/attempt/prepare.py",
-        "if request_hash(gate.gated_request(kind.name, config)) != found.approved_hash:",
+        "if request_hash(approval_gate.gated_request(kind.name, config)) != found.approved_hash:",
         "if found.approved_hash is None:",
     ),
     Mutant(
@@ -523,7 +523,7 @@ MUTANTS: Final = (
         "no descriptor is a failure",
         "a command that could not be spawned for want of descriptors fails its step for good",
         "agent/steps/process/gated_process.py",
-        "        if descriptors.is_exhaustion(problem):\n"
+        "        if file_descriptors.is_exhaustion(problem):\n"
         '            raise OutOfDescriptorsError("a command") from None\n'
         "        raise _refused",
         "        raise _refused",
@@ -618,14 +618,14 @@ MUTANTS: Final = (
         "a newer schema goes unnoticed",
         "a worker of an earlier version goes on writing to a schema that it does not know",
         "agent/tasks/worker/worker.py",
-        "await self._link.run(lambda: schema.refuse_newer(self.delivery.sender.connection))",
+        "await self._link.run(lambda: migrate.refuse_newer(self.delivery.sender.connection))",
         "await self._link.run(lambda: None)",
     ),
     Mutant(
         "a fenced worker comes back",
         "a worker that an upgrade has fenced enrolls again with its old version",
         "agent/tasks/commit/pipeline.py",
-        "                schema.refuse_newer(connection)\n",
+        "                migrate.refuse_newer(connection)\n",
         "",
     ),
     Mutant(
@@ -674,7 +674,7 @@ MUTANTS: Final = (
         "a step's own secrets alone",
         "what another step of the workflow is given by reference is written down",
         "agent/steps/attempt/runner.py",
-        "        preparation.watch_secrets(claimed.graph)\n",
+        "        prepare.watch_secrets(claimed.graph)\n",
         "",
     ),
     Mutant(

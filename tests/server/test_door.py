@@ -165,7 +165,7 @@ def test_failures_are_held_back(
 def test_failures_are_forgotten() -> None:
     """After the window an address starts anew; others are not held back with it."""
     now = 0.0
-    counted = failed_auth_limiter.Failures(lambda: now)
+    counted = failed_auth_limiter.FailedAuthLimiter(lambda: now)
     for _ in range(failed_auth_limiter.MOST):
         assert counted.add("a") == 0
     assert counted.add("a") > 0

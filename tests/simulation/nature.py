@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from agent.core.clock import SECOND, Clock
 from agent.core.ids import Source
-from agent.core.thread_bridge import Link
+from agent.core.thread_bridge import ThreadBridge
 from tests.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class SeededSource(Source):
         return self._chance.random()
 
 
-class SimulatedLink(Link):
+class SimulatedLink(ThreadBridge):
     """The database's thread, without the thread: one piece of work after another."""
 
     def __init__(self, loop: SimulatedLoop) -> None:

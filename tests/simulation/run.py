@@ -19,7 +19,7 @@ from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings
 from agent.core import ids
 from agent.models import echo
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.steps.attempt.services import Limits
 from agent.steps.process import processes
 from agent.steps.spec.registry import KINDS
@@ -27,7 +27,7 @@ from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
 from agent.tasks import checker
-from agent.tasks.checker import Outside
+from agent.tasks.checker import ExternalWitness
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import notifications
 from agent.tasks.worker.submitters import RefusedError
@@ -309,7 +309,7 @@ class _Machine:
         is_daemon = self.scenario.workers == 1
         if is_daemon:
             await self.loop.run_blocking(lambda: recovery.recover(database, self.clock))
-        models = Catalog({"echo": model_of("echo", ModelSettings(provider="echo"))})
+        models = ModelRegistry({"echo": model_of("echo", ModelSettings(provider="echo"))})
         link = SimulatedLink(self.loop)
         worker = Worker(database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, link=link)
         worker.commit_listeners.append(self._hear)
@@ -427,7 +427,7 @@ class _Machine:
         is_end = when == "at the end"
         outside = None
         if is_end:
-            outside = Outside(self.world.by_key, self.world.acknowledged, _WITNESSED)
+            outside = ExternalWitness(self.world.by_key, self.world.acknowledged, _WITNESSED)
         with database.connect("reader") as connection:
             found = checker.check(connection, self.clock.latest, outside)
         if is_end:

@@ -12,7 +12,7 @@ from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
-from agent.steps.types.attempt_input import Claimed, RevokedError, Signals, TaskView, Upstream
+from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
 from agent.steps.types.outcome import (
     CallResult,
     Intent,
@@ -93,7 +93,7 @@ class MemoryJournal:
         self.is_held = False
         self.is_revoked = False
 
-    async def intend(self, claimed: Claimed, intent: Intent) -> None:
+    async def intend(self, claimed: AttemptInput, intent: Intent) -> None:
         if self.is_held:
             await asyncio.Event().wait()
         if self.is_revoked:
@@ -102,18 +102,18 @@ class MemoryJournal:
         if self.on_intend is not None:
             self.on_intend(intent)
 
-    async def keep(self, claimed: Claimed, text: str) -> str | None:
+    async def keep(self, claimed: AttemptInput, text: str) -> str | None:
         return None
 
-    def resolve(self, claimed: Claimed, result: CallResult) -> None:
+    def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
         self.results.append(result)
 
-    async def checkpoint(self, claimed: Claimed, value: Json) -> None:
+    async def checkpoint(self, claimed: AttemptInput, value: Json) -> None:
         if self.is_revoked:
             raise RevokedError("the claim is gone")
         self.checkpoints.append(value)
 
-    def log(self, claimed: Claimed, stream: str, text: str) -> None:
+    def log(self, claimed: AttemptInput, stream: str, text: str) -> None:
         self.logs.append((stream, text))
 
     @property
@@ -194,7 +194,7 @@ class Trial:
         self.checkpoint: Json = None
         self.waited: dict[str, Json] | None = None
 
-    def claimed(self) -> Claimed:
+    def claimed(self) -> AttemptInput:
         """Return what the next attempt is given."""
         view: dict[str, Any] = {
             "id": "task-1",
@@ -207,7 +207,7 @@ class Trial:
             "deadline": None,
             **self.task,
         }
-        return Claimed(
+        return AttemptInput(
             **{
                 "task": TaskView(**view),
                 "graph": self.graph,

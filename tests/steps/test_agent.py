@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
-from agent.models.registry import Catalog
+from agent.models.registry import ModelRegistry
 from agent.steps.agent.tool import RefusedError
 from agent.steps.agent.tools.files import parts_of
 from agent.steps.agent.tools.shell import fits
@@ -30,7 +30,7 @@ def trial(script: list[Any], tools: dict[str, Any], **options: Any) -> Trial:
     goal = f"do it\n```echo\n{json.dumps(script)}\n```"
     config = {"goal": goal, "model": "echo", "tools": tools, **options.pop("config", {})}
     made = Trial("agent", config, **options)
-    made.services.models = Catalog(default="echo")
+    made.services.models = ModelRegistry(default="echo")
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.config.models import ModelSettings
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.steps.kinds.llm import model_calls
 from agent.steps.types.outcome import Failed, Outcome, Retry, Succeeded
 from tests.models.servers import (
@@ -56,7 +56,9 @@ def trial(provider: str, url: str, **settings: Any) -> Trial:
     given = {"provider": provider, "base_url": url, "key": "env:KEY_OF_TESTS", **settings}
     tools = {"look": {"python": callable_name(lambda: "seen"), "effect": "none"}}
     made = Trial("agent", {"goal": "look", "tools": tools, "max_tokens": 50})
-    made.services.models = Catalog({"it": model_of("it", ModelSettings(**given))}, default="it")
+    made.services.models = ModelRegistry(
+        {"it": model_of("it", ModelSettings(**given))}, default="it"
+    )
     return made
 
 

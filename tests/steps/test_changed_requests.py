@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.models.registry import Catalog
+from agent.models.registry import ModelRegistry
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.replay import REQUEST_CHANGED
 from agent.steps.types.errors import DefiniteFailure
@@ -236,7 +236,7 @@ def test_an_agent_whose_goal_has_changed_does_not_leave_its_effects_behind() -> 
     goal = f"attempt {{{{ task.attempt }}}}\n```echo\n{json.dumps(script)}\n```"
     tools = {"pay": {"python": callable_name(pay), "approve": "never"}}
     trial = Trial("agent", {"goal": goal, "model": "echo", "tools": tools})
-    trial.services.models = Catalog(default="echo")
+    trial.services.models = ModelRegistry(default="echo")
     assert isinstance(run(trial.attempt()), Succeeded)
     trial.crash()
     outcome = run(trial.attempt())

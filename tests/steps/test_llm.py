@@ -9,7 +9,7 @@ import pytest
 from agent.config.models import ModelSettings
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.steps.attempt.services import Limits
 from agent.steps.types.outcome import Failed, Intent, Outcome, Paused, Retry, Succeeded
 from tests.models.servers import KEY, Provider, Say, Stall, error, providing
@@ -43,7 +43,7 @@ def trial(server: Provider | None, config: dict[str, Any], **options: Any) -> Tr
         given = {"provider": provider, "base_url": server.url(provider) if server else ""}
         known = {"key": "env:KEY_OF_TESTS", **PRICED, **given, **settings}
         models[provider] = model_of(provider, ModelSettings(**known))
-    made.services.models = Catalog(models, default="echo")
+    made.services.models = ModelRegistry(models, default="echo")
     return made
 
 

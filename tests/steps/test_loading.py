@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.config.models import ModelSettings
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.outcome import Outcome, Succeeded
 from tests.models.servers import KEY, Provider, Say, providing
@@ -63,7 +63,7 @@ def test_the_first_attempt_after_a_start_asks_its_model(
     def ask() -> Outcome:
         server.replies.append(Say("hello"))
         trial = Trial(kind, {**config, "max_tokens": 50}, {"timeout_seconds": STEP_SECONDS})
-        trial.services.models = Catalog({"it": model}, default="it")
+        trial.services.models = ModelRegistry({"it": model}, default="it")
         return run(trial.attempt())
 
     # What else is loaded at a first use is loaded now: from here on only the SDK is slow.

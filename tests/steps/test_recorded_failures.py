@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.models.registry import Catalog
+from agent.models.registry import ModelRegistry
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import CallResult, Failed, Json, Outcome, Retry, StepError, Succeeded
@@ -158,7 +158,7 @@ def test_the_model_is_shown_the_same_failure_of_a_tool_again() -> None:
     tools = {"pay": {"python": callable_name(pay), "approve": "never"}}
     goal = f"do it\n```echo\n{json.dumps(script)}\n```"
     trial = Trial("agent", {"goal": goal, "model": "echo", "tools": tools})
-    trial.services.models = Catalog(default="echo")
+    trial.services.models = ModelRegistry(default="echo")
     assert run(trial.attempt()) == Succeeded("it cannot be paid")
     trial.crash()
     assert run(trial.attempt()) == Succeeded("it cannot be paid")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.steps.attempt import cancel_scope
-from agent.steps.attempt.cancel_scope import Scope
+from agent.steps.attempt.cancel_scope import CancelScope
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def _short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _held(seconds: float, ended: list[float]) -> None:
-    with Scope(seconds) as held:
+    with CancelScope(seconds) as held:
         await asyncio.sleep(10)
     assert held.is_over()
     ended.append(seconds)
@@ -35,10 +35,10 @@ def test_what_came_to_its_end_is_not_ended() -> None:
     """The shared timer stays set, and does not reach a scope that was left."""
 
     async def story() -> None:
-        with Scope(0.05) as first:
+        with CancelScope(0.05) as first:
             pass
         await asyncio.sleep(0.1)
-        with Scope(5.0) as second:
+        with CancelScope(5.0) as second:
             await asyncio.sleep(0)
         assert not first.is_over()
         assert not second.is_over()
@@ -50,7 +50,7 @@ def test_one_that_is_ended_from_outside_leaves_the_timer() -> None:
     """It is cancelled once, whatever its time would have been."""
 
     async def story() -> None:
-        with Scope(0.05) as held:
+        with CancelScope(0.05) as held:
             held.end_soon()
             await asyncio.sleep(10)
         assert held.is_over()

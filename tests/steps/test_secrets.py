@@ -17,7 +17,7 @@ from agent.config.settings import Settings
 from agent.core import logging
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import Secrets, Watch, references, watch
-from agent.steps.process.output_capture import Capture
+from agent.steps.process.output_capture import OutputCapture
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Failed, Outcome, Retry, Succeeded
 from agent.workflows.graph import Graph, Step
@@ -202,7 +202,7 @@ def test_a_secret_is_hidden_where_output_comes_in_pieces(
     quoted = quote(TOKEN, safe="").lower()
     line = "".join(f"{'x' * 997} {form} " for form in (TOKEN, encoded, quoted) * 12)
     told: list[str] = []
-    capture = Capture(10**6, Secrets(), told.append)
+    capture = OutputCapture(10**6, Secrets(), told.append)
     for start in range(0, len(line), size):
         capture._take(line[start : start + size])
     kept = capture.finish()

@@ -14,7 +14,7 @@ import pytest
 from agent.store.db import sqlite
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.db.write_lock import Gate, GateTimeoutError
+from agent.store.db.write_lock import WriteLock, WriteLockTimeoutError
 
 PATIENCE_SECONDS = 60
 
@@ -95,7 +95,7 @@ def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Databas
         sqlite_database.connect("writer") as writer,
         sqlite_database.connect("turn") as turn,
     ):
-        with writer.transaction(), pytest.raises(GateTimeoutError):
+        with writer.transaction(), pytest.raises(WriteLockTimeoutError):
             other.take(0.0)
         other.take(0.0)
         other.drop()
@@ -133,7 +133,7 @@ def test_a_gate_that_is_never_opened_is_told(
 
 def test_a_dead_holder_frees_the_gate(tmp_path: Path) -> None:
     """The lock ends with its process, so nothing has to be cleaned up after a crash."""
-    gate = Gate(tmp_path / "db.gate")
+    gate = WriteLock(tmp_path / "db.gate")
     context = multiprocessing.get_context("spawn")
     is_held = context.Event()
     holder = context.Process(target=_hold, args=(gate.path, is_held))
@@ -141,7 +141,7 @@ def test_a_dead_holder_frees_the_gate(tmp_path: Path) -> None:
     try:
         assert is_held.wait(PATIENCE_SECONDS)
         mine = gate.open()
-        with pytest.raises(GateTimeoutError):
+        with pytest.raises(WriteLockTimeoutError):
             mine.take(0.05)
     finally:
         holder.kill()
@@ -151,7 +151,7 @@ def test_a_dead_holder_frees_the_gate(tmp_path: Path) -> None:
 
 
 def _hold(path: Path, is_held: Event) -> None:
-    handle = Gate(path).open()
+    handle = WriteLock(path).open()
     handle.take(PATIENCE_SECONDS)
     is_held.set()
     threading.Event().wait()

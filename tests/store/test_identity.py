@@ -8,7 +8,7 @@ import pytest
 
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.db.write_lock import GateTimeoutError
+from agent.store.db.write_lock import WriteLockTimeoutError
 from tests.engine.harness import Engine, eventually, graph, step
 
 
@@ -124,7 +124,7 @@ def test_a_gate_whose_file_was_removed_is_found_again(sqlite_database: Database)
     gate.path.unlink()
     new = gate.open()
     old.take(1.0)
-    with pytest.raises(GateTimeoutError):
+    with pytest.raises(WriteLockTimeoutError):
         new.take(0.05)
     old.close()
     new.take(1.0)

@@ -16,7 +16,7 @@ from agent.config.settings import Settings
 from agent.core.clock import SECOND
 from agent.store.artifacts import artifact_rows, blobs
 from agent.store.artifacts.artifact_rows import GRACE_US
-from agent.store.artifacts.blobs import Vault, Vaults
+from agent.store.artifacts.blobs import BlobStore, BlobStores
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from tests import faulty_store
@@ -36,7 +36,7 @@ def test_a_file_and_its_names_are_on_disk_first(
 
     address = str(tmp_path / "kept" / "ab" / "abc")
     monkeypatch.setattr(os, "fsync", noticed)
-    assert Vault(f"file://{tmp_path}/kept").write("abc", b"content") == address
+    assert BlobStore(f"file://{tmp_path}/kept").write("abc", b"content") == address
     assert blobs.read(address) == b"content"
     inodes = [
         Path(path).stat().st_ino for path in (address, tmp_path / "kept/ab", tmp_path / "kept")
@@ -57,7 +57,7 @@ def test_content_that_is_put_while_it_is_pruned(
         content = b"text " * 1000
 
         def put(at: int) -> str:
-            return artifact_rows.put(connection, artifact_rows.pack(content, Vault(url)), at)
+            return artifact_rows.put(connection, artifact_rows.pack(content, BlobStore(url)), at)
 
         def put_before(address: str, before: int, _options: object) -> None:
             if kind == "directory":
@@ -83,7 +83,7 @@ def test_a_store_without_a_driver_is_told_at_once(
     """A worker that could keep nothing there does not begin."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(StoreError, match=f"artifacts cannot be kept at {url}: .+") as raised:
-        Vault(url)
+        BlobStore(url)
     assert raised.value.fault is Fault.LOST
 
 
@@ -101,7 +101,7 @@ def test_a_wrong_configuration_is_an_error_at_the_start(
 ) -> None:
     """The URL and the options are checked against the driver, without a connection."""
     with pytest.raises(StoreError, match=message) as raised:
-        Vault(url, lambda: options)
+        BlobStore(url, lambda: options)
     assert raised.value.fault is Fault.LOST
 
 
@@ -109,13 +109,13 @@ def test_an_unreachable_store_is_no_wrong_configuration() -> None:
     """FTP's driver connects in its constructor: within the bounds of a call, and not before."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ftp://127.0.0.1:{silent.getsockname()[1]}/kept"
-        vaults = Vaults(url, timeout_seconds=0.2)
+        vaults = BlobStores(url, timeout_seconds=0.2)
         began = time.monotonic()
         kept = vaults.vault(url)
         with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
             vaults.reach(url).call(kept.connect, vaults.timeout_seconds)
         with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
-            Vaults(url).probe(url, 0.2)
+            BlobStores(url).probe(url, 0.2)
         assert time.monotonic() - began < 20
     for call in (kept.connect, lambda: kept.write("abc", b"content")):
         with pytest.raises(StoreError, match="Connection refused") as raised:
@@ -132,7 +132,7 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise NoCredentialsError("no credentials")
 
-    kept = Vault("memory://bucket")
+    kept = BlobStore("memory://bucket")
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.pipe_file", refuse)
     with pytest.raises(StoreError, match=r"cannot keep .+: no credentials") as raised:
         kept.write("abc", b"content")
@@ -153,7 +153,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
     monkeypatch.setattr(os, "fsync", full)
     for _ in range(3):
         with pytest.raises(StoreError, match="No space left on device"):
-            Vault(str(tmp_path / "kept")).write("abc", b"content")
+            BlobStore(str(tmp_path / "kept")).write("abc", b"content")
     assert list((tmp_path / "kept/ab").iterdir()) == []
 
 
@@ -203,7 +203,7 @@ def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
 
 def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
     """The first call gives up in its time, the next ones at once; a late answer opens it again."""
-    vaults = Vaults("faulty://bucket/kept")
+    vaults = BlobStores("faulty://bucket/kept")
     address = vaults.vault(vaults.url).write("abc", b"content")
     with faulty_store.broken("hangs"):
         with pytest.raises(StoreError, match=r"has not answered within 0.1 s") as raised:
@@ -223,7 +223,7 @@ def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
 
 def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     """What it wrote it has read and removed; a store that takes nothing is an error."""
-    vaults = Vaults()
+    vaults = BlobStores()
     kept = tmp_path / "kept"
     vaults.probe(str(kept), 60)
     assert [path for path in kept.rglob("*") if path.is_file()] == []

@@ -9,7 +9,7 @@ import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
 from agent.config.models import ModelSettings
-from agent.models.registry import Catalog, model_of
+from agent.models.registry import ModelRegistry, model_of
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import workers
@@ -66,8 +66,8 @@ def in_flight(database: Database) -> Iterator[None]:
             engine.close()
 
 
-def _models(**settings: Any) -> Catalog:
-    return Catalog({"slow": model_of("slow", ModelSettings(**settings))})
+def _models(**settings: Any) -> ModelRegistry:
+    return ModelRegistry({"slow": model_of("slow", ModelSettings(**settings))})
 
 
 def _begin(engine: Engine, hand: Hand, port: int) -> None:

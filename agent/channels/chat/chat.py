@@ -12,7 +12,7 @@ import structlog
 from agent.approvals import approval_documents
 from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.chat import buttons, message_texts, pairing
-from agent.channels.chat.command_handler import Conversation, typed_value
+from agent.channels.chat.command_handler import CommandHandler, typed_value
 from agent.channels.chat.commands import Caller
 from agent.config.channels import TOLD
 from agent.core.escape import harmless
@@ -60,7 +60,7 @@ class Chat(ABC):
     name: str
     events = TOLD
 
-    def __init__(self, database: Database, conversation: Conversation) -> None:
+    def __init__(self, database: Database, conversation: CommandHandler) -> None:
         self.database = database
         self.conversation = conversation
         self._told: tuple[str, set[str]] = ("", set())

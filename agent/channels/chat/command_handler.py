@@ -45,7 +45,7 @@ _LISTED: Final = 15
 _MOST_SHOWN: Final = 3500
 
 
-class Conversation:
+class CommandHandler:
     """Understands commands and answers, of whoever a channel says is speaking."""
 
     def __init__(self, database: Database, most_steps: int) -> None:

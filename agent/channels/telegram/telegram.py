@@ -13,7 +13,7 @@ import structlog
 from agent.channels.channel import ReceptionError, finished
 from agent.channels.chat import message_texts
 from agent.channels.chat.chat import Chat, ChatError
-from agent.channels.chat.command_handler import Conversation
+from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.poll_pacing import Pacing
 from agent.channels.telegram.telegram_api import BotApi
 from agent.store.db.database import Database, StoreError
@@ -34,7 +34,7 @@ class Telegram(Chat):
     name = "telegram"
 
     def __init__(
-        self, database: Database, api: BotApi, conversation: Conversation, poll_seconds: int
+        self, database: Database, api: BotApi, conversation: CommandHandler, poll_seconds: int
     ) -> None:
         super().__init__(database, conversation)
         self._api = api

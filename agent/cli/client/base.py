@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 
-class Counterpart(Protocol):
+class AgentClient(Protocol):
     """What commands ask of an agent."""
 
     def find_task(self, text: str) -> str:

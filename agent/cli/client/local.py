@@ -13,7 +13,7 @@ from agent.core import audit
 from agent.tasks.operator.operator import Answer, Operator, Verdict
 from agent.tasks.read_models import spending, task_documents, transcript, workflow_documents
 from agent.tasks.rules.budgets import MICROUSD
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.graph_cache import GraphCache
 
 if TYPE_CHECKING:
     from agent.approvals.answering import Said
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CHANNEL = "terminal"
 
 
-class Local:
+class LocalClient:
     """The agent whose database the configuration names."""
 
     def __init__(self, settings: "Settings") -> None:
@@ -62,7 +62,7 @@ class Local:
             return task_documents.task_document(self._reader, task_id)
 
     def graph(self, workflow: str, version: int) -> "Graph":
-        return Graphs().get(self._reader, workflow, version)
+        return GraphCache().get(self._reader, workflow, version)
 
     def calls(self, task_id: str, after: str) -> list[Document]:
         with self._reader.snapshot():
@@ -91,7 +91,7 @@ class Local:
         bootstrap.open_database(self._settings, create=True)
         if workflow_sync.has_children(asked.graph) and self.carrier() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
-            workflow_sync.Shelf(self._settings).sync(self._database)
+            workflow_sync.WorkflowSync(self._settings).sync(self._database)
         if asked.path is not None and workflow_sync.has_children(asked.graph):
             workflow_sync.record_beside(self._database, Path(asked.path), asked.graph)
         return self._operator.submit(asked), asked.graph.name

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from agent.cli.client.base import Document
-from agent.cli.client.transport import Client
+from agent.cli.client.transport import Transport
 from agent.core.ids import new_id
 from agent.tasks.operator.operator import Answer, Verdict
 from agent.tasks.read_models import task_documents
@@ -18,11 +18,11 @@ _TASKS_PAGE: Final = 500
 _PAGE: Final = 1000
 
 
-class Remote:
+class RemoteClient:
     """The agent at an address."""
 
     def __init__(self, url: str, settings: "Settings") -> None:
-        self._client = Client(url, settings)
+        self._client = Transport(url, settings)
 
     def close(self) -> None:
         """Close the connection."""

@@ -30,7 +30,7 @@ _CODES: Final = {
 }
 
 
-class Client:
+class Transport:
     """Asks an agent's HTTP API."""
 
     def __init__(self, url: str, settings: "Settings") -> None:

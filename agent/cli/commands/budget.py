@@ -9,7 +9,7 @@ from agent.cli.commands.control import operate
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from agent.cli.client.base import Counterpart
+    from agent.cli.client.base import AgentClient
     from agent.tasks.operator.operator import Answer
 
 
@@ -56,7 +56,7 @@ def budget(
         raise CommandError("a budget is more than nothing")
     seconds = None if time is None else _seconds(time)
 
-    def command(agent: "Counterpart", task_id: str) -> "Answer":
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
         return agent.raise_budget(task_id, step=step, tokens=tokens, usd=usd, seconds=seconds)
 
     operate(task, command, as_json=as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent.cli import session
 
 if TYPE_CHECKING:
-    from agent.channels.chat.command_handler import Conversation
+    from agent.channels.chat.command_handler import CommandHandler
     from agent.channels.chat.commands import Caller
     from agent.store.db.database import Database
 
@@ -24,7 +24,7 @@ def chat() -> None:
     Lines from a pipe are taken one by one as well.
     """
     from agent import bootstrap
-    from agent.channels.chat.command_handler import Conversation
+    from agent.channels.chat.command_handler import CommandHandler
     from agent.channels.chat.commands import Caller
     from agent.cli.output import terminal
     from agent.core import audit, logging
@@ -34,7 +34,7 @@ def chat() -> None:
     database = bootstrap.open_database(settings)
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
-    conversation = Conversation(database, settings.engine.steps_per_task)
+    conversation = CommandHandler(database, settings.engine.steps_per_task)
     caller = Caller("terminal", terminal.user(), implied(SCOPES))
     if bootstrap.holder_of(database) is None:
         terminal.note(f"no agent is running: `{terminal.program()} up` carries tasks on")
@@ -51,7 +51,7 @@ def chat() -> None:
 
 def _converse(
     database: "Database",
-    conversation: "Conversation",
+    conversation: "CommandHandler",
     caller: "Caller",
     is_over: threading.Event,
 ) -> None:

@@ -9,7 +9,7 @@ from agent.cli import session
 from agent.cli.options import InputJsonOption, InputOption, JsonOption, TaskArgument, WaitOption
 
 if TYPE_CHECKING:
-    from agent.cli.client.base import Counterpart
+    from agent.cli.client.base import AgentClient
     from agent.tasks.operator.operator import Answer, Verdict
 
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
@@ -44,7 +44,7 @@ def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption =
     It is a new task that starts from what the old one has done.
     """
 
-    def command(agent: "Counterpart", task_id: str) -> "Answer":
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
         return agent.retry(task_id)
 
     operate(task, command, wait=wait, as_json=as_json)
@@ -67,7 +67,7 @@ def fork(
 
     values, texts = inputs.given_inputs(given or [], input_json)
 
-    def command(agent: "Counterpart", task_id: str) -> "Answer":
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
         edited = _edited(agent, task_id, values, texts) if values or texts else None
         return agent.fork(task_id, from_step, edited)
 
@@ -98,7 +98,7 @@ def resolve(
         raise CommandError("--output goes with --done")
     value = None if output is None else inputs.parse_json(output, "--output")
 
-    def command(agent: "Counterpart", task_id: str) -> "Answer":
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
         return agent.resolve(task_id, step, chosen[0], value)
 
     operate(task, command, as_json=as_json)
@@ -121,7 +121,7 @@ def signal(
 
 
 def _edited(
-    agent: "Counterpart", task_id: str, values: dict[str, Any], texts: dict[str, str]
+    agent: "AgentClient", task_id: str, values: dict[str, Any], texts: dict[str, str]
 ) -> dict[str, Any]:
     """Return edited inputs, what was typed being read as the workflow's types."""
     from agent.workflows.compile.inputs import read_inputs
@@ -133,7 +133,7 @@ def _edited(
 
 def operate(
     task: str,
-    command: "Callable[[Counterpart, str], Answer]",
+    command: "Callable[[AgentClient, str], Answer]",
     *,
     wait: bool = False,
     as_json: bool,

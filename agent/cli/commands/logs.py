@@ -10,7 +10,7 @@ from agent.cli.errors import CommandError, Exit
 from agent.cli.options import FollowOption, JsonOption, TaskArgument
 
 if TYPE_CHECKING:
-    from agent.cli.client.base import Counterpart
+    from agent.cli.client.base import AgentClient
 
 _PAGE = 1000
 _LOOK_SECONDS = 0.3
@@ -61,7 +61,7 @@ def _print(page: list[dict[str, Any]], *, is_one_step: bool) -> None:
             terminal.say(f"{lead}{line}", style)
 
 
-def _check_step(agent: "Counterpart", task_id: str, step: str | None) -> None:
+def _check_step(agent: "AgentClient", task_id: str, step: str | None) -> None:
     """Refuse a step that the task does not have: silence would look like an empty log."""
     if step is None:
         return
@@ -72,7 +72,7 @@ def _check_step(agent: "Counterpart", task_id: str, step: str | None) -> None:
         raise CommandError(f"the task has no step {step!r}; it has {names}", Exit.REFUSED)
 
 
-def _has_ended(agent: "Counterpart", task_id: str) -> bool:
+def _has_ended(agent: "AgentClient", task_id: str) -> bool:
     from agent.cli.output.follow import ENDED
 
     return agent.task(task_id)["status"] in ENDED

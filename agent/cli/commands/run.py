@@ -16,7 +16,7 @@ from agent.cli.errors import CommandError
 from agent.cli.options import InputJsonOption, InputOption, JsonOption, WaitOption
 
 if TYPE_CHECKING:
-    from agent.cli.client.base import Counterpart
+    from agent.cli.client.base import AgentClient
     from agent.config.settings import Settings
     from agent.store.db.database import Database
     from agent.tasks.rules.creation import Submission
@@ -63,7 +63,7 @@ def run(
         see_to_its_end(agent, task_id, as_json=as_json)
 
 
-def tell_if_nobody_runs(agent: "Counterpart") -> None:
+def tell_if_nobody_runs(agent: "AgentClient") -> None:
     """Say that what is unfinished will not go on by itself."""
     from agent.cli.output import terminal
 
@@ -73,7 +73,7 @@ def tell_if_nobody_runs(agent: "Counterpart") -> None:
         )
 
 
-def see_to_its_end(agent: "Counterpart", task_id: str, *, as_json: bool) -> NoReturn:
+def see_to_its_end(agent: "AgentClient", task_id: str, *, as_json: bool) -> NoReturn:
     """Follow a task until it ends or waits on a person, print how, and leave with that code."""
     from agent.cli.output import follow, task_view, terminal
 
@@ -140,7 +140,7 @@ class _HolderGoneError(Exception):
 def see_through(
     settings: "Settings",
     database: "Database",
-    agent: "Counterpart",
+    agent: "AgentClient",
     task_id: str,
     *,
     is_quiet: bool,

@@ -9,7 +9,7 @@ from agent.cli.errors import Exit
 from agent.cli.output import task_view, terminal
 
 if TYPE_CHECKING:
-    from agent.cli.client.base import Counterpart
+    from agent.cli.client.base import AgentClient
 
 ENDED = frozenset({"succeeded", "failed", "canceled"})
 _SHORTEST_SECONDS = 0.05
@@ -22,7 +22,7 @@ Look = Callable[[dict[str, Any]], None]
 
 
 def follow(
-    agent: "Counterpart", task_id: str, *, is_quiet: bool, beat: Callable[[], None] | None = None
+    agent: "AgentClient", task_id: str, *, is_quiet: bool, beat: Callable[[], None] | None = None
 ) -> dict[str, Any]:
     """Return the task's document once it has ended or waits on a person.
 
@@ -54,7 +54,7 @@ def waits_on_person(document: dict[str, Any]) -> bool:
 
 
 def _wait(
-    agent: "Counterpart", task_id: str, look: Look, beat: Callable[[], None] | None
+    agent: "AgentClient", task_id: str, look: Look, beat: Callable[[], None] | None
 ) -> dict[str, Any]:
     while True:
         started = time.monotonic()
@@ -68,7 +68,7 @@ def _wait(
 
 
 def _watch_live(
-    agent: "Counterpart", task_id: str, beat: Callable[[], None] | None
+    agent: "AgentClient", task_id: str, beat: Callable[[], None] | None
 ) -> dict[str, Any]:
     from rich.live import Live
 
@@ -94,7 +94,7 @@ def _watch_live(
 class _Calls:
     """The calls of a task's models and their tools, each told once it has ended."""
 
-    def __init__(self, agent: "Counterpart") -> None:
+    def __init__(self, agent: "AgentClient") -> None:
         self._agent = agent
         self._after = ""
         self._told: set[str] = set()
@@ -124,7 +124,7 @@ class _Calls:
 class _Lines:
     """Where there is no terminal: one line for each step that began or ended, and for each call."""
 
-    def __init__(self, agent: "Counterpart") -> None:
+    def __init__(self, agent: "AgentClient") -> None:
         self._seen: dict[str, str] = {}
         self._calls = _Calls(agent)
 

@@ -11,7 +11,7 @@ from agent.approvals.answering import Said
 from agent.server.context import caller, here
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.schemas import (
     Answering,
     ApprovalAnswer,
@@ -22,7 +22,7 @@ from agent.server.schemas import (
     Denying,
 )
 
-table = Table("approvals")
+table = RouteRegistry("approvals")
 
 ApprovalId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11"])]
 _REFUSALS = {

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import here
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.tasks.read_models import task_documents
 
-table = Table("artifacts")
+table = RouteRegistry("artifacts")
 
 _EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 Hash = Annotated[

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from agent.server.context import here
 from agent.server.problems import Problem
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, told
 from agent.server.schemas import BudgetDocument, CommandAnswer, DayDocument, NewBudget
 from agent.store.db.database import Connection
@@ -16,7 +16,7 @@ from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import spending
 from agent.tasks.rules.budgets import MICROUSD
 
-table = Table("budgets")
+table = RouteRegistry("budgets")
 
 
 @table.route(

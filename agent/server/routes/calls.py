@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agent.server.context import here
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
 from agent.server.schemas import CallList
 from agent.store.db.database import Connection
@@ -16,7 +16,7 @@ from agent.store.read import views
 from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import transcript
 
-table = Table("calls")
+table = RouteRegistry("calls")
 
 
 @table.route(

@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from agent.server.openapi import describe
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 
-table = Table("description")
+table = RouteRegistry("description")
 
 
 @table.route(

@@ -9,12 +9,12 @@ from starlette.responses import Response, StreamingResponse
 from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.schemas import EventPage
 from agent.store.read import views
 from agent.tasks.read_models import task_documents
 
-table = Table("events")
+table = RouteRegistry("events")
 
 After = Annotated[
     str | None, Query(description="Only what came after this cursor.", examples=["0-1204"])

@@ -9,13 +9,13 @@ from agent.server import examples
 from agent.server.context import here
 from agent.server.metrics import MEDIA_TYPE, standing
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.schemas import Health
 from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)
 
-table = Table("health", prefix="")
+table = RouteRegistry("health", prefix="")
 
 _troubles = LogLimit(most=10, window_seconds=60.0)
 """Anybody may ask, as often as they like."""

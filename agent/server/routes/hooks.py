@@ -13,7 +13,7 @@ from agent.server import webhook_signatures
 from agent.server.context import Context, here
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
-from agent.server.route_registry import Table, client_address
+from agent.server.route_registry import RouteRegistry, client_address
 from agent.server.schemas import HookAnswer
 from agent.server.task_submitter import Workflow
 from agent.server.webhook_signatures import Delivery, SignatureError
@@ -21,7 +21,7 @@ from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 
-table = Table("hooks", prefix="")
+table = RouteRegistry("hooks", prefix="")
 
 _REFUSAL: Final = "no webhook of this name takes this delivery: its signature does not fit"
 _refusals = LogLimit(most=10, window_seconds=60.0)

@@ -27,7 +27,7 @@ from agent.server.pages.answer_page import editable_text, editable_values, is_ed
 from agent.server.pages.schema_form import members_of, read
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
-from agent.server.route_registry import Table, client_address
+from agent.server.route_registry import RouteRegistry, client_address
 from agent.server.schemas import ApprovalAnswer
 from agent.server.webhook_signatures import SignatureError
 from agent.steps.spec.questions import VERDICTS, read_answer
@@ -36,7 +36,7 @@ from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 
-table = Table("links", prefix="")
+table = RouteRegistry("links", prefix="")
 
 CHANNEL = "webhook"
 LinkToken = Annotated[str, Path(max_length=200)]

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agent.server.context import caller, here
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, told
 from agent.server.schemas import CommandAnswer, LogPage, Resolution, StepList, Transcript
 from agent.store.db.database import Connection
@@ -16,7 +16,7 @@ from agent.store.read import views
 from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import task_documents, transcript
 
-table = Table("steps")
+table = RouteRegistry("steps")
 
 StepName = Annotated[
     str, Path(description="A step's name; an item's has its number.", examples=["lines[3]"])

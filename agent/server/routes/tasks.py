@@ -11,7 +11,7 @@ from agent.server.context import caller, here
 from agent.server.idempotency import IdempotencyKey
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
-from agent.server.route_registry import PREFIX, Table
+from agent.server.route_registry import PREFIX, RouteRegistry
 from agent.server.schemas import (
     CommandAnswer,
     CreatedTask,
@@ -24,7 +24,7 @@ from agent.server.schemas import (
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 
-table = Table("tasks")
+table = RouteRegistry("tasks")
 
 REFUSALS = {404: "No such task or step", 409: "Not allowed in this state"}
 TaskId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10"])]

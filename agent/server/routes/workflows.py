@@ -10,14 +10,14 @@ from starlette.responses import Response
 from agent.server.context import Context, here
 from agent.server.problems import Problem, unsupported
 from agent.server.responses import answer
-from agent.server.route_registry import Table
+from agent.server.route_registry import RouteRegistry
 from agent.server.schemas import WorkflowDocument, WorkflowList
 from agent.store.engine import workflow_versions
 from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import workflow_documents
 from agent.workflows.compile.compiler import compile_text
 
-table = Table("workflows")
+table = RouteRegistry("workflows")
 
 Name = Annotated[str, Path(max_length=200, examples=["invoice-triage"])]
 VersionNumber = Annotated[

@@ -12,7 +12,7 @@ from agent.steps.agent.config import AgentConfig
 from agent.steps.agent.tool_snapshot import shown
 from agent.steps.agent.toolbox import Toolbox
 from agent.steps.agent.tools.mcp_sessions import Sessions, load_sdk
-from agent.steps.agent.use_tool import INSTRUCTION, User, stop_if_paused
+from agent.steps.agent.use_tool import INSTRUCTION, ToolUser, stop_if_paused
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import references
 from agent.steps.kinds import python
@@ -51,7 +51,7 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
         if tool.allowed and tool.python is not None:
             await python.load(tool.python, context)
     toolbox = Toolbox(config, context, found, sessions)
-    user = User(config, context, toolbox)
+    user = ToolUser(config, context, toolbox)
     tools = toolbox.described
     system = _system(config, context, has_tools=bool(tools))
     messages = [Message("user", str(config.goal))]

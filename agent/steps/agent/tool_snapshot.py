@@ -15,7 +15,7 @@ from agent.steps.types.outcome import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ToolSnapshot:
     """One tool as it was described when the step began."""
 
     name: str
@@ -25,7 +25,7 @@ class Shown:
 
 async def shown(
     config: AgentConfig, context: StepContext, sessions: Sessions
-) -> dict[str, list[Shown]]:
+) -> dict[str, list[ToolSnapshot]]:
     """Return the tools that are described elsewhere, by the tool of the definition they belong to."""
     wanted = {
         name: tool for name, tool in config.tools.items() if tool.allowed and tool.is_elsewhere
@@ -40,7 +40,9 @@ async def shown(
     seconds = context.services.limits.call_seconds
     request = Request("tools", body, "retry", seconds, is_effect=False)
     answer = await context.perform(request, look)
-    return {name: [Shown(**each) for each in found] for name, found in answer.response.items()}
+    return {
+        name: [ToolSnapshot(**each) for each in found] for name, found in answer.response.items()
+    }
 
 
 async def _described(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agent.models.protocol import Tool, ToolUse
 from agent.steps.agent.config import AgentConfig, ToolConfig
 from agent.steps.agent.tool import Offer, RefusedError
-from agent.steps.agent.tool_snapshot import Shown
+from agent.steps.agent.tool_snapshot import ToolSnapshot
 from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
@@ -27,7 +27,7 @@ class Toolbox:
         self,
         config: AgentConfig,
         context: StepContext,
-        shown: dict[str, list[Shown]],
+        shown: dict[str, list[ToolSnapshot]],
         sessions: Sessions,
     ) -> None:
         self._offers: dict[str, Offer] = {}
@@ -99,7 +99,7 @@ def places_of(offer: Offer, context: StepContext) -> frozenset[Place]:
 
 
 def _offers(
-    name: str, tool: ToolConfig, context: StepContext, shown: list[Shown], sessions: Sessions
+    name: str, tool: ToolConfig, context: StepContext, shown: list[ToolSnapshot], sessions: Sessions
 ) -> list[Offer]:
     is_effect = tool.effect != "none"
     if tool.workflow is not None:

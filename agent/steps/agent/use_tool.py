@@ -29,7 +29,7 @@ _MARK: Final = re.compile(r"<(/?)untrusted", re.IGNORECASE)
 _MOST_SHOWN: Final = 1000
 
 
-class User:
+class ToolUser:
     """Uses tools for a model, under the step's rules."""
 
     def __init__(self, config: AgentConfig, context: StepContext, toolbox: Toolbox) -> None:

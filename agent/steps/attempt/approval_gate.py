@@ -11,7 +11,7 @@ from typing import Any
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.spec.questions import ApprovalConfig, InputConfig
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Asked, Json, RecordedApproval, Waiting
 from agent.store.db.json_values import encode
 
@@ -23,7 +23,9 @@ def gated_request(kind: str, config: dict[str, Json]) -> dict[str, Json]:
     return {"kind": kind, "config": config}
 
 
-def find(claimed: Claimed, request: Json, *statuses: ApprovalStatus) -> RecordedApproval | None:
+def find(
+    claimed: AttemptInput, request: Json, *statuses: ApprovalStatus
+) -> RecordedApproval | None:
     """Return the latest answer to exactly this request, if there is one."""
     encode(request, "what is to be approved")
     digest = request_hash(request)
@@ -83,7 +85,7 @@ def _set(value: dict[str, Json], path: list[str], new: Json) -> dict[str, Json]:
     return {**value, key: _set(inner, rest, new)}
 
 
-def own_checkpoint(claimed: Claimed) -> Json:
+def own_checkpoint(claimed: AttemptInput) -> Json:
     """Return the step's own checkpoint, without what the engine put around it while it asked."""
     checkpoint, waited = claimed.checkpoint, claimed.waited
     if waited is None or not isinstance(waited.get("approval"), str):

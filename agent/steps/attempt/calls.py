@@ -19,7 +19,7 @@ from agent.steps.attempt.containment import MOST_TEXT, described
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import large
-from agent.steps.types.attempt_input import BudgetRefusedError, Claimed, RevokedError
+from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
 from agent.steps.types.call_types import Answer, Call, Process, Request
 from agent.steps.types.errors import (
     Applied,
@@ -53,7 +53,7 @@ _STORE_WAIT_SECONDS: Final = 15
 class Calls:
     """The calls of one attempt; most methods belong to the event loop's thread."""
 
-    def __init__(self, claimed: Claimed, services: Services, secrets: Secrets) -> None:
+    def __init__(self, claimed: AttemptInput, services: Services, secrets: Secrets) -> None:
         self._claimed = claimed
         self._services = services
         self._secrets = secrets
@@ -421,7 +421,7 @@ def _written(body: Json, action: str) -> tuple[str, str]:
     return encode(body, f"the request of {action}"), ids.request_hash(body)
 
 
-def exhausted(claimed: Claimed) -> StepError:
+def exhausted(claimed: AttemptInput) -> StepError:
     """Say that an attempt beyond the last may not act."""
     error = claimed.last_error or {}
     last = f"; {error['message']}" if error.get("class") == "crash" else ""
@@ -432,20 +432,20 @@ def exhausted(claimed: Claimed) -> StepError:
     return StepError("attempts_exhausted", "crash", text)
 
 
-def is_out_of_time(claimed: Claimed, clock: Clock) -> bool:
+def is_out_of_time(claimed: AttemptInput, clock: Clock) -> bool:
     """Whether the step's own time is over and pauses its task; what is in flight may finish."""
     deadline = claimed.deadline if claimed.pauses_when_time_is_over else None
     return deadline is not None and clock.now() >= deadline
 
 
-def out_of_time(claimed: Claimed, checkpoint: Json) -> Paused:
+def out_of_time(claimed: AttemptInput, checkpoint: Json) -> Paused:
     """Return the outcome that pauses the task for the step's own time."""
     name = claimed.step.name
     how = f"`agent budget {claimed.task.id[-8:]} --step {name} --time D` raises it"
     return Paused(checkpoint, f"the time of step {name!r} is over; {how}")
 
 
-def _changed(call: RecordedCall, action: str, claimed: Claimed) -> StepError:
+def _changed(call: RecordedCall, action: str, claimed: AttemptInput) -> StepError:
     """Say that the answer on record is for another request, and how to go on."""
     what = action if call.action != action else f"{action} with another request"
     text = (
@@ -456,13 +456,13 @@ def _changed(call: RecordedCall, action: str, claimed: Claimed) -> StepError:
     return StepError("calls_changed", "input", text)
 
 
-def _fork(claimed: Claimed) -> str:
+def _fork(claimed: AttemptInput) -> str:
     """Name the command that goes on where a retry would fail for the same reason."""
     command = f"agent fork {claimed.task.id[-8:]} --from {claimed.step.name}"
     return f"`{command}` runs the step from its beginning, with all its effects"
 
 
-def _place(claimed: Claimed) -> str:
+def _place(claimed: AttemptInput) -> str:
     """Name a step so that the items of a group have different keys."""
     if claimed.parallel_index is None:
         return claimed.step.name

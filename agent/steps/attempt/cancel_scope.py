@@ -15,7 +15,7 @@ _ROUNDING_SECONDS: Final = 0.001
 """A loop's clock may stand a little before the time for which a timer was set."""
 
 
-class Scope:
+class CancelScope:
     """A block that can be ended from outside, or by the clock."""
 
     __slots__ = ("_before", "_handle", "_is_over", "_loop", "_seconds", "_shared", "_task")
@@ -85,16 +85,16 @@ class _SharedTimer:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ends: dict[Scope, float] = {}
+        self._ends: dict[CancelScope, float] = {}
         self._handle: asyncio.TimerHandle | None = None
 
-    def add(self, scope: Scope, end: float) -> None:
+    def add(self, scope: CancelScope, end: float) -> None:
         """End a scope at a time of the loop's clock, unless it is removed before."""
         self._ends[scope] = end
         if self._handle is None or end < self._handle.when():
             self._set(end)
 
-    def remove(self, scope: Scope) -> None:
+    def remove(self, scope: CancelScope) -> None:
         """Forget a scope. The timer stays: to set it again would cost as much as one of its own."""
         self._ends.pop(scope, None)
 

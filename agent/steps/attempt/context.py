@@ -11,7 +11,7 @@ from agent.steps.attempt import containment
 from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.secrets import Place, Secrets
 from agent.steps.attempt.services import Services
-from agent.steps.types.attempt_input import Claimed, RevokedError, Signals
+from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_types import Answer, Call, Measured, Process, Reconcile, Request
 from agent.steps.types.outcome import Json, Paused, Spend
 from agent.steps.types.value_sizes import is_small
@@ -24,7 +24,12 @@ class ContextFacts:
     """The facts of an attempt, the same for coroutines and for functions in threads."""
 
     def __init__(
-        self, claimed: Claimed, signals: Signals, services: Services, secrets: Secrets, calls: Calls
+        self,
+        claimed: AttemptInput,
+        signals: Signals,
+        services: Services,
+        secrets: Secrets,
+        calls: Calls,
     ) -> None:
         self.claimed = claimed
         self.signals = signals

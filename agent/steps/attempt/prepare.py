@@ -17,7 +17,7 @@ from agent.steps.attempt.secrets import Place, references, watch
 from agent.steps.spec.configs import RENDERED
 from agent.steps.spec.questions import ApprovalConfig
 from agent.steps.spec.registry import KINDS, Kind
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json, Succeeded, Waiting
 from agent.steps.types.value_sizes import is_small
@@ -101,7 +101,7 @@ def secret_references(graph: Graph) -> list[Json]:
     return found
 
 
-def is_heavy(claimed: Claimed) -> bool:
+def is_heavy(claimed: AttemptInput) -> bool:
     """Whether templates of this attempt see large values: they are then rendered in a thread."""
     step = claimed.step
     if step.condition is None and step.fanout is None and not step.has_templates:
@@ -113,7 +113,7 @@ def is_heavy(claimed: Claimed) -> bool:
     )
 
 
-def is_wanted(claimed: Claimed) -> bool:
+def is_wanted(claimed: AttemptInput) -> bool:
     """Whether the step's `if` lets it run; the items of a group were decided by the group."""
     condition = claimed.step.condition
     if condition is None or claimed.parallel_index is not None:
@@ -124,19 +124,19 @@ def is_wanted(claimed: Claimed) -> bool:
         raise _refused("bad_condition", f"in if: {problem}") from None
 
 
-def config_of(claimed: Claimed, plan: Plan) -> BaseModel:
+def config_of(claimed: AttemptInput, plan: Plan) -> BaseModel:
     """Return the step's configuration, rendered and checked."""
     if plan.config is not None:
         return plan.config
     return checked(plan.kind, rendered_config(claimed, plan))
 
 
-def rendered_config(claimed: Claimed, plan: Plan) -> dict[str, Json]:
+def rendered_config(claimed: AttemptInput, plan: Plan) -> dict[str, Json]:
     """Return the step's configuration as it is written, but for its templates."""
     return _rendered(claimed, claimed.step.config, plan.kind)
 
 
-def _rendered(claimed: Claimed, raw: dict[str, Json], kind: Kind) -> dict[str, Json]:
+def _rendered(claimed: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[str, Json]:
     verbatim = kind.verbatim
     try:
         rendered = render(_without(raw, verbatim), scope_of(claimed))
@@ -145,7 +145,7 @@ def _rendered(claimed: Claimed, raw: dict[str, Json], kind: Kind) -> dict[str, J
     return _with(rendered, raw, verbatim)
 
 
-def gated(claimed: Claimed, plan: Plan) -> BaseModel | Waiting:
+def gated(claimed: AttemptInput, plan: Plan) -> BaseModel | Waiting:
     """Return the configuration that somebody approved, or the question to them.
 
     What was approved is held against what would run now: if that has changed, it is asked again.
@@ -184,7 +184,7 @@ def checked(kind: Kind, config: dict[str, Json]) -> BaseModel:
         raise _refused("bad_config", "; ".join(texts)) from None
 
 
-def items_of(claimed: Claimed, most: int = MAX_ITEMS) -> Succeeded:
+def items_of(claimed: AttemptInput, most: int = MAX_ITEMS) -> Succeeded:
     """Decide the items of a group, of which there may be so many."""
     fanout = claimed.step.fanout
     if fanout is None:
@@ -198,7 +198,7 @@ def items_of(claimed: Claimed, most: int = MAX_ITEMS) -> Succeeded:
     return Succeeded(output=[] if not items else None, items=items)
 
 
-def _items(fanout: Fanout, claimed: Claimed) -> list[Json]:
+def _items(fanout: Fanout, claimed: AttemptInput) -> list[Json]:
     if fanout.count is not None:
         return list(range(fanout.count))
     if fanout.items is not None:
@@ -230,7 +230,7 @@ def _too_many(fanout: Fanout, count: int, most: int) -> Exception:
     return _refused("too_many_items", f"{key}: {of}{count:,} items, and {most:,} are allowed")
 
 
-def scope_of(claimed: Claimed) -> dict[str, Any]:
+def scope_of(claimed: AttemptInput) -> dict[str, Any]:
     """Return the names that the step's templates and expressions see."""
     task = claimed.task
     scope: dict[str, Any] = {

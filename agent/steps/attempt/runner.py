@@ -15,7 +15,7 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.steps.attempt import prepare, replay
 from agent.steps.attempt.calls import Calls, exhausted, is_out_of_time, out_of_time
-from agent.steps.attempt.cancel_scope import Scope
+from agent.steps.attempt.cancel_scope import CancelScope
 from agent.steps.attempt.containment import (
     MOST_TEXT,
     StepExitError,
@@ -29,7 +29,7 @@ from agent.steps.attempt.secrets import Secrets, watch
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import check, far_too_large, large
 from agent.steps.spec.registry import KINDS, Handler, Kind
-from agent.steps.types.attempt_input import Claimed, RevokedError, Signals
+from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.errors import DefiniteFailure, EndAttempt
 from agent.steps.types.outcome import (
     Failed,
@@ -69,7 +69,7 @@ _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
 
 
-async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome:
+async def run(claimed: AttemptInput, signals: Signals, services: Services) -> Outcome:
     """Run one attempt of one step and return what it ended in."""
     secrets = Secrets()
     try:
@@ -108,7 +108,7 @@ async def run(claimed: Claimed, signals: Signals, services: Services) -> Outcome
 
 
 def _prepared(
-    claimed: Claimed, services: Services, secrets: Secrets
+    claimed: AttemptInput, services: Services, secrets: Secrets
 ) -> Outcome | tuple[Plan, BaseModel]:
     """Return what the attempt is to do, or its outcome where nothing is; any thread may ask."""
     try:
@@ -164,7 +164,7 @@ async def _attempt(handler: Handler, config: object, context: StepContext) -> Ou
     outcome: Outcome | None = None
     problem: BaseException | None = None
     try:
-        with Scope(seconds) as scope:
+        with CancelScope(seconds) as scope:
             _listen(context, scope)
             try:
                 outcome = await handler(config, context)
@@ -225,7 +225,7 @@ def _code_of(context: StepContext) -> str:
     return call if isinstance(call, str) else f"the {step.kind} step {step.name!r}"
 
 
-def _listen(context: StepContext, scope: Scope) -> None:
+def _listen(context: StepContext, scope: CancelScope) -> None:
     """Let the engine interrupt the attempt; on shutdown only once no call is in flight."""
     calls, signals = context.calls, context.signals
 
@@ -333,14 +333,14 @@ def _without_secrets(outcome: Outcome, secrets: Secrets) -> Outcome:
     return outcome
 
 
-def _may_find_out(claimed: Claimed) -> bool:
+def _may_find_out(claimed: AttemptInput) -> bool:
     """Whether an attempt beyond the last has anything to learn: results that are on record."""
     if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
         return False
     return any(call.status != CallStatus.FAILED or replay.is_final(call) for call in claimed.calls)
 
 
-def _may_park(claimed: Claimed) -> bool:
+def _may_park(claimed: AttemptInput) -> bool:
     """Whether an attempt beyond the last does nothing outside: it waits, asks or tells its items."""
     if claimed.attempt > claimed.max_attempts + PARKING_ATTEMPTS:
         return False

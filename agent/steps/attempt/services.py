@@ -6,7 +6,7 @@ from typing import Protocol
 
 from agent.config.models import McpSettings
 from agent.core.clock import Clock
-from agent.models.registry import Catalog
+from agent.models.registry import ModelRegistry
 from agent.steps.attempt.threads import Threads
 from agent.steps.types.attempt_input import Journal
 
@@ -56,7 +56,7 @@ class Services:
     clock: Clock
     journal: Journal
     limits: Limits = field(default_factory=Limits)
-    models: Catalog = field(default_factory=Catalog)
+    models: ModelRegistry = field(default_factory=ModelRegistry)
     mcp: Mapping[str, McpSettings] = field(default_factory=dict)
     """The MCP servers whose tools agents may use."""
     threads: Threads = field(default_factory=Threads)

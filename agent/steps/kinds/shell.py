@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from agent.steps.attempt.context import StepContext
 from agent.steps.process.environment import environment_of
-from agent.steps.process.gated_process import Command, spawn
-from agent.steps.process.output_capture import Capture
+from agent.steps.process.gated_process import GatedProcess, spawn
+from agent.steps.process.output_capture import OutputCapture
 from agent.steps.spec.configs import ShellConfig
 from agent.steps.types.call_types import Process
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
@@ -58,7 +58,7 @@ class Shell:
         self._config = config
         self._context = context
         self._takes_any_exit = takes_any_exit
-        self._command: Command | None = None
+        self._command: GatedProcess | None = None
         self._is_closed = False
 
     async def prepare(self) -> Process:
@@ -88,8 +88,8 @@ class Shell:
         command, context = self._command, self._context
         assert command is not None
         limit = context.services.limits.output_bytes // 4
-        out = Capture(limit, context.secrets, lambda text: context.log_text("stdout", text))
-        err = Capture(limit, context.secrets, lambda text: context.log_text("stderr", text))
+        out = OutputCapture(limit, context.secrets, lambda text: context.log_text("stdout", text))
+        err = OutputCapture(limit, context.secrets, lambda text: context.log_text("stderr", text))
         stdout_reader, stderr_reader = await command.readers()
         await command.open_gate(self._config.stdin or "")
         readers = [

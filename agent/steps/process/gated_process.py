@@ -24,7 +24,7 @@ _GATE: Final = 'IFS= read -r gate && [ "$gate" = go ] || exit 125; unset gate; e
 _POLL_SECONDS: Final = 0.02
 
 
-class Command:
+class GatedProcess:
     """One process group, from the gate to its end."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Command:
             self._transports.pop().close()
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Threads) -> Command:
+def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Threads) -> GatedProcess:
     """Start a command behind its gate."""
     if cwd is not None and not Path(cwd).is_dir():
         raise _refused(f"cwd: there is no directory {cwd!r}")
@@ -139,7 +139,7 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Thread
             os.close(pipe)
         threads.start(child.wait)
         raise OutOfDescriptorsError("a command")
-    return Command(child, Process(child.pid, started), gate, [stdout, stderr], threads)
+    return GatedProcess(child, Process(child.pid, started), gate, [stdout, stderr], threads)
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:

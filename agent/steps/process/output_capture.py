@@ -12,7 +12,7 @@ MAX_LINE: Final = 8_192
 TAIL: Final = 2_000
 
 
-class Capture:
+class OutputCapture:
     """One stream of a command, without the step's secrets."""
 
     def __init__(self, limit_bytes: int, secrets: Secrets, tell: Callable[[str], None]) -> None:

@@ -64,7 +64,7 @@ class Upstream:
 
 
 @dataclass(slots=True, eq=False)
-class Claimed:
+class AttemptInput:
     """One claimed step: the identity of the attempt and what it works with; nobody changes it."""
 
     task: TaskView
@@ -147,20 +147,20 @@ class BudgetRefusedError(Exception):
 class Journal(Protocol):
     """How an attempt gets things recorded; the worker's implementation rides its turns."""
 
-    async def intend(self, claimed: Claimed, intent: Intent) -> None:
+    async def intend(self, claimed: AttemptInput, intent: Intent) -> None:
         """Return once the intent is durable; raise `RevokedError` if the claim is gone.
 
         Raise `BudgetRefusedError` if what it reserves is more than a budget has left.
         """
 
-    async def keep(self, claimed: Claimed, text: str) -> str | None:
+    async def keep(self, claimed: AttemptInput, text: str) -> str | None:
         """Store a large request ahead of its intent; return why that cannot be done at the moment."""
 
-    def resolve(self, claimed: Claimed, result: CallResult) -> None:
+    def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""
 
-    async def checkpoint(self, claimed: Claimed, value: Json) -> None:
+    async def checkpoint(self, claimed: AttemptInput, value: Json) -> None:
         """Return once the step's checkpoint is durable; raise `RevokedError` if the claim is gone."""
 
-    def log(self, claimed: Claimed, stream: str, text: str) -> None:
+    def log(self, claimed: AttemptInput, stream: str, text: str) -> None:
         """Queue a piece of the step's log; never waits."""

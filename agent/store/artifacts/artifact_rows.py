@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
-from agent.store.artifacts.blobs import Vault
+from agent.store.artifacts.blobs import BlobStore
 from agent.store.db.database import Connection, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import Json, encode
@@ -48,7 +48,7 @@ class Packed:
     """Or its address, where the content is kept outside the database."""
 
 
-def pack(content: bytes, kept_in: Vault | None = None) -> Packed:
+def pack(content: bytes, kept_in: BlobStore | None = None) -> Packed:
     """Compress content, and write it where it is to be kept, if that is outside the database.
 
     Such a place may take its time, or hang: this is no work for a thread that others wait for.

@@ -26,7 +26,7 @@ _PROBE: Final = b"written by `agent doctor`"
 Options = Mapping[str, Any]
 
 
-class Vaults:
+class BlobStores:
     """The places outside the database, each reached within bounds.
 
     `options` are what the driver of the configured store needs besides its URL; they are asked for
@@ -51,9 +51,9 @@ class Vaults:
         name = store_of(address)
         return self._reaches.setdefault(name, Reach(name))
 
-    def vault(self, url: str) -> "Vault":
+    def vault(self, url: str) -> "BlobStore":
         """Return a place to write to."""
-        return Vault(url, lambda: self.options(url), self._hide)
+        return BlobStore(url, lambda: self.options(url), self._hide)
 
     def options(self, address: str) -> Options:
         """Return what the driver needs for an address: nothing but for the configured store."""
@@ -111,7 +111,7 @@ def _is_content(address: str) -> bool:
     return path.parent.name == path.name[:2] and len(path.parent.name) == 2
 
 
-class Vault:
+class BlobStore:
     """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec.
 
     A missing driver or an option that it does not take raises `StoreError` here. The driver itself is

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from agent.core.clock import SECOND, Clock
 from agent.core.inode import Identity, identity_of
 from agent.store.db.dialect import Fault, Sql
-from agent.store.db.write_lock import Gate
+from agent.store.db.write_lock import WriteLock
 
 if TYPE_CHECKING:
-    from agent.store.artifacts.blobs import Vaults
+    from agent.store.artifacts.blobs import BlobStores
     from agent.store.db.sqlite import SqliteConnection
 
 Role = Literal["turn", "writer", "reader", "listener"]
@@ -103,7 +103,7 @@ class Connection(ABC):
     """Whether a connection pooler may give each transaction to another of the server's sessions."""
     can_assume: bool = False
     """Whether a transaction may write rows that it has not read, and be refused if they changed."""
-    vaults: "Vaults"
+    vaults: "BlobStores"
     """The places outside the database where large values are."""
 
     @abstractmethod
@@ -226,8 +226,8 @@ class Database:
         self.path: Path | None = None
         self.directory: Path | None = None
         """Where files that belong to it are kept: beside it, or where its user says."""
-        self.gate: Gate | None = None
-        self._vaults: Vaults | None = None
+        self.gate: WriteLock | None = None
+        self._vaults: BlobStores | None = None
         self._identity: Identity | None = None
         """The SQLite file that was found at the first connection."""
         self._timeout_seconds = timeout_seconds
@@ -240,7 +240,7 @@ class Database:
             self.directory = self.path.parent
             # By the file's real path: a process that uses a symlink must take the same gate.
             real = Path(os.path.realpath(self.path))
-            self.gate = Gate(real.with_name(real.name + ".gate")) if gate else None
+            self.gate = WriteLock(real.with_name(real.name + ".gate")) if gate else None
         else:
             raise StoreError(
                 Fault.DEFECT,
@@ -259,16 +259,16 @@ class Database:
         return POSTGRESQL
 
     @property
-    def vaults(self) -> "Vaults":
+    def vaults(self) -> "BlobStores":
         """The places outside the database where large values are."""
         if self._vaults is None:
-            from agent.store.artifacts.blobs import Vaults
+            from agent.store.artifacts.blobs import BlobStores
 
-            self._vaults = Vaults()
+            self._vaults = BlobStores()
         return self._vaults
 
     @vaults.setter
-    def vaults(self, vaults: "Vaults") -> None:
+    def vaults(self, vaults: "BlobStores") -> None:
         self._vaults = vaults
 
     def connect(self, role: Role = "writer") -> Connection:

@@ -66,7 +66,7 @@ class Exchange:
         self.answers: list[pq.abc.PGresult] | None = None
 
 
-class Wire:
+class PgPipeline:
     """One connection's queue of statements and the way to their results."""
 
     def __init__(self, connection: "Connection[Any]", *, can_prepare: bool = True) -> None:

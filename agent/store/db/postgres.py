@@ -16,7 +16,7 @@ from psycopg import conninfo, pq
 
 from agent.store.db.database import CommitUnknownError, Connection, Later, Role, Row, StoreError
 from agent.store.db.dialect import POSTGRESQL, Fault, postgresql_fault
-from agent.store.db.pg_pipeline import Exchange, UnstorableError, Wire, WireError
+from agent.store.db.pg_pipeline import Exchange, PgPipeline, UnstorableError, WireError
 
 CHANNEL: Final = "agent_work"
 _CONNECT_SECONDS: Final = 10
@@ -67,7 +67,7 @@ class PostgresConnection(Connection):
             settings = _settings(role, timeout_ms)
             self.is_pooled = not self._set_for_session(settings)
             self._local_settings = f"SELECT {_set_config(settings, is_local=True)}"
-            self._wire = Wire(self._raw, can_prepare=not self.is_pooled)
+            self._wire = PgPipeline(self._raw, can_prepare=not self.is_pooled)
             if role == "listener" and not self.is_pooled:
                 self.execute(f"LISTEN {CHANNEL}")
         except psycopg.Error as error:

@@ -22,7 +22,7 @@ from agent.store.db.database import (
     replaced,
 )
 from agent.store.db.dialect import SQLITE, Fault, Sql, sqlite_fault
-from agent.store.db.write_lock import Gate, GateHandle, GateTimeoutError
+from agent.store.db.write_lock import WriteLock, WriteLockHandle, WriteLockTimeoutError
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a statement waits for other writers before it is `busy`."""
@@ -85,12 +85,12 @@ def choose(module: Any) -> Driver:
 class SqliteConnection(Connection):
     """A connection to a file; the file must exist."""
 
-    def __init__(self, path: Path, role: Role, gate: Gate | None) -> None:
+    def __init__(self, path: Path, role: Role, gate: WriteLock | None) -> None:
         chosen = driver()
         self.sql = chosen.sql
         self.role = role
         self._path = path
-        self._gate: GateHandle | None = None
+        self._gate: WriteLockHandle | None = None
         self._marks = gate
         self._seen_mark = 0
         self._begun = 0
@@ -256,7 +256,7 @@ class SqliteConnection(Connection):
         if gate is not None:
             try:
                 gate.approach(PATIENCE_SECONDS)
-            except GateTimeoutError:
+            except WriteLockTimeoutError:
                 raise StoreError(Fault.BUSY, locked(self._path)) from None
         try:
             self._execute("BEGIN IMMEDIATE")

@@ -24,22 +24,22 @@ _LONG_SECONDS: Final = 0.002
 _SHORT_WAITS: Final = 500
 
 
-class GateTimeoutError(Exception):
+class WriteLockTimeoutError(Exception):
     """Somebody was in the way all the time that we were willing to wait."""
 
 
-class Gate:
+class WriteLock:
     """The gate of one database file, as seen by this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._reader: int | None = None
 
-    def open(self) -> "GateHandle":
+    def open(self) -> "WriteLockHandle":
         """Return a handle of one connection; two handles exclude each other in one process too."""
         place = self._open(self.path.with_suffix(".next"))
         try:
-            return GateHandle(self, self._open(self.path), place)
+            return WriteLockHandle(self, self._open(self.path), place)
         except OSError:
             os.close(place)
             raise
@@ -68,18 +68,18 @@ class Gate:
             os.close(self._reader)
 
 
-class GateHandle:
+class WriteLockHandle:
     """One connection's way through the gate."""
 
     __slots__ = ("_files", "_gate", "_place")
 
-    def __init__(self, files: Gate, gate: int, place: int) -> None:
+    def __init__(self, files: WriteLock, gate: int, place: int) -> None:
         self._files = files
         self._gate = gate
         self._place = place
 
     def take(self, patience_seconds: float) -> None:
-        """Hold the gate, or raise `GateTimeoutError`."""
+        """Hold the gate, or raise `WriteLockTimeoutError`."""
         self.approach(patience_seconds)
         self.leave_place()
 
@@ -146,6 +146,6 @@ def _lock(file: int, patience_seconds: float) -> None:
             now = time.monotonic()
             deadline = deadline or now + patience_seconds
             if now >= deadline:
-                raise GateTimeoutError from None
+                raise WriteLockTimeoutError from None
         time.sleep(_SHORT_SECONDS if waits < _SHORT_WAITS else _LONG_SECONDS)
         waits += 1

@@ -22,7 +22,7 @@ _VERSIONS: Final = 2**32
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class TxStart:
     """What a turn knows when it begins."""
 
     fence: reads.Rows
@@ -46,7 +46,7 @@ def open_turn(
     due: tuple[int, int],
     *,
     is_waiting: bool = False,
-) -> Opened:
+) -> TxStart:
     """Move the worker's turn on, lock and read tasks, read steps, and find what is due.
 
     Steps are read in a statement after the one that locks their tasks, or they could be older than
@@ -63,7 +63,7 @@ def open_turn(
     if due[1] > 0:
         asked.append((reads.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
     answers = iter(tx.query_each(asked))
-    return Opened(
+    return TxStart(
         fence=next(answers),
         tasks=next(answers) if tasks[1] else [],
         steps=next(answers) if steps[1] else [],

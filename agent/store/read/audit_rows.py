@@ -200,7 +200,7 @@ class BudgetFacts:
 
 
 @dataclass(slots=True)
-class Evidence:
+class AuditRows:
     """One task with all that belongs to it."""
 
     task: TaskFacts
@@ -240,7 +240,7 @@ class Evidence:
         return self._events
 
 
-def collect(connection: Connection, since: int | None = None) -> Iterator[Evidence]:
+def collect(connection: Connection, since: int | None = None) -> Iterator[AuditRows]:
     """Yield every task, some at a time, each as it was at one moment.
 
     With `since`, only those that have not ended before that instant.
@@ -407,7 +407,7 @@ def _changed(since: int | None) -> tuple[str, dict[str, Any]]:
     return "(t.ended_at IS NULL OR t.ended_at >= :since)", {"since": since}
 
 
-def _page(connection: Connection, last: str, since: int | None) -> list[Evidence]:
+def _page(connection: Connection, last: str, since: int | None) -> list[AuditRows]:
     condition, params = _changed(since)
     tasks = connection.query(
         "SELECT t.id, t.status, t.workflow_name, t.workflow_version, t.next_wake_time, t.deadline,"
@@ -420,14 +420,14 @@ def _page(connection: Connection, last: str, since: int | None) -> list[Evidence
         **params,
     )
     ((now,),) = connection.query(f"SELECT {connection.sql.now_us}")
-    page: dict[str, Evidence] = {}
+    page: dict[str, AuditRows] = {}
     events = 0
     for row in tasks:
         task = TaskFacts(*row)
         events += task.event_seq
         if page and events > EVENTS_AT_ONCE:
             break
-        page[task.id] = Evidence(task, int(now))
+        page[task.id] = AuditRows(task, int(now))
     if page:
         # All tasks of a range are quicker read as that than one by one.
         first, end = next(iter(page)), next(reversed(page))
@@ -435,7 +435,7 @@ def _page(connection: Connection, last: str, since: int | None) -> list[Evidence
     return list(page.values())
 
 
-def _read(connection: Connection, page: dict[str, Evidence], span: tuple[str, str] | None) -> None:
+def _read(connection: Connection, page: dict[str, AuditRows], span: tuple[str, str] | None) -> None:
     """Add to tasks what belongs to them; rows whose task is gone belong to none."""
 
     def of(sql: str) -> list[Row]:

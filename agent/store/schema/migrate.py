@@ -13,7 +13,7 @@ from agent.core import inode
 from agent.store.db import sqlite
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault, Sql, postgresql_fault, sqlite_fault
-from agent.store.db.write_lock import GateTimeoutError
+from agent.store.db.write_lock import WriteLockTimeoutError
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -124,7 +124,7 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
         if handle is not None:
             try:
                 handle.take(sqlite.PATIENCE_SECONDS)
-            except GateTimeoutError:
+            except WriteLockTimeoutError:
                 raise StoreError(Fault.BUSY, sqlite.locked(path)) from None
         engine = create_engine(
             "sqlite://",

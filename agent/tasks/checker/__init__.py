@@ -38,23 +38,23 @@ from pydantic import ValidationError
 
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
-from agent.store.read.audit_rows import Evidence
+from agent.store.read.audit_rows import AuditRows
 from agent.tasks.checker import approvals, budgets, ledger, replay, row_invariants
-from agent.tasks.checker.external_witness import Outside
+from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import secrets
 from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.violation import Said, Violation
 from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
-__all__ = ["Outside", "Patterns", "Progress", "Violation", "check", "violations"]
+__all__ = ["ExternalWitness", "Patterns", "Progress", "Violation", "check", "violations"]
 
 Progress = Callable[[int, str], None]
 """Receives how many tasks have been read, and the id of the last one; ids grow with creation."""
 
 
 def check(
-    connection: Connection, now: int | None = None, outside: Outside | None = None
+    connection: Connection, now: int | None = None, outside: ExternalWitness | None = None
 ) -> list[str]:
     """Return every violation as a sentence; none is how it should be."""
     return [str(violation) for violation in violations(connection, now, outside)]
@@ -63,7 +63,7 @@ def check(
 def violations(
     connection: Connection,
     now: int | None = None,
-    outside: Outside | None = None,
+    outside: ExternalWitness | None = None,
     progress: Progress | None = None,
     since: int | None = None,
     patterns: Patterns | None = None,
@@ -102,11 +102,11 @@ def _graph(text: str | None) -> Graph | None:
 
 
 def _task(
-    task: Evidence,
+    task: AuditRows,
     graph: Graph | None,
     patterns: Patterns,
     now: int,
-    outside: Outside | None,
+    outside: ExternalWitness | None,
 ) -> Iterator[Said]:
     if graph is None:
         yield Said("the definition that it started with is missing or cannot be read")

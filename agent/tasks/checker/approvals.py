@@ -9,7 +9,7 @@ from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepS
 from agent.steps.spec.questions import CHANNELS
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
-from agent.store.read.audit_rows import ApprovalFacts, EventFacts, Evidence
+from agent.store.read.audit_rows import ApprovalFacts, AuditRows, EventFacts
 from agent.tasks.checker.violation import Said
 from agent.tasks.rules import kept_answers
 from agent.workflows.graph import Graph
@@ -20,7 +20,7 @@ _BY_A_PERSON: Final = frozenset(
 )
 
 
-def questions(task: Evidence) -> Iterator[Said]:
+def questions(task: AuditRows) -> Iterator[Said]:
     """Waiting steps and pending approvals agree; the log tells of each beginning and each end."""
     is_alive = task.task.status not in TASK_ENDED
     waiting = {
@@ -50,7 +50,7 @@ def questions(task: Evidence) -> Iterator[Said]:
             yield Said(f"approval {approval.id} of step {title} {sentence}", title)
 
 
-def _told(task: Evidence) -> dict[str, list[EventFacts]]:
+def _told(task: AuditRows) -> dict[str, list[EventFacts]]:
     told: dict[str, list[EventFacts]] = {}
     for event in task.events:
         if event.type.startswith("approval."):
@@ -96,7 +96,7 @@ def _decision(approval: ApprovalFacts) -> Iterator[str]:
         yield f"was decided by {by} from {channel}, and only {', '.join(who)} might"
 
 
-def gates(task: Evidence, graph: Graph) -> Iterator[Said]:
+def gates(task: AuditRows, graph: Graph) -> Iterator[Said]:
     """A step behind a gate has succeeded only with somebody's approval."""
     if all(step.approval is None for step in graph.steps):
         return
@@ -118,7 +118,7 @@ def gates(task: Evidence, graph: Graph) -> Iterator[Said]:
             )
 
 
-def carried_over(connection: Connection, task: Evidence, graph: Graph | None) -> Iterator[Said]:
+def carried_over(connection: Connection, task: AuditRows, graph: Graph | None) -> Iterator[Said]:
     """No step ran on the strength of an answer that was given under another input."""
     if graph is None or not task.task.is_continuation:
         return

@@ -5,7 +5,7 @@ from typing import Final
 
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
-from agent.store.read.audit_rows import BudgetFacts, CallFacts, EventFacts, Evidence
+from agent.store.read.audit_rows import AuditRows, BudgetFacts, CallFacts, EventFacts
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
 
@@ -13,7 +13,7 @@ _PARENTS: Final = frozenset({"workflow", "agent"})
 """Kinds of steps that have child tasks."""
 
 
-def budgets(task: Evidence, graph: Graph) -> Iterator[Said]:
+def budgets(task: AuditRows, graph: Graph) -> Iterator[Said]:
     """Each budget holds what its calls used and may still use, and held at every reservation."""
     for budget in task.budgets:
         index = budget.step_index
@@ -70,7 +70,7 @@ def _totals(budget: BudgetFacts, calls: list[CallFacts], *, is_exact: bool) -> I
 
 
 def _reservations(
-    budget: BudgetFacts, own: list[EventFacts], task: Evidence, calls: list[CallFacts]
+    budget: BudgetFacts, own: list[EventFacts], task: AuditRows, calls: list[CallFacts]
 ) -> Iterator[str]:
     """Follow the log: whenever something was set aside there was room for it."""
     asked = {call.id: call for call in calls}
@@ -81,12 +81,12 @@ def _reservations(
             told = event.told()
             tokens += told.get("tokens") or 0
             microusd += told.get("microusd") or 0
-            for taken, limit, unit in (
+            for taken, limit, locked in (
                 (tokens, budget.tokens_limit, "tokens"),
                 (microusd, budget.microusd_limit, "millionths of a dollar"),
             ):
                 if limit is not None and taken > limit:
-                    yield f"of {limit} {unit} was at {taken} with event {event.seq}"
+                    yield f"of {limit} {locked} was at {taken} with event {event.seq}"
         elif event.type in ("tool_call.succeeded", "tool_call.failed", "tool_call.resolved"):
             told = event.told()
             call = asked.get(str(told.get("call")))

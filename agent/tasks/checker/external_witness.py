@@ -6,11 +6,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
-from agent.store.read.audit_rows import CallFacts, Evidence
+from agent.store.read.audit_rows import AuditRows, CallFacts
 from agent.tasks.checker.violation import Said, Violation
 
 
-class Outside:
+class ExternalWitness:
     """What a witness outside the engine wrote down, to be held against its database.
 
     `effects` says how often each effect happened, by the idempotency key of its call or by the key
@@ -29,7 +29,7 @@ class Outside:
         self._actions = actions
         self._unaccounted = set(self._effects)
 
-    def calls(self, task: Evidence) -> Iterator[Said]:
+    def calls(self, task: AuditRows) -> Iterator[Said]:
         """Hold one task's calls against what happened."""
         titles = {step.id: step.title for step in task.steps}
         places: dict[tuple[str, int], list[CallFacts]] = {}

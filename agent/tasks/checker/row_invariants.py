@@ -7,7 +7,7 @@ from typing import Final
 from agent.core.clock import SECOND
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.process.processes import is_running
-from agent.store.read.audit_rows import Evidence, StepFacts
+from agent.store.read.audit_rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
@@ -23,7 +23,7 @@ _PROCESS_ENDS_US: Final = 60 * SECOND
 """How long a step's process may take to end after its step."""
 
 
-def shape(task: Evidence, graph: Graph) -> Iterator[Said]:
+def shape(task: AuditRows, graph: Graph) -> Iterator[Said]:
     """The steps are those of the definition, each once, and items only where there is a group."""
     places = Counter((step.index, step.parallel_index) for step in task.steps)
     for place, count in places.items():
@@ -45,7 +45,7 @@ def shape(task: Evidence, graph: Graph) -> Iterator[Said]:
             yield Said(f"step {step.title} is an item of a step that is no group", step.title)
 
 
-def rows(task: Evidence, now: int) -> Iterator[Said]:
+def rows(task: AuditRows, now: int) -> Iterator[Said]:
     """Claims, counters, wake times, and what an ended task leaves."""
     for step in task.steps:
         yield from _claim(step)
@@ -83,7 +83,7 @@ def _claim(step: StepFacts) -> Iterator[Said]:
             )
 
 
-def processes(task: Evidence, now: int) -> Iterator[Said]:
+def processes(task: AuditRows, now: int) -> Iterator[Said]:
     """No process outlives its step; the start time names this machine's boot as well."""
     for step in task.steps:
         if step.process_id is None or step.status == StepStatus.RUNNING:
@@ -97,7 +97,7 @@ def processes(task: Evidence, now: int) -> Iterator[Said]:
             )
 
 
-def _counters(task: Evidence) -> Iterator[Said]:
+def _counters(task: AuditRows) -> Iterator[Said]:
     steps = task.steps
     counted = {
         "steps_open": sum(step.status not in STEP_ENDED for step in steps),
@@ -112,7 +112,7 @@ def _counters(task: Evidence) -> Iterator[Said]:
             yield Said(f"{name} is {stored}, and its steps say {count}")
 
 
-def _groups(task: Evidence) -> Iterator[Said]:
+def _groups(task: AuditRows) -> Iterator[Said]:
     items: dict[int, list[StepFacts]] = {}
     for step in task.steps:
         if step.is_item:
@@ -158,7 +158,7 @@ def _by_failure(step: StepFacts) -> bool:
     return step.status == StepStatus.SKIPPED and step.skip_reason in SKIPPED_BY_FAILURE
 
 
-def _ended(task: Evidence) -> Iterator[Said]:
+def _ended(task: AuditRows) -> Iterator[Said]:
     row = task.task
     if row.next_wake_time is not None or row.deadline is not None:
         yield Said(f"it is {row.status} and would still be woken")
@@ -187,7 +187,7 @@ def _ended(task: Evidence) -> Iterator[Said]:
             )
 
 
-def _alive(task: Evidence, now: int) -> Iterator[Said]:
+def _alive(task: AuditRows, now: int) -> Iterator[Said]:
     row = task.task
     if row.ended_at is not None:
         yield Said(f"it is {row.status} and has an end")
@@ -256,7 +256,7 @@ def _open_step(step: StepFacts, task_status: str) -> Iterator[Said]:
             )
 
 
-def dependencies(task: Evidence, graph: Graph) -> Iterator[Said]:
+def dependencies(task: AuditRows, graph: Graph) -> Iterator[Said]:
     """What a step says of those it depends on is what they are."""
     by_index = {step.index: step for step in task.steps if not step.is_item}
     for index, step in by_index.items():
@@ -282,7 +282,7 @@ def dependencies(task: Evidence, graph: Graph) -> Iterator[Said]:
             )
 
 
-def windows(task: Evidence, graph: Graph) -> Iterator[Said]:
+def windows(task: AuditRows, graph: Graph) -> Iterator[Said]:
     """No window holds more than its places."""
     if task.task.status in TASK_ENDED:
         return

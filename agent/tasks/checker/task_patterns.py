@@ -9,7 +9,7 @@ is the gate of a step wherever somebody was asked.
 from typing import Final
 
 from agent.core.state_machine import TASK_ENDED, StepStatus
-from agent.store.read.audit_rows import STEP_COLUMNS, Evidence
+from agent.store.read.audit_rows import STEP_COLUMNS, AuditRows
 from agent.tasks.checker.replay import READ, gist
 
 Pattern = tuple[object, ...]
@@ -29,7 +29,7 @@ class Patterns:
         self._sound: set[Pattern] = set()
 
     @staticmethod
-    def of(task: Evidence) -> Pattern | None:
+    def of(task: AuditRows) -> Pattern | None:
         """Return a task's pattern; None where more than its pattern must be looked at.
 
         A task that has not ended is judged by the clock, and a waiting step by what it waits on.

@@ -13,7 +13,7 @@ from typing import Final
 from agent.core.clock import SECOND
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
 from agent.steps.agent.config import workflows_of
-from agent.steps.types.attempt_input import Claimed, TaskView, Upstream
+from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.outcome import Json, RecordedApproval, RecordedCall
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
@@ -23,8 +23,8 @@ from agent.store.engine import approvals, workflow_versions
 from agent.store.engine import attempt_reads as read
 from agent.tasks.read_models import outputs
 from agent.tasks.rules import budgets
-from agent.tasks.state.graph_cache import Graphs
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
 from agent.workflows.compile.inputs import inputs_schema
 from agent.workflows.graph import Step
@@ -64,22 +64,22 @@ class Memory:
         known = self._tasks[view.id] = _Known(view)
         return known
 
-    def learn(self, units: Iterable[Unit]) -> None:
+    def learn(self, locked_tasks: Iterable[LockedTask]) -> None:
         """Remember what the next attempts of these tasks will ask for, so that it is not read."""
-        for unit in units:
-            task = unit.task
-            if unit.is_new:
+        for locked in locked_tasks:
+            task = locked.task
+            if locked.is_new:
                 extra = task.extra
                 given = extra["input"], extra["trigger"], extra["created_at"]
-                self.learn_task(_view(task, *given, unit.source_path))
+                self.learn_task(_view(task, *given, locked.source_path))
             elif task.status in TASK_ENDED:
                 self.forget(task.id)
                 continue
-            for step in unit.steps.values():
-                self._learn_output(unit, step)
+            for step in locked.steps.values():
+                self._learn_output(locked, step)
         self.trim()
 
-    def _learn_output(self, unit: Unit, step: StepRow) -> None:
+    def _learn_output(self, locked: LockedTask, step: StepRow) -> None:
         """Remember what a step gave, unless it is large."""
         output = step.extra.get("output")
         known = self._tasks.get(step.task_id)
@@ -93,7 +93,7 @@ class Memory:
             or artifact_rows.looks_like_reference(output)
         ):
             return
-        known.ended[unit.definition(step).name] = Upstream("succeeded", text=output)
+        known.ended[locked.definition(step).name] = Upstream("succeeded", text=output)
 
     def forget(self, task_id: str) -> None:
         """Forget a task that has ended."""
@@ -107,11 +107,11 @@ class Memory:
 
 def equip(
     connection: Connection,
-    claimed: list[tuple[Unit, StepRow]],
+    claimed: list[tuple[LockedTask, StepRow]],
     memory: Memory,
-    graphs: Graphs,
+    graphs: GraphCache,
     fetched: Fetched,
-) -> list[Claimed]:
+) -> list[AttemptInput]:
     """Return what each claimed step's attempt starts with.
 
     Raise `NotFetchedError` if a value is kept outside the database and was not `fetched` yet.
@@ -129,8 +129,8 @@ def equip(
             calls.setdefault(row[0], []).append(_call(connection, row, fetched))
     asked = _approvals(connection, claimed)
     result = []
-    for unit, step in claimed:
-        definition = unit.definition(step)
+    for locked, step in claimed:
+        definition = locked.definition(step)
         known = tasks[step.task_id]
         ended = known.ended
         checkpoint, item, waiting_on, error = own.get(step.id, _NOTHING)
@@ -138,9 +138,9 @@ def equip(
         if waited is not None and isinstance(waited.get("child"), str):
             waited.update(outputs.child_result(connection, waited["child"], graphs, fetched.take))
         result.append(
-            Claimed(
-                task=_as_of_now(known.view, unit),
-                graph=unit.graph,
+            AttemptInput(
+                task=_as_of_now(known.view, locked),
+                graph=locked.graph,
                 step=definition,
                 step_id=step.id,
                 attempt=step.attempt,
@@ -152,11 +152,11 @@ def equip(
                 item=decode(item),
                 checkpoint=decode(checkpoint),
                 waited=waited,
-                deadline=_step_deadline(connection, unit, step),
+                deadline=_step_deadline(connection, locked, step),
                 failures=step.failures,
                 last_error=decode(error),
                 upstream={
-                    name: ended[name] for name in unit.graph.sees[step.index] if name in ended
+                    name: ended[name] for name in locked.graph.sees[step.index] if name in ended
                 },
                 calls=calls.get(step.id, []),
                 approvals=asked.get(step.id, []),
@@ -170,7 +170,7 @@ def equip(
 
 
 def _workflows(
-    connection: Connection, definition: Step, graphs: Graphs
+    connection: Connection, definition: Step, graphs: GraphCache
 ) -> dict[str, dict[str, Json]]:
     """Describe the workflows that an agent's tools name, as far as they are known."""
     described: dict[str, dict[str, Json]] = {}
@@ -182,9 +182,9 @@ def _workflows(
     return described
 
 
-def _step_deadline(connection: Connection, unit: Unit, step: StepRow) -> int | None:
+def _step_deadline(connection: Connection, locked: LockedTask, step: StepRow) -> int | None:
     """Return when the time of a step's own budget is over, counted from its first claim."""
-    definition = unit.definition(step)
+    definition = locked.definition(step)
     if definition.budget is None:
         return None
     seconds = definition.budget.get("time_seconds")
@@ -192,15 +192,15 @@ def _step_deadline(connection: Connection, unit: Unit, step: StepRow) -> int | N
         return None
     began = None
     if step.claim_token > 1:
-        began = read.first_claimed_at(connection, unit.task.id, step.id)
-        seconds = read.raised_seconds(connection, unit.task.id, definition.name) or seconds
-    return (began or unit.now) + int(seconds * SECOND)
+        began = read.first_claimed_at(connection, locked.task.id, step.id)
+        seconds = read.raised_seconds(connection, locked.task.id, definition.name) or seconds
+    return (began or locked.now) + int(seconds * SECOND)
 
 
-def _as_of_now(view: TaskView, unit: Unit) -> TaskView:
+def _as_of_now(view: TaskView, locked: LockedTask) -> TaskView:
     """Return a task as remembered, with the deadline that it still has: clean-up has none."""
-    deadline = unit.task.deadline
-    if deadline is not None and budgets.pauses_when_time_is_over(unit.graph):
+    deadline = locked.task.deadline
+    if deadline is not None and budgets.pauses_when_time_is_over(locked.graph):
         # Then the task is paused, and what is in flight may finish.
         deadline = None
     return view if view.deadline == deadline else replace(view, deadline=deadline)
@@ -225,11 +225,14 @@ def _view(
 
 
 def _learn_tasks(
-    connection: Connection, claimed: list[tuple[Unit, StepRow]], memory: Memory, graphs: Graphs
+    connection: Connection,
+    claimed: list[tuple[LockedTask, StepRow]],
+    memory: Memory,
+    graphs: GraphCache,
 ) -> dict[str, _Known]:
     """Return what is known of the tasks of claimed steps; what is not remembered is read."""
-    tasks = {unit.task.id: memory.get(unit.task.id) for unit, _ in claimed}
-    unread = {unit.task.id: unit.task for unit, _ in claimed if tasks[unit.task.id] is None}
+    tasks = {locked.task.id: memory.get(locked.task.id) for locked, _ in claimed}
+    unread = {locked.task.id: locked.task for locked, _ in claimed if tasks[locked.task.id] is None}
     for task_id, given, trigger, created_at in (
         read.tasks(connection, list(unread)) if unread else ()
     ):
@@ -241,17 +244,17 @@ def _learn_tasks(
 
 def _learn_outputs(
     connection: Connection,
-    claimed: list[tuple[Unit, StepRow]],
+    claimed: list[tuple[LockedTask, StepRow]],
     tasks: dict[str, _Known],
     fetched: Fetched,
 ) -> None:
     """Read what steps refer to and this worker does not remember."""
     wanted: dict[tuple[str, int], str] = {}
-    for unit, step in claimed:
+    for locked, step in claimed:
         ended = tasks[step.task_id].ended
-        for name in unit.graph.sees[step.index]:
+        for name in locked.graph.sees[step.index]:
             if name not in ended:
-                wanted[(step.task_id, unit.graph.index_of[name])] = name
+                wanted[(step.task_id, locked.graph.index_of[name])] = name
     if not wanted:
         return
     for _, task_id, index, status, output, error, count in read.ended_steps(
@@ -268,14 +271,16 @@ def _learn_outputs(
 
 
 def _approvals(
-    connection: Connection, claimed: list[tuple[Unit, StepRow]]
+    connection: Connection, claimed: list[tuple[LockedTask, StepRow]]
 ) -> dict[str, list[RecordedApproval]]:
     """Read what people were asked about steps that may have asked before."""
     asking = [
         step.id
-        for unit, step in claimed
+        for locked, step in claimed
         if step.claim_token > 1
-        and (unit.definition(step).approval is not None or unit.definition(step).kind in _ASKING)
+        and (
+            locked.definition(step).approval is not None or locked.definition(step).kind in _ASKING
+        )
     ]
     found: dict[str, list[RecordedApproval]] = {}
     for row in approvals.of_steps(connection, asking) if asking else ():

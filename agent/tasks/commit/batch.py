@@ -10,13 +10,13 @@ from agent.store.db.database import Later
 from agent.tasks.rules import budgets, child_tasks
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
-from agent.tasks.state.locked_task import FamilyPause, Unit
+from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.workflows.graph import Graph
 
 
 @dataclass(slots=True, eq=False)
-class Settle:
+class Completion:
     """A finished attempt."""
 
     claim: Claim
@@ -29,7 +29,7 @@ class Settle:
 
 
 @dataclass(slots=True, eq=False)
-class Note:
+class JournalEntry:
     """What a running attempt wants recorded: an intent, a checkpoint, or a call's result."""
 
     claim: Claim
@@ -53,8 +53,8 @@ class Note:
 class Batch:
     """What one turn carries."""
 
-    settles: list[Settle] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    settles: list[Completion] = field(default_factory=list)
+    notes: list[JournalEntry] = field(default_factory=list)
     logs: list[Sequence[Any]] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)
     child_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
@@ -73,17 +73,17 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Turned:
+class TxResult:
     """What a turn did, to be acted on once it is committed."""
 
-    claimed: list[tuple[Unit, StepRow]] = field(default_factory=list)
+    claimed: list[tuple[LockedTask, StepRow]] = field(default_factory=list)
     created: dict[str, str] = field(default_factory=dict)
     """The task of each submission, by the id that the submission proposed."""
-    settled: list[tuple[Settle, bool]] = field(default_factory=list)
+    settled: list[tuple[Completion, bool]] = field(default_factory=list)
     """Each applied outcome, and whether its claim still held."""
-    noted: list[tuple[Note, bool]] = field(default_factory=list)
-    carried_settles: list[Settle] = field(default_factory=list)
-    carried_notes: list[Note] = field(default_factory=list)
+    noted: list[tuple[JournalEntry, bool]] = field(default_factory=list)
+    carried_settles: list[Completion] = field(default_factory=list)
+    carried_notes: list[JournalEntry] = field(default_factory=list)
     carried_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
     stops: list[tuple[str, int]] = field(default_factory=list)
     """(step id, token) of attempts to stop."""
@@ -98,7 +98,7 @@ class Turned:
     has_locked: bool = False
     """Whether something was due but held by another transaction."""
     events: list[tuple[Any, ...]] = field(default_factory=list)
-    units: list[Unit] = field(default_factory=list)
+    locked_tasks: list[LockedTask] = field(default_factory=list)
     transaction: Later = field(default_factory=Later)
     """Its number in the database, once it is committed."""
     is_assumed: bool = False

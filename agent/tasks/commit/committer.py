@@ -11,7 +11,7 @@ import structlog
 
 from agent.core.clock import Clock
 from agent.core.state_machine import TaskStatus
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, StepError
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import NotFetchedError
@@ -20,29 +20,29 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import reads
 from agent.tasks.commit import large_values
 from agent.tasks.commit.attempt_inputs import Memory, equip
-from agent.tasks.commit.batch import Batch, Settle, Turned
-from agent.tasks.commit.metrics import Turns
-from agent.tasks.commit.pipeline import Flight, Sender
+from agent.tasks.commit.batch import Batch, Completion, TxResult
+from agent.tasks.commit.metrics import CommitMetrics
+from agent.tasks.commit.pipeline import InFlightTx, Sender
 from agent.tasks.commit.transaction import FencedError
 from agent.tasks.commit.unfetched_steps import WaitingRoom
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.settlement import Claim, claim_on
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 log = structlog.get_logger(__name__)
 
 _SET_ASIDE_SECONDS: Final = 60.0
 _MOST_APART: Final = 64
-_NO_ROOM: Final = Room(worker_id="", turn=0, slots=0, running=0, lease_us=0)
+_NO_ROOM: Final = ClaimCapacity(worker_id="", turn=0, slots=0, running=0, lease_us=0)
 
 
 @dataclass(slots=True)
-class Delivered:
+class CommitResult:
     """A committed turn and the attempts to start."""
 
-    turned: Turned
-    attempts: list[Claimed] = field(default_factory=list)
+    turned: TxResult
+    attempts: list[AttemptInput] = field(default_factory=list)
     is_alone: bool = False
     """Whether those attempts run with nothing beside them."""
     refused: dict[str, str] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class Delivery:
         self.clock = clock
         self.sender = Sender(database, clock)
         self.memory = Memory()
-        self.turns = Turns()
+        self.turns = CommitMetrics()
         self.waiting_room = WaitingRoom()
-        self._unequipped: list[tuple[Unit, StepRow]] = []
+        self._unequipped: list[tuple[LockedTask, StepRow]] = []
         self._is_alone = False
         self._set_aside: dict[str, float] = {}
         """Tasks that could not be looked at, and until when nobody tries again."""
@@ -92,18 +92,18 @@ class Delivery:
         self._unequipped = []
         self.waiting_room.clear()
 
-    def deliver(self, batch: Batch, room: Room) -> Delivered:
+    def deliver(self, batch: Batch, room: ClaimCapacity) -> CommitResult:
         """Commit a turn and prepare the attempts that it claimed."""
         delivered = self.land(self.launch(batch, room))
         assert delivered is not None
         return delivered
 
-    def launch(self, batch: Batch, room: Room) -> Flight:
+    def launch(self, batch: Batch, room: ClaimCapacity) -> InFlightTx:
         """Send a turn without waiting for it, if all that it is about is remembered.
 
         The next one can be computed, and sent, while the database is at work on it.
         """
-        flight = Flight(batch, self._without_set_aside(room), began=self.clock.monotonic())
+        flight = InFlightTx(batch, self._without_set_aside(room), began=self.clock.monotonic())
         self.sender.flights.append(flight)
         try:
             self._keep_apart(batch)
@@ -114,7 +114,7 @@ class Delivery:
             self.sender.cache.forget()
         return flight
 
-    def land(self, flight: Flight) -> Delivered | None:
+    def land(self, flight: InFlightTx) -> CommitResult | None:
         """Wait until a turn is committed and prepare the attempts that it claimed.
 
         None: one that was sent before it has failed, and nothing came of this one either. Turns
@@ -126,7 +126,7 @@ class Delivery:
             return None
         batch, room = flight.batch, flight.room
         try:
-            delivered = Delivered(self.sender.turned(flight))
+            delivered = CommitResult(self.sender.turned(flight))
         except FencedError:
             raise
         except StoreError as error:
@@ -139,7 +139,7 @@ class Delivery:
             delivered = self._deliver_apart(batch, room, error)
         began = flight.began
         self.turns.add(self.clock.monotonic() - began, len(batch.settles) + len(batch.submissions))
-        self.memory.learn(delivered.turned.units)
+        self.memory.learn(delivered.turned.locked_tasks)
         if delivered.turned.claimed:
             self._unequipped += delivered.turned.claimed
             self._is_alone = delivered.turned.is_alone
@@ -149,7 +149,7 @@ class Delivery:
             self.sender.cache.keep(delivered.turned)
         return delivered
 
-    def _equip(self, delivered: Delivered) -> None:
+    def _equip(self, delivered: CommitResult) -> None:
         """Prepare the attempts of what is claimed; without the database, with the next turn."""
         try:
             try:
@@ -175,31 +175,31 @@ class Delivery:
         delivered.attempts, delivered.is_alone = attempts, self._is_alone
         self.waiting_room.tidy()
 
-    def _equip_apart(self, delivered: Delivered) -> list[Claimed]:
+    def _equip_apart(self, delivered: CommitResult) -> list[AttemptInput]:
         """Prepare attempts one by one; a step whose record cannot be read fails, and says so."""
-        attempts: list[Claimed] = []
-        for unit, step in list(self._unequipped):
+        attempts: list[AttemptInput] = []
+        for locked, step in list(self._unequipped):
             try:
                 attempts += equip(
                     self.sender.connection,
-                    [(unit, step)],
+                    [(locked, step)],
                     self.memory,
                     self.sender.graphs,
                     self.waiting_room.fetched,
                 )
             except NotFetchedError:
-                self.waiting_room.add(unit, step, is_alone=self._is_alone)
-                self._unequipped.remove((unit, step))
+                self.waiting_room.add(locked, step, is_alone=self._is_alone)
+                self._unequipped.remove((locked, step))
                 # Its unit stands aside as it is: turns that follow read their own.
                 self.sender.cache.forget()
             except Exception as error:
                 if _is_passing(error):
                     raise
-                log.exception("attempt.unreadable", task=unit.task.id, step=step.id)
+                log.exception("attempt.unreadable", task=locked.task.id, step=step.id)
                 text = f"what is on record of it cannot be read: {error}"
                 failed = Failed(StepError("bad_record", "internal", text))
-                self._unequipped.remove((unit, step))
-                batch = Batch(settles=[Settle(claim_on(step), unit.graph, failed)])
+                self._unequipped.remove((locked, step))
+                batch = Batch(settles=[Completion(claim_on(step), locked.graph, failed)])
                 self._alone(batch, _NO_ROOM, delivered)
                 self.sender.cache.forget()
         return attempts
@@ -207,7 +207,7 @@ class Delivery:
     def supply(self, address: str, content: bytes | None) -> None:
         """Take a value that was fetched; who has all that it needs is prepared with the next turn."""
         for each in self.waiting_room.supply(address, content):
-            self._unequipped.append((each.unit, each.step))
+            self._unequipped.append((each.locked, each.step))
             self._is_alone = each.is_alone
 
     def _keep_apart(self, batch: Batch) -> None:
@@ -226,13 +226,13 @@ class Delivery:
             for part, each in zip(apart, packed, strict=True):
                 part.replace(artifact_rows.reference(each.name))
 
-    def _deliver_apart(self, batch: Batch, room: Room, error: Exception) -> Delivered:
+    def _deliver_apart(self, batch: Batch, room: ClaimCapacity, error: Exception) -> CommitResult:
         """Deliver a batch that failed for its own sake: each part alone, the bad ones replaced.
 
         A bad outcome keeps its verdict in the ledger; its output is replaced by the reason.
         """
         log.warning("turn.split", error=str(error), outcomes=len(batch.settles))
-        total = Delivered(Turned())
+        total = CommitResult(TxResult())
         nothing = replace(room, slots=0, most_due=0)
         for note in batch.notes:
             note.problem = self._alone(Batch(notes=[note]), nothing, total)
@@ -243,7 +243,7 @@ class Delivery:
             failure = self._alone(Batch(settles=[settle]), nothing, total)
             if failure is not None:
                 reason = StepError("bad_outcome", "internal", f"it could not be kept: {failure}")
-                replaced = Settle(settle.claim, settle.graph, Failed(reason))
+                replaced = Completion(settle.claim, settle.graph, Failed(reason))
                 if self._alone(Batch(settles=[replaced]), nothing, total) is not None:
                     # Whatever its task is, nothing can be written of it: the slot at least is free.
                     total.turned.settled.append((settle, False))
@@ -265,7 +265,7 @@ class Delivery:
         self.sender.cache.forget()
         return total
 
-    def _look_apart(self, room: Room, total: Delivered) -> bool:
+    def _look_apart(self, room: ClaimCapacity, total: CommitResult) -> bool:
         """Look at what is due task by task, and set aside what cannot be looked at.
 
         One task whose record is broken must not stop all others. Return whether any was claimed.
@@ -295,7 +295,7 @@ class Delivery:
                 break
         return claimed > 0
 
-    def _without_set_aside(self, room: Room) -> Room:
+    def _without_set_aside(self, room: ClaimCapacity) -> ClaimCapacity:
         if not self._set_aside:
             return room
         return replace(room, passed_over=room.passed_over | self._still_set_aside())
@@ -305,7 +305,7 @@ class Delivery:
         self._set_aside = {task: until for task, until in self._set_aside.items() if until > now}
         return frozenset(self._set_aside)
 
-    def _alone(self, batch: Batch, room: Room, total: Delivered) -> str | None:
+    def _alone(self, batch: Batch, room: ClaimCapacity, total: CommitResult) -> str | None:
         try:
             turned = self.sender.commit(batch, self._without_set_aside(room))
         except FencedError:
@@ -350,7 +350,7 @@ def _is_passing(error: Exception) -> bool:
     return isinstance(error, StoreError) and error.fault not in (Fault.DATA, Fault.DEFECT)
 
 
-def _merge(total: Turned, part: Turned) -> None:
+def _merge(total: TxResult, part: TxResult) -> None:
     total.created.update(part.created)
     total.is_alone = total.is_alone or part.is_alone
     total.is_draining = total.is_draining or part.is_draining

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from agent.steps.types.outcome import Json, Succeeded
 from agent.store.artifacts.artifact_rows import Packed
-from agent.tasks.commit.batch import Batch, Note, Settle
+from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class LargePart:
     replace: Callable[[Json], None]
 
 
-def large_content(part: Settle | Note) -> bytes | None:
+def large_content(part: Completion | JournalEntry) -> bytes | None:
     """Return what of an outcome or a note is to be kept apart; mostly there is nothing."""
-    if isinstance(part, Settle):
+    if isinstance(part, Completion):
         text = part.outcome.large if isinstance(part.outcome, Succeeded) else None
     elif part.result is not None:
         text = part.result.large
@@ -45,14 +45,14 @@ def large_parts(batch: Batch) -> list[LargePart]:
     return parts
 
 
-def _output_of(settle: Settle, outcome: Succeeded) -> Callable[[Json], None]:
+def _output_of(settle: Completion, outcome: Succeeded) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
         settle.outcome = replace(outcome, output=reference, large=None, text=None)
 
     return put
 
 
-def _response_of(note: Note) -> Callable[[Json], None]:
+def _response_of(note: JournalEntry) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
         assert note.result is not None
         note.result = replace(note.result, response=reference, large=None)
@@ -60,7 +60,7 @@ def _response_of(note: Note) -> Callable[[Json], None]:
     return put
 
 
-def _request_of(note: Note) -> Callable[[Json], None]:
+def _request_of(note: JournalEntry) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
         assert note.intent is not None
         note.intent = replace(note.intent, request=reference, large=None)

@@ -38,7 +38,7 @@ class Blocks:
         self.seconds += seconds
 
 
-class Turns:
+class CommitMetrics:
     """The turns of one worker: how long they took and how much each carried."""
 
     def __init__(self) -> None:

@@ -26,24 +26,24 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import workers
 from agent.store.schema import migrate
 from agent.tasks.commit import transaction
-from agent.tasks.commit.batch import Batch, Turned
-from agent.tasks.commit.task_cache import UnitCache
-from agent.tasks.rules.claiming import Room
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.commit.batch import Batch, TxResult
+from agent.tasks.commit.task_cache import TaskCache
+from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.state.graph_cache import GraphCache
 
 _ASK_SECONDS: Final = 60.0
 _ASK_AGAIN_SECONDS: Final = 0.2
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class InFlightTx:
     """A turn that was sent; whoever lands it learns what became of it."""
 
     batch: Batch
-    room: Room
+    room: ClaimCapacity
     began: float = 0.0
     number: int = 0
-    turned: Turned | None = None
+    turned: TxResult | None = None
     wait: Callable[[], None] | None = None
     """Waits for its COMMIT; None when nothing is to be waited for."""
     error: Exception | None = None
@@ -74,9 +74,9 @@ class Sender:
         self.clock = clock
         self.worker_id = ""
         self.turn = 0
-        self.graphs = Graphs()
-        self.cache = UnitCache()
-        self.flights: list[Flight] = []
+        self.graphs = GraphCache()
+        self.cache = TaskCache()
+        self.flights: list[InFlightTx] = []
         """Turns that were sent, in their order, and have not landed."""
         self._connection: Connection | None = None
 
@@ -132,14 +132,14 @@ class Sender:
         with connection.transaction():
             workers.retire(connection, self.worker_id, self.clock.now(), "worker.stopped")
 
-    def commit(self, batch: Batch, room: Room) -> Turned:
+    def commit(self, batch: Batch, room: ClaimCapacity) -> TxResult:
         """Send a turn and wait for it."""
-        flight = Flight(batch, room)
+        flight = InFlightTx(batch, room)
         self.send(flight)
         self.wait_for(flight)
         return self.turned(flight)
 
-    def turned(self, flight: Flight) -> Turned:
+    def turned(self, flight: InFlightTx) -> TxResult:
         """Return what a turn did; one that took for granted what has changed is sent again."""
         if isinstance(flight.error, StoreError) and flight.error.fault is Fault.STALE:
             return self.commit(flight.batch, flight.room)
@@ -148,7 +148,7 @@ class Sender:
         assert flight.turned is not None
         return flight.turned
 
-    def send(self, flight: Flight) -> None:
+    def send(self, flight: InFlightTx) -> None:
         """Compute a turn and send it, its COMMIT included."""
         flight.number = self.turn + 1
         connection = self.connection
@@ -174,7 +174,7 @@ class Sender:
             return
         self.turn = flight.number
 
-    def wait_for(self, flight: Flight) -> None:
+    def wait_for(self, flight: InFlightTx) -> None:
         """Wait for the COMMIT of what was sent; where it failed, so have all that were sent later."""
         wait, flight.wait = flight.wait, None
         if wait is None:
@@ -202,7 +202,7 @@ class Sender:
             self.turn = flight.number - 1
         self._drop_after(flight)
 
-    def _drop_after(self, flight: Flight) -> None:
+    def _drop_after(self, flight: InFlightTx) -> None:
         """Give up the turns that were sent after one, but for those that have landed with it."""
         # One that was committed alone is not among them: nothing was sent after it.
         sent = self.flights

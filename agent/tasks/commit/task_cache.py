@@ -12,8 +12,8 @@ from typing import Final
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection, Later
 from agent.store.engine import begin_tx, reads
-from agent.tasks.commit.batch import Turned
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.commit.batch import TxResult
+from agent.tasks.state.locked_task import LockedTask
 
 MOST_STEPS: Final = 64
 """A unit with more open steps in memory is read when it is needed: a turn looks through them."""
@@ -23,11 +23,11 @@ _DOUBTFUL_TURNS: Final = 100
 _NEVER: Final = 2**62
 
 
-class UnitCache:
+class TaskCache:
     """Units of running tasks as they were committed last; bounded by the attempts in flight."""
 
     def __init__(self) -> None:
-        self._units: dict[str, Unit] = {}
+        self._units: dict[str, LockedTask] = {}
         self.versions: dict[tuple[str, str, str | None], int] = {}
         """The latest versions of workflows, by name, hash and path."""
         self._next_due = 0
@@ -61,25 +61,25 @@ class UnitCache:
         """Take note that what is due is being asked for: when the next is due must be asked too."""
         self._next_due = 0
 
-    def take(self, task_ids: Iterable[str], now: int) -> dict[str, Unit]:
+    def take(self, task_ids: Iterable[str], now: int) -> dict[str, LockedTask]:
         """Return tasks as they are, as far as they are known, for this transaction to change."""
-        units = {}
+        locked_tasks = {}
         for task_id in task_ids:
-            unit = self._units.pop(task_id, None)
-            if unit is not None:
-                unit.now = now
-                units[task_id] = unit
-        return units
+            locked = self._units.pop(task_id, None)
+            if locked is not None:
+                locked.now = now
+                locked_tasks[task_id] = locked
+        return locked_tasks
 
-    def close(self, tx: Connection, units: Collection[Unit]) -> Later | None:
+    def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> Later | None:
         """Find out when the next task is due, now that everything is written, or ask for it."""
         self._asked = None
-        if self._next_due == 0 or not all(unit.is_complete for unit in units):
+        if self._next_due == 0 or not all(locked.is_complete for locked in locked_tasks):
             # The wake times of those that are not whole are derived by the database.
             self._asked = tx.later(reads.SOONEST)
             return self._asked
-        for unit in units:
-            wake = unit.task.next_wake_time
+        for locked in locked_tasks:
+            wake = locked.task.next_wake_time
             if wake is not None and wake < self._next_due:
                 self._next_due = wake
         return None
@@ -90,7 +90,7 @@ class UnitCache:
         self._is_forgotten = True
         self._doubtful.update(doubtful)
 
-    def keep(self, turned: Turned) -> None:
+    def keep(self, turned: TxResult) -> None:
         """Keep what a transaction has left, now that it is committed."""
         if self._is_forgotten or turned.transaction.rows is None:
             return
@@ -102,18 +102,18 @@ class UnitCache:
             self._next_due = soonest if is_last else 0
         version = begin_tx.version(turned.transaction.rows[0][0])
         self._trim()
-        for unit in turned.units:
-            task = unit.task
+        for locked in turned.locked_tasks:
+            task = locked.task
             if (
                 task.status == TaskStatus.RUNNING
                 and task.steps_running > 0
                 and task.id not in self._doubtful
             ):
-                if unit.is_written:
-                    unit.version = version
-                unit.settle_down()
-                if len(unit.shelf) <= MOST_STEPS:
-                    self._units[task.id] = unit
+                if locked.is_written:
+                    locked.version = version
+                locked.settle_down()
+                if len(locked.shelf) <= MOST_STEPS:
+                    self._units[task.id] = locked
 
     def _clear(self) -> None:
         self._units.clear()

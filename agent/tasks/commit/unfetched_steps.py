@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent.store.artifacts.artifact_rows import Fetched
 from agent.tasks.rules.settlement import Claim, claim_on
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 
@@ -13,7 +13,7 @@ from agent.tasks.state.rows import StepRow
 class Unfetched:
     """A claimed step whose attempt cannot be prepared yet."""
 
-    unit: Unit
+    locked: LockedTask
     step: StepRow
     is_alone: bool
     missing: frozenset[str]
@@ -46,9 +46,9 @@ class WaitingRoom:
         """The addresses of all that the steps need, fetched or not."""
         return {address for each in self.steps for address in each.missing}
 
-    def add(self, unit: Unit, step: StepRow, *, is_alone: bool) -> None:
+    def add(self, locked: LockedTask, step: StepRow, *, is_alone: bool) -> None:
         """Let a step wait for what was missing when its attempt was prepared last."""
-        waiting = Unfetched(unit, step, is_alone, frozenset(self.fetched.missing))
+        waiting = Unfetched(locked, step, is_alone, frozenset(self.fetched.missing))
         self.steps = (*self.steps, waiting)
 
     def supply(self, address: str, content: bytes | None) -> list[Unfetched]:

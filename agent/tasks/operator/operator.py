@@ -33,8 +33,8 @@ from agent.tasks.rules import (
 from agent.tasks.rules.approvals import Decision
 from agent.tasks.rules.creation import Submission
 from agent.tasks.state import transitions
-from agent.tasks.state.graph_cache import Graphs, UnreadableError
-from agent.tasks.state.locked_task import FamilyPause, Unit
+from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.workflows.diagnostics import did_you_mean
 from agent.workflows.graph import Graph
@@ -68,7 +68,7 @@ class Operator:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._graphs = Graphs()
+        self._graphs = GraphCache()
 
     def submit(self, submission: Submission) -> str:
         """Create a task and return its id, or that of the task with the same dedupe key."""
@@ -88,16 +88,16 @@ class Operator:
                     return existing
             now = self._clock.now()
             version = creation.register(tx, submission, now)
-            unit = creation.create(tx, submission, version, now)
-            row_writer.write(tx, [unit], unit.now)
+            locked = creation.create(tx, submission, version, now)
+            row_writer.write(tx, [locked], locked.now)
         return submission.task_id
 
     def pause(self, task_id: str, reason: str | None = None) -> Answer:
         """Let nothing new start; attempts in flight finish or reach their next checkpoint."""
 
-        def pause(_tx: Connection, unit: Unit) -> None:
-            transitions.move_task(unit, "task.paused", {"reason": reason} if reason else None)
-            unit.task.also(pause_reason=reason)
+        def pause(_tx: Connection, locked: LockedTask) -> None:
+            transitions.move_task(locked, "task.paused", {"reason": reason} if reason else None)
+            locked.task.also(pause_reason=reason)
 
         return self._command("pause", task_id, pause, "paused")
 
@@ -108,11 +108,11 @@ class Operator:
     def cancel(self, task_id: str, reason: str | None = None) -> Answer:
         """End a task: its steps are abandoned in place, their attempts stopped."""
 
-        def cancel(tx: Connection, unit: Unit) -> None:
-            for step in unit.load_open(tx):
-                transitions.abandon(unit, step)
-            unit.task.steps_running = 0
-            transitions.move_task(unit, "task.canceled", {"reason": reason} if reason else None)
+        def cancel(tx: Connection, locked: LockedTask) -> None:
+            for step in locked.load_open(tx):
+                transitions.abandon(locked, step)
+            locked.task.steps_running = 0
+            transitions.move_task(locked, "task.canceled", {"reason": reason} if reason else None)
 
         return self._command("cancel", task_id, cancel, "cancelled")
 
@@ -176,9 +176,9 @@ class Operator:
         by: str = "the operator",
     ) -> Answer:
         """Say what became of an effect whose outcome is unknown: it decides the open question."""
-        with self.changing(task_id) as (tx, unit):
-            self._check("resolve", unit)
-            step = _find_step(tx, unit, step_name)
+        with self.changing(task_id) as (tx, locked):
+            self._check("resolve", locked)
+            step = _find_step(tx, locked, step_name)
             on = json.loads(step.waiting_on) if step.waiting_on else {}
             row = store.find(tx, str(on.get("approval"))) if "unknown" in on else None
             if step.status != StepStatus.WAITING or row is None:
@@ -187,14 +187,14 @@ class Operator:
                 )
             said = {"verdict": verdict, "output": output}
             decision = Decision(ApprovalStatus.ANSWERED, by, "terminal", value=said)
-            approvals.decide(tx, unit, step, row, decision)
+            approvals.decide(tx, locked, step, row, decision)
         words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
         return Answer(True, f"step {step_name!r} {words[verdict]}", task_id)
 
     def signal(self, task_id: str, name: str, payload: Json = None) -> Answer:
         """Send a named signal with a value; a step that waits for it, or will, takes it."""
-        with self.changing(task_id) as (tx, unit):
-            self._check("signal", unit)
+        with self.changing(task_id) as (tx, locked):
+            self._check("signal", locked)
             tx.execute(
                 "INSERT INTO signals (id, task_id, name, payload, sent_at)"
                 " VALUES (:id, :task_id, :name, :payload, :now)",
@@ -202,18 +202,18 @@ class Operator:
                 task_id=task_id,
                 name=name,
                 payload=json_values.encode(payload, "payload"),
-                now=unit.now,
+                now=locked.now,
             )
             taker = None
-            for step in unit.load_open(tx):
+            for step in locked.load_open(tx):
                 on = json.loads(step.waiting_on) if step.waiting_on else {}
                 if step.status == StepStatus.WAITING and on.get("signal") == name:
-                    if settlement.take_signal(tx, unit, step, name):
-                        taker = unit.definition(step).name
+                    if settlement.take_signal(tx, locked, step, name):
+                        taker = locked.definition(step).name
                     break
         if taker is None:
             kept = f"kept until a step waits for {name!r}"
-            return Answer(True, kept + _never_taken(name, unit.graph), task_id)
+            return Answer(True, kept + _never_taken(name, locked.graph), task_id)
         return Answer(True, f"step {taker!r} goes on", task_id)
 
     def pause_family(self, pause: FamilyPause) -> None:
@@ -225,57 +225,57 @@ class Operator:
         with suppress(NotFoundError, RefusedError), self.changing(pause.task_id) as (tx, _):
             task_ids = [pause.task_id, *lineage.below(tx, pause.task_id)]
         for task_id in task_ids:
-            with suppress(NotFoundError, RefusedError), self.changing(task_id) as (tx, unit):
+            with suppress(NotFoundError, RefusedError), self.changing(task_id) as (tx, locked):
                 if budgets.is_exhausted(tx, pause.witness_id):
-                    budgets.pause(unit, pause.reason)
+                    budgets.pause(locked, pause.reason)
                     # Those below it are of this family, too.
-                    unit.pauses.clear()
+                    locked.pauses.clear()
 
     def _command(
-        self, name: str, task_id: str, apply: Callable[[Connection, Unit], None], word: str
+        self, name: str, task_id: str, apply: Callable[[Connection, LockedTask], None], word: str
     ) -> Answer:
         """Apply a command to a task and, where its state allows it, to its children."""
         with self._transaction() as tx:
-            unit = self._lock(tx, task_id, is_ending=name == "cancel")
-            cell = COMMANDS[name][unit.task.status]
+            locked = self._lock(tx, task_id, is_ending=name == "cancel")
+            cell = COMMANDS[name][locked.task.status]
             if cell.effect == "refuse":
                 raise RefusedError(f"the task cannot be {word}: {cell.message}")
             if cell.effect == "same":
                 return Answer(False, cell.message, task_id)
-            apply(tx, unit)
-            units = [unit, *self._apply_to_children(tx, name, task_id, apply)]
-            for changed in units:
+            apply(tx, locked)
+            locked_tasks = [locked, *self._apply_to_children(tx, name, task_id, apply)]
+            for changed in locked_tasks:
                 advance.advance(tx, changed)
-            row_writer.write(tx, units, unit.now)
-        for changed in units:
+            row_writer.write(tx, locked_tasks, locked.now)
+        for changed in locked_tasks:
             self._follow_up(changed)
         return Answer(True, word, task_id)
 
     @contextmanager
-    def changing(self, task_id: str) -> Iterator[tuple[Connection, Unit]]:
+    def changing(self, task_id: str) -> Iterator[tuple[Connection, LockedTask]]:
         """Lock a task, let the caller change it, and end as every transaction on a task does."""
         with self._transaction() as tx:
-            unit = self._lock(tx, task_id)
-            yield tx, unit
-            advance.advance(tx, unit)
-            row_writer.write(tx, [unit], unit.now)
-        self._follow_up(unit)
+            locked = self._lock(tx, task_id)
+            yield tx, locked
+            advance.advance(tx, locked)
+            row_writer.write(tx, [locked], locked.now)
+        self._follow_up(locked)
 
-    def _follow_up(self, unit: Unit) -> None:
+    def _follow_up(self, locked: LockedTask) -> None:
         """Do what follows for other tasks: tell the parent, cancel children nobody waits for.
 
         Any transaction may be the one that finds a task's time over.
         """
-        self._tell_parent(unit)
-        for pause in unit.pauses:
+        self._tell_parent(locked)
+        for pause in locked.pauses:
             self.pause_family(pause)
-        for child_id in unit.orphans:
+        for child_id in locked.orphans:
             with suppress(NotFoundError, RefusedError):
                 self.cancel(child_id, "its parent stopped waiting for it")
 
-    def _tell_parent(self, unit: Unit) -> None:
+    def _tell_parent(self, locked: LockedTask) -> None:
         """Wake the step that waited for an ended task; apart, since parents are locked first."""
-        task = unit.task
+        task = locked.task
         if task.status not in TASK_ENDED or task.parent_task_id is None:
             return
         # A parent that is gone, pruned perhaps, waits for nobody; and none is told that cannot be
@@ -286,9 +286,13 @@ class Operator:
             child_tasks.tell_parent(tx, parent, end)
 
     def _apply_to_children(
-        self, tx: Connection, name: str, task_id: str, apply: Callable[[Connection, Unit], None]
-    ) -> list[Unit]:
-        units: list[Unit] = []
+        self,
+        tx: Connection,
+        name: str,
+        task_id: str,
+        apply: Callable[[Connection, LockedTask], None],
+    ) -> list[LockedTask]:
+        locked_tasks: list[LockedTask] = []
         level = [task_id]
         while level:
             children = [child for parent in level for child in reads.children(tx, parent)]
@@ -296,12 +300,12 @@ class Operator:
                 child = self._lock(tx, child_id, is_ending=name == "cancel")
                 if COMMANDS[name][child.task.status].effect == "act":
                     apply(tx, child)
-                    units.append(child)
+                    locked_tasks.append(child)
             level = children
-        return units
+        return locked_tasks
 
-    def _check(self, name: str, unit: Unit) -> None:
-        cell = COMMANDS[name][unit.task.status]
+    def _check(self, name: str, locked: LockedTask) -> None:
+        cell = COMMANDS[name][locked.task.status]
         if cell.effect == "refuse":
             raise RefusedError(f"the task does not take {name!r}: {cell.message}")
 
@@ -312,7 +316,7 @@ class Operator:
             yield tx
             tx.notify()
 
-    def _lock(self, tx: Connection, task_id: str, *, is_ending: bool = False) -> Unit:
+    def _lock(self, tx: Connection, task_id: str, *, is_ending: bool = False) -> LockedTask:
         rows = reads.lock_tasks(tx, TASK_COLUMNS, [task_id], is_waiting=True)
         if not rows:
             raise NotFoundError(f"there is no task {task_id}")
@@ -324,30 +328,30 @@ class Operator:
                 raise RefusedError(f"the task can only be cancelled: {error}") from error
             # Nothing of a definition is needed to abandon what was made of it.
             graph = Graph.model_construct(name=task.workflow_name, steps=[])
-        return Unit(task, graph, self._clock.now())
+        return LockedTask(task, graph, self._clock.now())
 
 
-def resume_task(tx: Connection, unit: Unit) -> None:
+def resume_task(tx: Connection, locked: LockedTask) -> None:
     """Let a paused task go on, with the steps that were paused in it."""
-    transitions.move_task(unit, "task.resumed")
-    unit.task.also(pause_reason=None)
-    for step in unit.load_open(tx):
+    transitions.move_task(locked, "task.resumed")
+    locked.task.also(pause_reason=None)
+    for step in locked.load_open(tx):
         if step.status == StepStatus.PAUSED:
-            transitions.resume_step(unit, step)
+            transitions.resume_step(locked, step)
 
 
-def _find_step(tx: Connection, unit: Unit, name: str) -> StepRow:
+def _find_step(tx: Connection, locked: LockedTask, name: str) -> StepRow:
     """Return a step by its name; an item by its name and number, as in `lines[3]`."""
     base, _, number = name.rstrip("]").partition("[")
-    index = unit.graph.index_of.get(base)
+    index = locked.graph.index_of.get(base)
     is_number = number.isascii() and number.isdigit() and len(number) < 10
     if index is None or (number and not is_number):
-        raise _no_step(name, unit)
+        raise _no_step(name, locked)
     place = (index, int(number) if number else -1)
-    unit.load(tx, [place])
-    step = unit.steps.get(place)
+    locked.load(tx, [place])
+    step = locked.steps.get(place)
     if step is None:
-        raise _no_step(name, unit)
+        raise _no_step(name, locked)
     return step
 
 
@@ -361,6 +365,6 @@ def _never_taken(name: str, graph: Graph) -> str:
     return f", and none of {graph.name!r} does" + (f"; {hint}" if hint else "")
 
 
-def _no_step(name: str, unit: Unit) -> NotFoundError:
-    hint = did_you_mean(name, unit.graph.index_of)
+def _no_step(name: str, locked: LockedTask) -> NotFoundError:
+    hint = did_you_mean(name, locked.graph.index_of)
     return NotFoundError(f"the task has no step called {name!r}" + (f"; {hint}" if hint else ""))

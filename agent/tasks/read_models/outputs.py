@@ -7,7 +7,7 @@ from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph
 from agent.workflows.templates.templates import TemplateError, render
 
@@ -77,7 +77,7 @@ def _ended(
 def child_result(
     connection: Connection,
     task_id: str,
-    graphs: Graphs,
+    graphs: GraphCache,
     read_value: artifact_rows.Read = artifact_rows.take,
 ) -> dict[str, Json]:
     """Return how a child task ended: its status, and its output or its error."""

@@ -6,7 +6,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.tasks.rules.budgets import MICROUSD
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.graph_cache import GraphCache
 
 
 def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
@@ -18,7 +18,7 @@ def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
     ((name, version),) = connection.query(
         "SELECT workflow_name, workflow_version FROM tasks WHERE id = :id", id=task_id
     )
-    graph = Graphs().get(connection, name, version)
+    graph = GraphCache().get(connection, name, version)
     return {
         "task": task_id,
         "calls": calls,

@@ -14,7 +14,7 @@ from agent.store.engine import reads
 from agent.store.read import views
 from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import outputs, transcript, waits
-from agent.tasks.state.graph_cache import Graphs
+from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph
 
 MIN_ID_CHARACTERS: Final = 3
@@ -49,13 +49,13 @@ def short_id(task_id: str) -> str:
 
 
 def task_document(
-    connection: Connection, task_id: str, graphs: Graphs | None = None
+    connection: Connection, task_id: str, graphs: GraphCache | None = None
 ) -> dict[str, Json]:
     """Return everything about a task: `agent show --json` and `GET /tasks/{id}` give just this."""
     task = views.task(connection, task_id)
     if task is None:
         raise NotFoundError(f"there is no task {task_id}")
-    graphs = graphs or Graphs()
+    graphs = graphs or GraphCache()
     graph = graphs.get(connection, task["workflow_name"], task["workflow_version"])
     rows = views.steps(connection, task_id)
     used = {}

@@ -8,7 +8,7 @@ observer that seldom gets to look still finds the dead in the end.
 from collections.abc import Iterable
 
 
-class Liveness:
+class FailureDetector:
     """What one worker has seen of the others' turns."""
 
     def __init__(self, lease_seconds: float) -> None:

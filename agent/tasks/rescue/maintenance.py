@@ -15,7 +15,7 @@ from agent.store.engine import reads, workers
 from agent.tasks.commit.committer import Delivery
 from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
 from agent.tasks.rescue import orphan_processes, rescue_steps
-from agent.tasks.rescue.failure_detector import Liveness
+from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.state.locked_task import FamilyPause
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ class Watched(NamedTuple):
     """How many workers were declared dead."""
 
 
-def watch(delivery: Delivery, liveness: Liveness, monotonic: float) -> Watched:
+def watch(delivery: Delivery, liveness: FailureDetector, monotonic: float) -> Watched:
     """Declare silent workers dead and take over what dead ones hold."""
     connection = delivery.sender.connection
     if delivery.sender.database.keep_clock(connection):

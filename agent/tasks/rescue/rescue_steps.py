@@ -22,8 +22,8 @@ from agent.store.engine import reads
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
-from agent.tasks.state.graph_cache import Graphs, UnreadableError
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
@@ -45,7 +45,7 @@ _NOTHING: Final = (None, None, None)
 
 def take_over(
     tx: Connection,
-    graphs: Graphs,
+    graphs: GraphCache,
     owner: str,
     now: int,
     *,
@@ -63,7 +63,7 @@ def take_over(
         StepRow.read(values)
         for values in reads.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
     ]
-    units: dict[str, Unit] = {}
+    locked_tasks: dict[str, LockedTask] = {}
     for row in reads.lock_tasks(tx, TASK_COLUMNS, list({step.task_id for step in found})):
         task = TaskRow.read(row)
         try:
@@ -72,32 +72,32 @@ def take_over(
             # One task that cannot be read must not keep the others, and the agent, from going on.
             log.error("task.unreadable", task=task.id, error=str(error))
             continue
-        units[task.id] = Unit(task, graph, now)
+        locked_tasks[task.id] = LockedTask(task, graph, now)
     # Read again under the locks: a step may have moved since it was found.
-    places = [[s.task_id, s.index, s.parallel_index] for s in found if s.task_id in units]
+    places = [[s.task_id, s.index, s.parallel_index] for s in found if s.task_id in locked_tasks]
     lost = [
-        units[step.task_id].add(step)
+        locked_tasks[step.task_id].add(step)
         for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, places))
         if step.owner == owner
     ]
     # Others may run beside an isolated step once its time alone is over: then any was the cause.
     is_only_one = len(found) == 1
     cause = _Cause(is_process_gone, has_crashed, is_only_one)
-    _recover(tx, units, lost, cause)
-    for unit in units.values():
-        advance.advance(tx, unit)
-    row_writer.write(tx, units.values(), now)
+    _recover(tx, locked_tasks, lost, cause)
+    for locked in locked_tasks.values():
+        advance.advance(tx, locked)
+    row_writer.write(tx, locked_tasks.values(), now)
     return len(lost), len(found) - len(lost)
 
 
 def _recover(
     tx: Connection,
-    units: dict[str, Unit],
+    locked_tasks: dict[str, LockedTask],
     lost: list[StepRow],
     cause: "_Cause",
 ) -> None:
     """Take running steps from a worker that is dead."""
-    unsettled = _apply_recorded(tx, units, lost)
+    unsettled = _apply_recorded(tx, locked_tasks, lost)
     if not unsettled:
         return
     step_ids = [step.id for step in unsettled]
@@ -105,21 +105,21 @@ def _recover(
     for step_id, *call in reads.unresolved_calls(tx, step_ids):
         unknown.setdefault(step_id, []).append(tuple(call))
     if cause.is_process_gone and unknown:
-        reads.expire_calls(tx, list(unknown), next(iter(units.values())).now)
+        reads.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
     for step in unsettled:
-        unit = units[step.task_id]
+        locked = locked_tasks[step.task_id]
         assert step.status == StepStatus.RUNNING
         for call_id, number, action, attempt in unknown.get(step.id, ()):
             if attempt == step.attempt:
                 data = {"call": call_id, "action": action, "number": number}
-                unit.tell("tool_call.unknown", step, data)
-        if unit.task.phase == "failing" and not advance.is_cleanup(unit, step):
-            transitions.skip(unit, step, "fail_fast")
+                locked.tell("tool_call.unknown", step, data)
+        if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
+            transitions.skip(locked, step, "fail_fast")
             continue
-        policy = unit.definition(step).retry
+        policy = locked.definition(step).retry
         delay = delay_seconds(policy, step.attempt, random_fraction())
-        wake_at = unit.now + int(delay * SECOND)
-        transitions.lose(unit, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
+        wake_at = locked.now + int(delay * SECOND)
+        transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,9 @@ class _Cause:
         return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
 
-def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow]) -> list[StepRow]:
+def _apply_recorded(
+    tx: Connection, locked_tasks: dict[str, LockedTask], lost: list[StepRow]
+) -> list[StepRow]:
     """Apply the recorded results of calls that are their steps' outcomes; return the other steps.
 
     A failure that allows a retry is left to the next attempt, and so is a response that has still
@@ -150,20 +152,20 @@ def _apply_recorded(tx: Connection, units: dict[str, Unit], lost: list[StepRow])
     results = reads.recorded_results(tx, keys) if keys else {}
     others = []
     for step in lost:
-        unit = units[step.task_id]
+        locked = locked_tasks[step.task_id]
         status, response, text = results.get(step.idempotency_key or "", _NOTHING)
         error = StepError.read(json.loads(text)) if text is not None else None
         if status == CallStatus.FAILED and error is not None and error.is_final:
-            transitions.fail(unit, step, replace(error, is_final=False))
+            transitions.fail(locked, step, replace(error, is_final=False))
         elif (
             status == CallStatus.SUCCEEDED
             and response is not None
-            and unit.definition(step).output_schema is None
+            and locked.definition(step).output_schema is None
             and (error is None or error.code != BAD_RESPONSE)
             # An `http` response without its body fails its step, which the next attempt does.
             and '"truncated"' not in response
         ):
-            transitions.succeed(unit, step, response)
+            transitions.succeed(locked, step, response)
         else:
             others.append(step)
     return others

@@ -18,16 +18,16 @@ from agent.core.state_machine import CallStatus
 from agent.steps.types.outcome import CallResult, Reservation, Spend, StepError
 from agent.store.db.database import Connection, Database
 from agent.store.engine import reads
-from agent.tasks.commit.batch import Note
+from agent.tasks.commit.batch import JournalEntry
 from agent.tasks.rules import row_writer
-from agent.tasks.state.graph_cache import Graphs, UnreadableError
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 log = structlog.get_logger(__name__)
 
 
-def leave(database: Database, notes: Iterable[Note]) -> Path | None:
+def leave(database: Database, notes: Iterable[JournalEntry]) -> Path | None:
     """Write the results among what could not be recorded to a file; return its path."""
     entries = [_entry(note, note.result) for note in notes if note.result is not None]
     if not entries or database.directory is None:
@@ -50,7 +50,7 @@ def leave(database: Database, notes: Iterable[Note]) -> Path | None:
     return path
 
 
-def replay(database: Database, connection: Connection, graphs: Graphs) -> int:
+def replay(database: Database, connection: Connection, graphs: GraphCache) -> int:
     """Resolve in the ledger what earlier processes could not; return how many calls."""
     if database.directory is None:
         return 0
@@ -85,7 +85,7 @@ def _prefix(database: Database) -> str:
     return f"unsettled-{name}-"
 
 
-def _entry(note: Note, result: CallResult) -> dict[str, Any]:
+def _entry(note: JournalEntry, result: CallResult) -> dict[str, Any]:
     return {
         "task_id": note.claim.task_id,
         "index": note.claim.index,
@@ -101,17 +101,17 @@ def _entry(note: Note, result: CallResult) -> dict[str, Any]:
     }
 
 
-def _resolve(tx: Connection, graphs: Graphs, entry: dict[str, Any], now: int) -> int:
+def _resolve(tx: Connection, graphs: GraphCache, entry: dict[str, Any], now: int) -> int:
     rows = reads.lock_tasks(tx, TASK_COLUMNS, [str(entry["task_id"])], is_waiting=True)
     for values in rows:
         task = TaskRow.read(values)
-        unit = Unit(task, graphs.get(tx, task.workflow_name, task.workflow_version), now)
+        locked = LockedTask(task, graphs.get(tx, task.workflow_name, task.workflow_version), now)
         place = [task.id, entry["index"], entry["parallel_index"]]
         for step_values in reads.steps_at(tx, STEP_COLUMNS, [place]):
-            unit.add(StepRow.read(step_values))
+            locked.add(StepRow.read(step_values))
         response = entry["response"]
         error, reservation, spend = (entry.get(key) for key in ("error", "reservation", "spend"))
-        unit.results.append(
+        locked.results.append(
             CallResult(
                 call_id=str(entry["call_id"]),
                 idempotency_key=str(entry["idempotency_key"]),
@@ -123,6 +123,6 @@ def _resolve(tx: Connection, graphs: Graphs, entry: dict[str, Any], now: int) ->
                 spend=Spend(**spend) if spend else None,
             )
         )
-        row_writer.resolve(tx, [unit])
-        row_writer.write(tx, [unit], now)
+        row_writer.resolve(tx, [locked])
+        row_writer.write(tx, [locked], now)
     return len(rows)

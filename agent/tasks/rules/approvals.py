@@ -26,7 +26,7 @@ from agent.store.engine import approvals as store
 from agent.store.engine.approvals import ApprovalRow
 from agent.tasks.rules import row_writer
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 
@@ -44,7 +44,7 @@ class Decision:
 
 
 def ask(
-    unit: Unit,
+    locked: LockedTask,
     step: StepRow,
     asked: dict[str, Json],
     checkpoint: Json,
@@ -52,12 +52,12 @@ def ask(
 ) -> None:
     """Park a step on a question; `asked` is an `Asked` as its outcome carried it."""
     question = Asked(**asked)
-    now = unit.now
+    now = locked.now
     remind_us = _microseconds(question.remind_seconds)
     expires_us = _microseconds(question.expires_seconds)
     row = ApprovalRow(
         id=new_id(),
-        task_id=unit.task.id,
+        task_id=locked.task.id,
         step_id=step.id,
         attempt=step.attempt,
         kind=question.kind,
@@ -75,16 +75,16 @@ def ask(
         remind_us=remind_us,
         created_at=now,
     )
-    unit.questions.append(row)
+    locked.questions.append(row)
     waiting_on = {**(on or {}), "approval": row.id}
-    transitions.wait(unit, step, waiting_on, row.wake_at, _around(row.id, checkpoint))
+    transitions.wait(locked, step, waiting_on, row.wake_at, _around(row.id, checkpoint))
     told = {"approval": row.id, "kind": row.kind, "message": row.message}
-    unit.tell("approval.requested", step, told)
+    locked.tell("approval.requested", step, told)
 
 
 def ask_about_unknown(
     tx: Connection,
-    unit: Unit,
+    locked: LockedTask,
     step: StepRow,
     call_id: str,
     checkpoint: Json,
@@ -96,7 +96,7 @@ def ask_about_unknown(
     """
     found = tx.query("SELECT action, request FROM tool_calls WHERE id = :id", id=call_id)
     action, request = found[0] if found else ("an effect", None)
-    name = unit.definition(step).name
+    name = locked.definition(step).name
     message = f"Did {action} of step {name} happen? Nobody knows."
     shown = {
         "call": call_id,
@@ -110,11 +110,11 @@ def ask_about_unknown(
         )
         shown["now"] = now
     asked: dict[str, Json] = {"kind": "unknown", "message": message, "request": shown}
-    ask(unit, step, asked, checkpoint, {"unknown": call_id})
+    ask(locked, step, asked, checkpoint, {"unknown": call_id})
 
 
 def decide(
-    tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow, decision: Decision
+    tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, decision: Decision
 ) -> ApprovalRow:
     """Record an answer and carry out what follows; the row was read under the task's lock."""
     status = moved(APPROVAL, f"approval.{decision.status}", row.status)
@@ -126,7 +126,7 @@ def decide(
         "edits": _encoded(decision.edits),
         "approved_hash": decision.approved_hash,
     }
-    is_first = store.decide(tx, row.id, status, unit.now, **written)
+    is_first = store.decide(tx, row.id, status, locked.now, **written)
     assert is_first, "a pending approval was decided under another's lock"
     told: dict[str, Json] = {"approval": row.id, "status": status, "by": decision.by}
     told["channel"] = decision.channel
@@ -134,106 +134,106 @@ def decide(
         told["comment"] = decision.comment
     if decision.edits:
         told["edited"] = sorted(decision.edits)
-    unit.tell("approval.decided", step, told)
+    locked.tell("approval.decided", step, told)
     decided = store.find(tx, row.id)
     assert decided is not None
-    _carry_out(tx, unit, step, decided)
+    _carry_out(tx, locked, step, decided)
     return decided
 
 
-def look(tx: Connection, unit: Unit, step: StepRow) -> str | None:
+def look(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
     """Do what is due about the question that a step waits on; say what was done.
 
     Whatever was decided takes effect, also if the word of it was lost: this is the safety net.
     """
     approval_id = transitions.approval_of(step)
     # A cancelled task leaves its steps as they are: it may have been cancelled since it was found.
-    is_over = unit.task.status in TASK_ENDED
+    is_over = locked.task.status in TASK_ENDED
     if is_over or step.status != StepStatus.WAITING or approval_id is None:
         return None
     row = store.find(tx, approval_id)
     if row is None:
         # A step that waits on nothing would wait for ever: it asks again.
-        transitions.wake(unit, step, {"decision": None})
+        transitions.wake(locked, step, {"decision": None})
         return "woken"
     if row.status != ApprovalStatus.PENDING:
-        _carry_out(tx, unit, step, row)
+        _carry_out(tx, locked, step, row)
         return "woken"
-    if row.expires_at is not None and row.expires_at <= unit.now:
-        return expire(tx, unit, step, row)
-    is_due = row.remind_at is not None and row.remind_at <= unit.now
+    if row.expires_at is not None and row.expires_at <= locked.now:
+        return expire(tx, locked, step, row)
+    is_due = row.remind_at is not None and row.remind_at <= locked.now
     if is_due:
-        row = replace(row, remind_at=unit.now + row.remind_us if row.remind_us else None)
+        row = replace(row, remind_at=locked.now + row.remind_us if row.remind_us else None)
         store.set_reminder(tx, row.id, row.remind_at)
-        unit.tell("approval.reminded", step, {"approval": row.id, "message": row.message})
+        locked.tell("approval.reminded", step, {"approval": row.id, "message": row.message})
     step.wake_at = row.wake_at
     return "reminded" if is_due else None
 
 
 def defer(
-    tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow, delay_us: int, by: str
+    tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, delay_us: int, by: str
 ) -> None:
     """Plan the next reminder of an open question."""
-    row = replace(row, remind_at=unit.now + delay_us)
+    row = replace(row, remind_at=locked.now + delay_us)
     store.set_reminder(tx, row.id, row.remind_at)
     step.wake_at = row.wake_at
-    unit.tell("approval.deferred", step, {"approval": row.id, "by": by, "until": row.remind_at})
+    locked.tell("approval.deferred", step, {"approval": row.id, "by": by, "until": row.remind_at})
 
 
-def expire(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) -> str:
+def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> str:
     """End a question whose time is over: the step fails, or it is asked anew."""
     status = moved(APPROVAL, "approval.expired", row.status)
-    store.decide(tx, row.id, status, unit.now)
-    unit.tell("approval.expired", step, {"approval": row.id})
+    store.decide(tx, row.id, status, locked.now)
+    locked.tell("approval.expired", step, {"approval": row.id})
     if row.on_expiry != "renew" or row.expires_at is None:
-        _carry_out(tx, unit, step, replace(row, status=status))
+        _carry_out(tx, locked, step, replace(row, status=status))
         return "expired"
     renewed = replace(
         row,
         id=new_id(),
-        expires_at=unit.now + (row.expires_at - row.created_at),
-        remind_at=None if row.remind_us is None else unit.now + row.remind_us,
+        expires_at=locked.now + (row.expires_at - row.created_at),
+        remind_at=None if row.remind_us is None else locked.now + row.remind_us,
         renews=row.id,
-        created_at=unit.now,
+        created_at=locked.now,
     )
-    unit.questions.append(renewed)
+    locked.questions.append(renewed)
     ((text,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step.id)
     saved = json.loads(text)["saved"] if text is not None else None
     step.also(checkpoint=_around(renewed.id, saved))
     step.waiting_on = json.dumps({"approval": renewed.id})
     step.wake_at = renewed.wake_at
     told = {"approval": renewed.id, "renews": row.id, "message": row.message}
-    unit.tell("approval.renewed", step, told)
+    locked.tell("approval.renewed", step, told)
     return "renewed"
 
 
-def _carry_out(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) -> None:
+def _carry_out(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
     """Let a step that waited go on as was decided."""
     match row.status:
         case ApprovalStatus.DENIED if row.kind != "tool":
             text = f"approval denied by {row.decided_by}"
             text += f": {row.comment}" if row.comment else ""
-            transitions.fail(unit, step, StepError("approval_denied", "denied", text))
+            transitions.fail(locked, step, StepError("approval_denied", "denied", text))
         case ApprovalStatus.EXPIRED:
             text = f"approval expired: nobody answered in time ({row.message})"
-            transitions.fail(unit, step, StepError("approval_expired", "denied", text))
+            transitions.fail(locked, step, StepError("approval_expired", "denied", text))
         case ApprovalStatus.ANSWERED if row.kind == "unknown":
-            _apply_verdict(tx, unit, step, row)
+            _apply_verdict(tx, locked, step, row)
         case ApprovalStatus.APPROVED if row.kind == "approval":
             # Attempts that were lost while they asked have not acted: a yes is good for one.
             step.max_attempts = max(step.max_attempts, step.attempt)
-            transitions.wake(unit, step, {"decision": row.status})
+            transitions.wake(locked, step, {"decision": row.status})
         case _:
-            transitions.wake(unit, step, {"decision": row.status})
+            transitions.wake(locked, step, {"decision": row.status})
 
 
-def _apply_verdict(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) -> None:
+def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
     """Resolve a call as a person said."""
     said = json.loads(row.value or "{}")
     verdict = said.get("verdict")
     if verdict == "fail":
         message = f"the outcome is unknown, and {row.decided_by} decided to fail the step"
-        transitions.fail(unit, step, StepError("outcome_unknown", "unknown", message))
+        transitions.fail(locked, step, StepError("outcome_unknown", "unknown", message))
         return
     request = json.loads(row.request)
     call_id = request["call"]
@@ -248,8 +248,8 @@ def _apply_verdict(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) 
         text = f"{row.decided_by} saw both requests and said that it happened"
         error = StepError(REQUEST_CHANGED, "unknown", text)
     # Before the call is resolved, or the question would be taken back as no longer needed.
-    transitions.wake(unit, step, {"decision": row.status})
-    unit.results.append(
+    transitions.wake(locked, step, {"decision": row.status})
+    locked.results.append(
         CallResult(
             call_id,
             str(found[0][0]),
@@ -259,7 +259,7 @@ def _apply_verdict(tx: Connection, unit: Unit, step: StepRow, row: ApprovalRow) 
             is_resolved_by_check=True,
         )
     )
-    row_writer.resolve(tx, [unit])
+    row_writer.resolve(tx, [locked])
 
 
 def _around(approval_id: str, saved: Json) -> str:

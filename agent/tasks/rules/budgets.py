@@ -18,8 +18,8 @@ from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.store.engine.reads import Rows
 from agent.tasks.state import transitions
-from agent.tasks.state.graph_cache import Graphs
-from agent.tasks.state.locked_task import FamilyPause, Unit
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.workflows.durations import format_duration
 from agent.workflows.graph import Graph, Step
@@ -103,11 +103,11 @@ class _Budget:
         return None
 
 
-class Purse:
+class BudgetLocks:
     """The budgets that the reservations of one transaction count for."""
 
     def __init__(
-        self, tx: Connection, graphs: Graphs, wanted: Iterable[tuple[Unit, Intent]]
+        self, tx: Connection, graphs: GraphCache, wanted: Iterable[tuple[LockedTask, Intent]]
     ) -> None:
         self._chains: dict[str, list[str]] = {}
         self._budgets: dict[str, _Budget] = {}
@@ -116,14 +116,14 @@ class Purse:
         self._taken_of_days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         rows: dict[str, list[Any]] = {}
         days: dict[str, Reservation] = {}
-        for unit, intent in wanted:
+        for locked, intent in wanted:
             assert intent.reservation is not None
-            self._add_chain(tx, graphs, unit, rows)
+            self._add_chain(tx, graphs, locked, rows)
             if intent.reservation.step_budget is not None:
                 index = int(intent.reservation.step_budget.rpartition("/")[2])
-                definition = unit.graph.steps[index]
+                definition = locked.graph.steps[index]
                 title = f"the budget of step {definition.name!r}"
-                self._add_step(unit.task.id, definition, index, title, rows)
+                self._add_step(locked.task.id, definition, index, title, rows)
             days[intent.reservation.day] = intent.reservation
         store.ensure(tx, rows.values())
         for name, tokens_limit, microusd_limit, tokens, microusd in store.lock(tx, rows):
@@ -139,14 +139,14 @@ class Purse:
             self._days[day] = _Budget(title, "", None, *limits, *taken, place=place)
 
     def _add_chain(
-        self, tx: Connection, graphs: Graphs, unit: Unit, rows: dict[str, list[Any]]
+        self, tx: Connection, graphs: GraphCache, locked: LockedTask, rows: dict[str, list[Any]]
     ) -> None:
-        task = unit.task
+        task = locked.task
         if task.id in self._chains:
             return
         chain = self._chains[task.id] = [task.id]
-        self._add_task(task.id, "the task's budget", unit.graph, rows)
-        for task_id, name, version, index in _above(tx, unit):
+        self._add_task(task.id, "the task's budget", locked.graph, rows)
+        for task_id, name, version, index in _above(tx, locked):
             graph = graphs.get(tx, name, version)
             self._add_task(task_id, f"the budget of task {task_id}", graph, rows)
             chain.append(task_id)
@@ -171,18 +171,18 @@ class Purse:
         rows[name] = [name, task_id, *limits_of(definition.budget)]
         return name
 
-    def reserve(self, unit: Unit, step: StepRow, intent: Intent) -> Refusal | None:
+    def reserve(self, locked: LockedTask, step: StepRow, intent: Intent) -> Refusal | None:
         """Set aside what a call may use, or say why not and pause its task."""
         asked = intent.reservation
         assert asked is not None
         names = [asked.step_budget] if asked.step_budget is not None else []
-        names += self._chains[unit.task.id]
+        names += self._chains[locked.task.id]
         day = self._days[asked.day]
-        day.policy = policy_of(unit.graph.budget)
+        day.policy = policy_of(locked.graph.budget)
         concerned = [*(self._budgets[name] for name in names), day]
         refusal = _refused(concerned, asked)
         if refusal is not None:
-            _tell_refusal(unit, step, intent, refusal)
+            _tell_refusal(locked, step, intent, refusal)
             return refusal
         for budget in concerned:
             budget.tokens += asked.tokens
@@ -193,7 +193,7 @@ class Purse:
             _add_to(self._taken[name], amounts)
         _add_to(self._taken_of_days[asked.day], (*amounts, asked.ms))
         data = {"call": intent.call_id, "tokens": asked.tokens, "microusd": asked.microusd}
-        unit.tell("budget.reserved", step, {**data, "ms": asked.ms, "model": asked.model})
+        locked.tell("budget.reserved", step, {**data, "ms": asked.ms, "model": asked.model})
         return None
 
     def write(self, tx: Connection) -> None:
@@ -208,21 +208,21 @@ class Purse:
 
 def open_purse(
     tx: Connection,
-    graphs: Graphs,
-    units: Mapping[str, Unit],
+    graphs: GraphCache,
+    locked_tasks: Mapping[str, LockedTask],
     intents: Iterable[tuple[str, Intent | None]],
-) -> Purse | None:
+) -> BudgetLocks | None:
     """Lock the budgets of the calls of models that are to be intended; mostly there are none."""
     wanted = [
-        (units[task_id], intent)
+        (locked_tasks[task_id], intent)
         for task_id, intent in intents
-        if intent is not None and intent.reservation is not None and task_id in units
+        if intent is not None and intent.reservation is not None and task_id in locked_tasks
     ]
-    return Purse(tx, graphs, wanted) if wanted else None
+    return BudgetLocks(tx, graphs, wanted) if wanted else None
 
 
-def _above(tx: Connection, unit: Unit) -> Rows:
-    return store.ancestors(tx, unit.task.id) if unit.task.depth > 0 else []
+def _above(tx: Connection, locked: LockedTask) -> Rows:
+    return store.ancestors(tx, locked.task.id) if locked.task.depth > 0 else []
 
 
 def _refused(concerned: list[_Budget], asked: Reservation) -> Refusal | None:
@@ -241,31 +241,31 @@ def _refused(concerned: list[_Budget], asked: Reservation) -> Refusal | None:
     return None
 
 
-def _tell_refusal(unit: Unit, step: StepRow, intent: Intent, refusal: Refusal) -> None:
+def _tell_refusal(locked: LockedTask, step: StepRow, intent: Intent, refusal: Refusal) -> None:
     data = {"action": intent.action, "reason": refusal.message}
-    unit.tell("budget.exhausted", step, data)
+    locked.tell("budget.exhausted", step, data)
     if not refusal.must_fail:
-        pause(unit, refusal.message, refusal.task_id)
+        pause(locked, refusal.message, refusal.task_id)
 
 
-def pause(unit: Unit, reason: str, budget_of: str | None = None) -> None:
+def pause(locked: LockedTask, reason: str, budget_of: str | None = None) -> None:
     """Pause a task for a budget, unless it is paused already; its family is paused after it.
 
     The budget is its own, or that of a task above.
     """
-    task = unit.task
+    task = locked.task
     if task.status == TaskStatus.RUNNING:
-        transitions.move_task(unit, "task.paused", {"reason": REASON + reason})
+        transitions.move_task(locked, "task.paused", {"reason": REASON + reason})
         task.also(pause_reason=REASON + reason)
-        unit.pauses.append(FamilyPause(budget_of or task.id, task.id, reason))
+        locked.pauses.append(FamilyPause(budget_of or task.id, task.id, reason))
 
 
-def settle(tx: Connection, settled: Iterable[tuple[Unit, CallResult]]) -> None:
+def settle(tx: Connection, settled: Iterable[tuple[LockedTask, CallResult]]) -> None:
     """Count what calls used instead of what was set aside for them."""
     changes: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0, 0])
     chains: dict[str, list[str]] = {}
-    for unit, result in settled:
+    for locked, result in settled:
         asked, spend = result.reservation, result.spend
         if asked is None:
             continue
@@ -274,10 +274,10 @@ def settle(tx: Connection, settled: Iterable[tuple[Unit, CallResult]]) -> None:
             _add_to(days[asked.day], (0, 0, 0, 0, result.latency_ms, -asked.ms))
         if spend is None:
             continue
-        task = unit.task
+        task = locked.task
         if task.id not in chains:
             chains[task.id] = [task.id]
-            for task_id, _, _, index in _above(tx, unit):
+            for task_id, _, _, index in _above(tx, locked):
                 # Steps without a budget have no row to change.
                 chains[task.id] += [task_id, f"{task_id}/{index}"]
         change = (
@@ -297,41 +297,41 @@ def settle(tx: Connection, settled: Iterable[tuple[Unit, CallResult]]) -> None:
 
 
 def raise_limits(
-    tx: Connection, unit: Unit, step: str | None, tokens: int | None, microusd: int | None
+    tx: Connection, locked: LockedTask, step: str | None, tokens: int | None, microusd: int | None
 ) -> None:
     """Set the limits of a task's or a step's budget anew."""
-    task = unit.task
-    name, definition = task.id, unit.graph.budget
+    task = locked.task
+    name, definition = task.id, locked.graph.budget
     if step is not None:
-        index = unit.graph.index_of[step]
-        name, definition = f"{task.id}/{index}", unit.graph.steps[index].budget
+        index = locked.graph.index_of[step]
+        name, definition = f"{task.id}/{index}", locked.graph.steps[index].budget
     store.ensure(tx, [[name, task.id, *limits_of(definition)]])
     store.set_limits(tx, name, tokens, microusd)
     data: dict[str, Any] = {"tokens": tokens, "microusd": microusd, "step": step}
-    unit.tell("budget.raised", None, {key: value for key, value in data.items() if value})
+    locked.tell("budget.raised", None, {key: value for key, value in data.items() if value})
 
 
-def raise_time(tx: Connection, unit: Unit, seconds: float) -> int:
+def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
     """Set a task's time anew, counted from its start; return its new deadline."""
-    ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=unit.task.id)
-    unit.task.deadline = int(started_at or unit.now) + int(seconds * SECOND)
-    unit.tell("budget.raised", None, {"seconds": seconds})
-    return unit.task.deadline
+    ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
+    locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
+    locked.tell("budget.raised", None, {"seconds": seconds})
+    return locked.task.deadline
 
 
-def raise_step_time(tx: Connection, unit: Unit, step: str, seconds: float) -> int:
+def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: float) -> int:
     """Set the time of a step anew, counted from its first start; return when it is over then.
 
     Its next attempt goes by what was told last.
     """
-    started_at = store.step_started_at(tx, unit.task.id, unit.graph.index_of[step])
-    unit.tell("budget.raised", None, {"seconds": seconds, "step": step})
-    return (started_at or unit.now) + int(seconds * SECOND)
+    started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
+    locked.tell("budget.raised", None, {"seconds": seconds, "step": step})
+    return (started_at or locked.now) + int(seconds * SECOND)
 
 
-def is_paused_for_budget(tx: Connection, unit: Unit) -> bool:
+def is_paused_for_budget(tx: Connection, locked: LockedTask) -> bool:
     """Whether a task is paused because a budget is used up."""
-    return unit.task.status == TaskStatus.PAUSED and is_exhausted(tx, unit.task.id)
+    return locked.task.status == TaskStatus.PAUSED and is_exhausted(tx, locked.task.id)
 
 
 def is_exhausted(tx: Connection, task_id: str) -> bool:

@@ -13,10 +13,10 @@ from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads, workflow_versions
 from agent.tasks.rules import creation, retried_children
-from agent.tasks.rules.retried_children import Reprise
+from agent.tasks.rules.retried_children import RetriedChild
 from agent.tasks.state import transitions
-from agent.tasks.state.graph_cache import Graphs
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.compile.inputs import InputError, check_inputs
 
@@ -33,36 +33,36 @@ class ChildEnd:
 
 def create_child(
     tx: Connection,
-    unit: Unit,
+    locked: LockedTask,
     step: StepRow,
     asked: dict[str, Json],
-    graphs: Graphs,
+    graphs: GraphCache,
     max_depth: int,
-) -> Unit | None:
+) -> LockedTask | None:
     """Create the task that a step asked for and is waiting on; a refusal fails the step.
 
     A step that asked for a tool of its agent is woken with the refusal instead.
     """
     name = str(asked.get("workflow"))
-    if unit.task.depth >= max_depth:
+    if locked.task.depth >= max_depth:
         message = f"tasks may be nested {max_depth} deep, and this is that deep already"
-        _refuse(unit, step, asked, StepError("too_deep", "limit", message))
+        _refuse(locked, step, asked, StepError("too_deep", "limit", message))
         return None
-    trigger = {"parent": unit.task.id, "step": unit.definition(step).name, **_use(asked)}
-    before = retried_children.take_up(tx, unit, step, asked, trigger, graphs)
+    trigger = {"parent": locked.task.id, "step": locked.definition(step).name, **_use(asked)}
+    before = retried_children.take_up(tx, locked, step, asked, trigger, graphs)
     if before is not None:
-        return _go_on(unit, step, asked, before)
+        return _go_on(locked, step, asked, before)
     found = workflow_versions.latest(tx, name)
     if found is None:
         message = f"there is no workflow called {name!r}"
-        _refuse(unit, step, asked, StepError("no_such_workflow", "input", message))
+        _refuse(locked, step, asked, StepError("no_such_workflow", "input", message))
         return None
     version, _, source, path = found
     graph = graphs.get(tx, name, version)
     try:
         given = check_inputs(graph, dict(asked.get("input") or {}))
     except InputError as error:
-        _refuse(unit, step, asked, StepError("bad_input", "input", str(error)))
+        _refuse(locked, step, asked, StepError("bad_input", "input", str(error)))
         return None
     submission = creation.Submission(
         graph=graph,
@@ -70,35 +70,39 @@ def create_child(
         trigger=trigger,
         source=source,
         path=path,
-        parent_task_id=unit.task.id,
+        parent_task_id=locked.task.id,
         parent_step_id=step.id,
-        depth=unit.task.depth + 1,
+        depth=locked.task.depth + 1,
     )
-    version = creation.register(tx, submission, unit.now)
-    return _await(unit, step, asked, creation.create(tx, submission, version, unit.now))
+    version = creation.register(tx, submission, locked.now)
+    return _await(locked, step, asked, creation.create(tx, submission, version, locked.now))
 
 
-def _await(unit: Unit, step: StepRow, asked: dict[str, Json], child: Unit) -> Unit:
+def _await(
+    locked: LockedTask, step: StepRow, asked: dict[str, Json], child: LockedTask
+) -> LockedTask:
     """Let a step wait for its new child, which is paused if the parent is."""
-    if unit.task.status == TaskStatus.PAUSED:
+    if locked.task.status == TaskStatus.PAUSED:
         transitions.move_task(child, "task.paused")
     step.waiting_on = json.dumps({"child": child.task.id, **_purpose(asked)})
     return child
 
 
-def _go_on(unit: Unit, step: StepRow, asked: dict[str, Json], before: Reprise) -> Unit | None:
+def _go_on(
+    locked: LockedTask, step: StepRow, asked: dict[str, Json], before: RetriedChild
+) -> LockedTask | None:
     """Let a step take up what its child of an earlier task has left."""
     if before.child is not None:
-        return _await(unit, step, asked, before.child)
+        return _await(locked, step, asked, before.child)
     if before.refusal is not None:
-        _refuse(unit, step, asked, before.refusal)
+        _refuse(locked, step, asked, before.refusal)
     elif before.done_id is not None:
         step.waiting_on = json.dumps({"child": before.done_id, **_purpose(asked)})
-        transitions.wake(unit, step, {"status": str(TaskStatus.SUCCEEDED)})
+        transitions.wake(locked, step, {"status": str(TaskStatus.SUCCEEDED)})
     else:
         # A turn waits for nobody: the step asks again.
         step.waiting_on = None
-        transitions.wake(unit, step)
+        transitions.wake(locked, step)
     return None
 
 
@@ -112,14 +116,14 @@ def _purpose(asked: dict[str, Json]) -> dict[str, Json]:
     return {"for": asked["for"]} if "for" in asked else {}
 
 
-def _refuse(unit: Unit, step: StepRow, asked: dict[str, Json], error: StepError) -> None:
+def _refuse(locked: LockedTask, step: StepRow, asked: dict[str, Json], error: StepError) -> None:
     purpose = _purpose(asked)
     if not purpose:
-        transitions.fail(unit, step, error)
+        transitions.fail(locked, step, error)
         return
     step.waiting_on = json.dumps({"child": None, **purpose})
     document = error.document(step.attempt)
-    transitions.wake(unit, step, {"status": "refused", "error": document})
+    transitions.wake(locked, step, {"status": "refused", "error": document})
 
 
 def ended_status(tx: Connection, task_id: str) -> str | None:
@@ -130,14 +134,14 @@ def ended_status(tx: Connection, task_id: str) -> str | None:
     return str(found[0][0]) if found[0][0] in TASK_ENDED else None
 
 
-def tell_parent(tx: Connection, unit: Unit, end: ChildEnd) -> None:
+def tell_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:
     """Wake the step that waits for a child that has ended."""
-    if end.parent_step_id is None or unit.task.status in TASK_ENDED:
+    if end.parent_step_id is None or locked.task.status in TASK_ENDED:
         return
     for values in reads.steps_by_id(tx, STEP_COLUMNS, [end.parent_step_id]):
-        step = unit.add(StepRow.read(values))
+        step = locked.add(StepRow.read(values))
         if step.status == StepStatus.WAITING and child_of(step) == end.task_id:
-            transitions.wake(unit, step, {"status": end.status})
+            transitions.wake(locked, step, {"status": end.status})
 
 
 def child_of(step: StepRow) -> str | None:

@@ -14,7 +14,7 @@ from typing import Final
 from agent.core.clock import SECOND
 from agent.core.state_machine import StepStatus, TaskStatus
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 AGING_US = 5 * SECOND
@@ -24,14 +24,14 @@ LOOK_US = 15 * SECOND
 """Running steps are looked at on multiples of this, so that a task's wake time seldom changes."""
 
 
-_Queue = tuple[int, int, Unit, list[StepRow]]
+_Queue = tuple[int, int, LockedTask, list[StepRow]]
 """A task's rank, since when it waits, and its due steps."""
 _RANK: Final = itemgetter(0)
 _RANK_AND_SINCE: Final = itemgetter(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ClaimCapacity:
     """How much a worker may take on in this turn."""
 
     worker_id: str
@@ -57,7 +57,7 @@ class Room:
 class Claims:
     """What was claimed, and whether a step waits to run alone."""
 
-    steps: list[tuple[Unit, StepRow]]
+    steps: list[tuple[LockedTask, StepRow]]
     is_draining: bool
     """True when nothing more was claimed because a step is to run alone."""
     is_alone: bool
@@ -71,25 +71,25 @@ def look_at(now: int, lease_us: int) -> int:
     return -(-(now + lease_us) // LOOK_US) * LOOK_US
 
 
-def claim(units: Iterable[Unit], room: Room) -> Claims:
+def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
     """Claim as many due steps as there are slots."""
     queues: list[_Queue] = []
     due = 0
-    alone: tuple[Unit, StepRow] | None = None
-    for unit in units:
-        if unit.task.status != TaskStatus.RUNNING:
+    alone: tuple[LockedTask, StepRow] | None = None
+    for locked in locked_tasks:
+        if locked.task.status != TaskStatus.RUNNING:
             continue
-        steps = _claimable(unit)
+        steps = _claimable(locked)
         if not steps:
             continue
         due += len(steps)
         if alone is None and room.may_run_alone:
             for step in steps:
                 if step.alone:
-                    alone = (unit, step)
+                    alone = (locked, step)
                     break
-        since = steps[0].wake_at or unit.now
-        queues.append((_rank(unit, since), since, unit, steps))
+        since = steps[0].wake_at or locked.now
+        queues.append((_rank(locked, since), since, locked, steps))
     if alone is not None:
         if room.running > 0 or room.slots < 1:
             return Claims([], is_draining=True, is_alone=False, left_over=due)
@@ -97,17 +97,17 @@ def claim(units: Iterable[Unit], room: Room) -> Claims:
         return Claims([alone], is_draining=False, is_alone=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
     claimed = list(islice(_in_turns(queues), room.slots))
-    for unit, step in claimed:
-        _claim(unit, step, room, is_isolated=False)
+    for locked, step in claimed:
+        _claim(locked, step, room, is_isolated=False)
     return Claims(claimed, is_draining=False, is_alone=False, left_over=due - len(claimed))
 
 
-def _claimable(unit: Unit) -> list[StepRow]:
+def _claimable(locked: LockedTask) -> list[StepRow]:
     """The steps in memory that may be claimed now, those longest due first."""
-    now = unit.now
+    now = locked.now
     steps = [
         step
-        for step in unit.steps.values()
+        for step in locked.steps.values()
         if step.wake_at is not None and step.wake_at <= now and step.status == StepStatus.PENDING
     ]
     if len(steps) > 1:
@@ -115,22 +115,22 @@ def _claimable(unit: Unit) -> list[StepRow]:
     return steps
 
 
-def _rank(unit: Unit, since: int) -> int:
-    return max(0, unit.task.priority - (unit.now - since) // AGING_US)
+def _rank(locked: LockedTask, since: int) -> int:
+    return max(0, locked.task.priority - (locked.now - since) // AGING_US)
 
 
-def _in_turns(queues: list[_Queue]) -> Iterable[tuple[Unit, StepRow]]:
+def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
     """One step of each task in turn, rank by rank; the queues are in order."""
     for _, of_a_rank in groupby(queues, key=_RANK):
-        tasks = [(unit, steps) for _, _, unit, steps in of_a_rank]
+        tasks = [(locked, steps) for _, _, locked, steps in of_a_rank]
         place = 0
         while tasks:
-            for unit, steps in tasks:
-                yield unit, steps[place]
+            for locked, steps in tasks:
+                yield locked, steps[place]
             place += 1
             tasks = [task for task in tasks if len(task[1]) > place]
 
 
-def _claim(unit: Unit, step: StepRow, room: Room, *, is_isolated: bool) -> None:
-    at = look_at(unit.now, room.lease_us)
-    transitions.claim(unit, step, room.worker_id, room.turn, at, is_isolated=is_isolated)
+def _claim(locked: LockedTask, step: StepRow, room: ClaimCapacity, *, is_isolated: bool) -> None:
+    at = look_at(locked.now, room.lease_us)
+    transitions.claim(locked, step, room.worker_id, room.turn, at, is_isolated=is_isolated)

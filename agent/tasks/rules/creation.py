@@ -12,7 +12,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.tasks.rules import advance
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
 from agent.workflows.graph import Graph
 
@@ -46,7 +46,7 @@ def register(tx: Connection, submission: Submission, now: int) -> int:
     )
 
 
-def create(tx: Connection, submission: Submission, version: int, now: int) -> Unit:
+def create(tx: Connection, submission: Submission, version: int, now: int) -> LockedTask:
     """Make a task with all its steps in memory, started, its first steps released."""
     graph = submission.graph
     deadline = None
@@ -69,17 +69,17 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Un
         dedupe_key=submission.dedupe_key,
         created_at=now,
     )
-    unit = Unit(task, graph, now, is_new=True)
-    unit.source_path = submission.path
+    locked = LockedTask(task, graph, now, is_new=True)
+    locked.source_path = submission.path
     for index in range(len(graph.steps)):
-        unit.add(blank_step(graph, task.id, index))
+        locked.add(blank_step(graph, task.id, index))
     task.steps_open = len(graph.steps)
     data: dict[str, Json] = {"workflow": graph.name, "version": version}
     if submission.parent_task_id is not None:
         data["parent"] = submission.parent_task_id
-    unit.tell("task.created", None, data)
-    start(tx, unit)
-    return unit
+    locked.tell("task.created", None, data)
+    start(tx, locked)
+    return locked
 
 
 def blank_step(graph: Graph, task_id: str, index: int) -> StepRow:
@@ -93,11 +93,11 @@ def blank_step(graph: Graph, task_id: str, index: int) -> StepRow:
     )
 
 
-def start(tx: Connection, unit: Unit) -> None:
+def start(tx: Connection, locked: LockedTask) -> None:
     """Start a task: its steps without open dependencies are released."""
-    transitions.move_task(unit, "task.started")
-    unit.task.also(started_at=unit.now)
-    for step in list(unit.steps.values()):
+    transitions.move_task(locked, "task.started")
+    locked.task.also(started_at=locked.now)
+    for step in list(locked.steps.values()):
         if step.deps_remaining == 0 and step.status == "pending":
-            advance.make_ready(unit, step)
-    advance.advance(tx, unit)
+            advance.make_ready(locked, step)
+    advance.advance(tx, locked)

@@ -12,7 +12,7 @@ from agent.core.ids import idempotency_key, new_id
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.store.db.database import Connection
 from agent.store.engine import writes
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 _CALLS: Final = (
@@ -23,7 +23,7 @@ _CALLS: Final = (
 )
 
 
-def inherit_calls(tx: Connection, old: Unit, new: Unit) -> None:
+def inherit_calls(tx: Connection, old: LockedTask, new: LockedTask) -> None:
     """Give the steps that run again what the old task's have called."""
     found = tx.query(
         f"{_CALLS} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
@@ -32,12 +32,12 @@ def inherit_calls(tx: Connection, old: Unit, new: Unit) -> None:
     _copy(tx, new, new.steps.values(), found)
 
 
-def inherit_items(tx: Connection, unit: Unit, items: Iterable[StepRow]) -> None:
+def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) -> None:
     """Give the items of a group that is decided anew what those in their places have called.
 
     They have no rows yet when the retry begins; and the task before may never have come so far.
     """
-    if unit.task.origin_id == unit.task.id:
+    if locked.task.origin_id == locked.task.id:
         return
     items = list(items)
     found = tx.query(
@@ -47,18 +47,18 @@ def inherit_items(tx: Connection, unit: Unit, items: Iterable[StepRow]) -> None:
         f" {_CALLS} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
         ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
         " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
-        task_id=unit.task.id,
+        task_id=locked.task.id,
         index=items[0].index,
         first=items[0].parallel_index,
         last=items[-1].parallel_index,
     )
-    for step in _copy(tx, unit, items, found):
+    for step in _copy(tx, locked, items, found):
         # As one that was claimed before: its calls are read.
         step.claim_token = 1
 
 
 def _copy(
-    tx: Connection, new: Unit, steps: Iterable[StepRow], found: Iterable[tuple[Any, ...]]
+    tx: Connection, new: LockedTask, steps: Iterable[StepRow], found: Iterable[tuple[Any, ...]]
 ) -> list[StepRow]:
     """Copy the call at each place that was done, or may have been."""
     by_place = {(step.index, step.parallel_index): step for step in steps}

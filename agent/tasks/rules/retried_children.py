@@ -14,50 +14,50 @@ from agent.store.db.database import Connection
 from agent.store.engine import lineage, reads
 from agent.tasks.rules import retry_fork
 from agent.tasks.rules.retry_fork import Parent
-from agent.tasks.state.graph_cache import Graphs
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Reprise:
+class RetriedChild:
     """What becomes of a step's wish for a child that it had before: one of these."""
 
-    child: Unit | None = None
+    child: LockedTask | None = None
     """The task that goes on from the earlier one."""
     done_id: str | None = None
     """The earlier one, which has succeeded."""
     refusal: StepError | None = None
 
 
-BUSY = Reprise()
+BUSY = RetriedChild()
 """Somebody holds the earlier child at the moment."""
 
 
 def take_up(
     tx: Connection,
-    unit: Unit,
+    locked: LockedTask,
     step: StepRow,
     asked: dict[str, Json],
     trigger: dict[str, Json],
-    graphs: Graphs,
-) -> Reprise | None:
+    graphs: GraphCache,
+) -> RetriedChild | None:
     """Go on from the child that a step had in the task that this one retries, if it had one."""
-    task = unit.task
+    task = locked.task
     if task.origin_id == task.id:
         return None
-    earlier_id = _earlier(tx, unit, step, trigger)
+    earlier_id = _earlier(tx, locked, step, trigger)
     if earlier_id is None:
         return None
-    locked = reads.lock_tasks(tx, TASK_COLUMNS, [earlier_id])
-    if not locked:
+    task_rows = reads.lock_tasks(tx, TASK_COLUMNS, [earlier_id])
+    if not task_rows:
         return BUSY
-    row = TaskRow.read(locked[0])
+    row = TaskRow.read(task_rows[0])
     if row.status not in TASK_ENDED:
         text = f"task {earlier_id}, which did this before, has not ended; retry once it has"
-        return Reprise(refusal=StepError("child_alive", "child", text))
+        return RetriedChild(refusal=StepError("child_alive", "child", text))
     graph = graphs.get(tx, row.workflow_name, row.workflow_version)
     if not _is_same(tx, earlier_id, graph, asked):
         if not lineage.has_acted(tx, earlier_id):
@@ -66,18 +66,20 @@ def take_up(
             f"task {earlier_id} did this before with another input, and what it did would be done"
             " again; fork the task to have that"
         )
-        return Reprise(refusal=StepError("child_changed", "input", text))
+        return RetriedChild(refusal=StepError("child_changed", "input", text))
     if row.status == TaskStatus.SUCCEEDED:
-        return Reprise(done_id=earlier_id)
+        return RetriedChild(done_id=earlier_id)
     parent = Parent(task.id, step.id, task.depth + 1, trigger)
-    child = retry_fork.retry(tx, Unit(row, graph, unit.now), parent)
+    child = retry_fork.retry(tx, LockedTask(row, graph, locked.now), parent)
     child.source_path = graphs.path(tx, row.workflow_name, row.workflow_version)
-    return Reprise(child=child)
+    return RetriedChild(child=child)
 
 
-def _earlier(tx: Connection, unit: Unit, step: StepRow, trigger: dict[str, Json]) -> str | None:
+def _earlier(
+    tx: Connection, locked: LockedTask, step: StepRow, trigger: dict[str, Json]
+) -> str | None:
     """Return the last task that did what this step asks for, whoever retried it."""
-    found = lineage.earlier_children(tx, unit.task.id, step.index, step.parallel_index)
+    found = lineage.earlier_children(tx, locked.task.id, step.index, step.parallel_index)
     for task_id, text in found:
         before = json.loads(text) if text else {}
         if before.get("use") == trigger.get("use"):

@@ -21,7 +21,7 @@ from agent.store.engine import lineage
 from agent.tasks.rules import advance, kept_answers
 from agent.tasks.rules.creation import blank_step
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.compile.inputs import check_inputs
@@ -59,14 +59,14 @@ class Parent(NamedTuple):
 class Forked(NamedTuple):
     """A fork, and what to know about it before it runs."""
 
-    unit: Unit
+    locked: LockedTask
     repeated: list[str]
     """Steps whose effects have happened, or may have, and that run again."""
     asked_again: list[str]
     """Steps that an answer under another input had ended."""
 
 
-def retry(tx: Connection, old: Unit, parent: Parent | None = None) -> Unit:
+def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> LockedTask:
     """Make the task that retries an old one, for itself or as the child of a step."""
     new = _successor(tx, old, retry_of=old.task.id, origin_id=old.task.origin_id, parent=parent)
     new.retries = old
@@ -74,7 +74,7 @@ def retry(tx: Connection, old: Unit, parent: Parent | None = None) -> Unit:
     return new
 
 
-def fork(tx: Connection, old: Unit, from_step: str, edited: dict[str, Json]) -> Forked:
+def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json]) -> Forked:
     """Make the task that runs a step and its downstream again."""
     new = _successor(tx, old, forked_from=old.task.id, edited=edited)
     rerun = _downstream(old.graph, old.graph.index_of[from_step])
@@ -83,7 +83,7 @@ def fork(tx: Connection, old: Unit, from_step: str, edited: dict[str, Json]) -> 
     return Forked(new, _repeated(tx, old, new), asked_again)
 
 
-def _repeated(tx: Connection, old: Unit, new: Unit) -> list[str]:
+def _repeated(tx: Connection, old: LockedTask, new: LockedTask) -> list[str]:
     """Name the steps whose effects have happened, or may have, and that the new task runs again.
 
     Besides those downstream, that is what the old task has begun elsewhere and not ended well.
@@ -106,14 +106,14 @@ def _downstream(graph: Graph, index: int) -> frozenset[int]:
 
 def _successor(
     tx: Connection,
-    old: Unit,
+    old: LockedTask,
     *,
     retry_of: str | None = None,
     forked_from: str | None = None,
     origin_id: str | None = None,
     edited: dict[str, Json] | None = None,
     parent: Parent | None = None,
-) -> Unit:
+) -> LockedTask:
     task_id = new_id()
     graph = old.graph
     ((given, trigger),) = tx.query(
@@ -143,16 +143,18 @@ def _successor(
     task.also(
         input=given, trigger=trigger, created_at=old.now, retry_of=retry_of, forked_from=forked_from
     )
-    unit = Unit(task, graph, old.now, is_new=True)
+    locked = LockedTask(task, graph, old.now, is_new=True)
     source = {"retry_of": retry_of} if retry_of else {"forked_from": forked_from}
     created = {"workflow": graph.name, "version": task.workflow_version, **source}
     if parent is not None:
         created["parent"] = parent.task_id
-    unit.tell("task.created", None, created)
-    return unit
+    locked.tell("task.created", None, created)
+    return locked
 
 
-def _carry_over(tx: Connection, old: Unit, new: Unit, rerun: frozenset[int]) -> list[str]:
+def _carry_over(
+    tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int]
+) -> list[str]:
     """Give the new task its steps: those kept as they ended, those that run again blank.
 
     Name the steps that ended well and ask again.
@@ -182,7 +184,7 @@ def _carry_over(tx: Connection, old: Unit, new: Unit, rerun: frozenset[int]) -> 
     ]
 
 
-def _rows(tx: Connection, old: Unit) -> dict[int, list[dict[str, Any]]]:
+def _rows(tx: Connection, old: LockedTask) -> dict[int, list[dict[str, Any]]]:
     """Read the steps of the old task by their places, each group before its items."""
     rows: dict[int, list[dict[str, Any]]] = {}
     selected = ", ".join(f'"{name}"' for name in _COPIED)
@@ -214,7 +216,7 @@ def _settled(
         rerun = rerun.union(*(_downstream(graph, index) for index in relied_on))
 
 
-def _open(tx: Connection, new: Unit, kept: set[int]) -> None:
+def _open(tx: Connection, new: LockedTask, kept: set[int]) -> None:
     """Start the new task: count what is open, and release what is ready."""
     graph = new.graph
     for index in range(len(graph.steps)):
@@ -248,7 +250,7 @@ def _ended_well(row: dict[str, Any]) -> bool:
     )
 
 
-def _keep(new: Unit, row: dict[str, Any]) -> None:
+def _keep(new: LockedTask, row: dict[str, Any]) -> None:
     step = StepRow.new(
         new_id(),
         new.task.id,
@@ -274,7 +276,7 @@ def _keep(new: Unit, row: dict[str, Any]) -> None:
     new.tell("step.kept", step, {"status": row["status"], "from": row["id"]})
 
 
-def _reopen_group(new: Unit, group: dict[str, Any], items: list[dict[str, Any]]) -> None:
+def _reopen_group(new: LockedTask, group: dict[str, Any], items: list[dict[str, Any]]) -> None:
     """Let a group go on: items that ended well are kept, the others run again."""
     done = 0
     for row in items:

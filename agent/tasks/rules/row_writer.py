@@ -15,7 +15,7 @@ from agent.store.engine import approvals, writes
 from agent.store.engine.writes import Changes
 from agent.tasks.rules import budgets, inherited_calls
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 _FRESH: Final = (
@@ -41,72 +41,72 @@ _ITEM_VALUES: Final = attrgetter(*_ITEM)
 _ITEM_COLUMNS: Final = (*_ITEM, "name", "kind", "item")
 
 
-def write(tx: Connection, units: Collection[Unit], now: int) -> None:
+def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> None:
     """Write all units; the tasks' next wake times are derived from their steps here."""
-    _insert_new(tx, units)
+    _insert_new(tx, locked_tasks)
     steps: list[tuple[str, Changes]] = []
     whole: list[tuple[str, Changes]] = []
     parts: list[tuple[str, int | None, Changes]] = []
-    for unit in units:
-        if unit.is_new:
+    for locked in locked_tasks:
+        if locked.is_new:
             continue
-        task = unit.task
+        task = locked.task
         before = len(steps)
-        for step in unit.steps.values():
+        for step in locked.steps.values():
             if not step.is_new:
                 changes = step.changes()
                 if changes is not None:
                     steps.append((step.id, changes))
-        if unit.is_complete:
-            task.next_wake_time = _next_wake_time(unit)
+        if locked.is_complete:
+            task.next_wake_time = _next_wake_time(locked)
         changes = task.changes()
-        if changes is not None and unit.is_complete:
+        if changes is not None and locked.is_complete:
             whole.append((task.id, changes))
         elif (
             changes is not None
             # A step's change shows in its task's row, always: by that others notice it.
             or len(steps) > before
-            or (unit.is_touched and not unit.is_complete)
+            or (locked.is_touched and not locked.is_complete)
         ):
             parts.append((task.id, task.deadline, changes or ((), [])))
         else:
             continue
-        unit.is_written = True
+        locked.is_written = True
     if steps:
         writes.update_steps(tx, steps)
     if whole:
         writes.update_whole_tasks(tx, whole)
     if parts:
         writes.update_tasks(tx, now, parts)
-    events = [event for unit in units for event in unit.events]
+    events = [event for locked in locked_tasks for event in locked.events]
     if events:
         writes.insert_events(tx, events)
-    _insert_calls(tx, units)
-    questions = [row for unit in units for row in unit.questions]
+    _insert_calls(tx, locked_tasks)
+    questions = [row for locked in locked_tasks for row in locked.questions]
     if questions:
         approvals.insert(tx, questions)
     # After the insertion: what is asked and taken back in one transaction is withdrawn.
-    withdrawn = [approval for unit in units for approval in unit.withdrawals]
+    withdrawn = [approval for locked in locked_tasks for approval in locked.withdrawals]
     if withdrawn:
         approvals.withdraw(tx, withdrawn, now)
 
 
-def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
+def _insert_new(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
     tasks: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
     steps: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
-    heirs: list[tuple[Unit, Unit]] = []
-    for unit in units:
-        new_steps = [step for step in unit.steps.values() if step.is_new]
-        if unit.is_new:
-            task = unit.task
-            task.next_wake_time = _next_wake_time(unit)
+    heirs: list[tuple[LockedTask, LockedTask]] = []
+    for locked in locked_tasks:
+        new_steps = [step for step in locked.steps.values() if step.is_new]
+        if locked.is_new:
+            task = locked.task
+            task.next_wake_time = _next_wake_time(locked)
             names = (*TASK_COLUMNS, *task.extra)
             tasks[names].append([*TaskRow.values(task), *task.extra.values()])
-            unit.is_written = True
-            if unit.retries is not None:
-                heirs.append((unit, unit.retries))
+            locked.is_written = True
+            if locked.retries is not None:
+                heirs.append((locked, locked.retries))
         for step in new_steps:
-            definition = unit.definition(step)
+            definition = locked.definition(step)
             named = definition.name, definition.kind
             if not step.extra:
                 steps[_FRESH_COLUMNS].append([*_FRESH_VALUES(step), *named])
@@ -123,33 +123,33 @@ def _insert_new(tx: Connection, units: Iterable[Unit]) -> None:
         inherited_calls.inherit_calls(tx, old, heir)
 
 
-def _next_wake_time(unit: Unit) -> int | None:
+def _next_wake_time(locked: LockedTask) -> int | None:
     """Return when to look at a task whose open steps are all in memory."""
     # Never in the past: a task that was served goes behind those that wait.
-    now = unit.now
-    wakes = [step.wake_at for step in unit.steps.values() if step.wake_at is not None]
-    if unit.shelf:
-        wakes += [step.wake_at for step in unit.shelf.values() if step.wake_at is not None]
+    now = locked.now
+    wakes = [step.wake_at for step in locked.steps.values() if step.wake_at is not None]
+    if locked.shelf:
+        wakes += [step.wake_at for step in locked.shelf.values() if step.wake_at is not None]
     if wakes:
         wakes = [max(min(wakes), now)]
-    if unit.task.deadline is not None:
-        wakes.append(unit.task.deadline)
+    if locked.task.deadline is not None:
+        wakes.append(locked.task.deadline)
     return min(wakes, default=None)
 
 
-def _insert_calls(tx: Connection, units: Iterable[Unit]) -> None:
+def _insert_calls(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
     calls = []
-    for unit in units:
-        calls += [_call(unit, *intent) for intent in unit.intents]
-        unit.intents.clear()
+    for locked in locked_tasks:
+        calls += [_call(locked, *intent) for intent in locked.intents]
+        locked.intents.clear()
     if calls:
         writes.insert_calls(tx, calls)
 
 
-def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
+def _call(locked: LockedTask, step_id: str, attempt: int, intent: Intent) -> list[Any]:
     return [
         intent.call_id,
-        unit.task.id,
+        locked.task.id,
         step_id,
         intent.number,
         attempt,
@@ -163,7 +163,7 @@ def _call(unit: Unit, step_id: str, attempt: int, intent: Intent) -> list[Any]:
         intent.on_unknown,
         intent.send_by,
         intent.expires_at,
-        unit.now,
+        locked.now,
         *_model_values(intent.reservation),
     ]
 
@@ -174,51 +174,53 @@ def _model_values(asked: Reservation | None) -> tuple[Any, ...]:
     return (asked.model, asked.prompt_hash, asked.tokens, asked.microusd, asked.ms)
 
 
-def resolve(tx: Connection, units: Iterable[Unit]) -> None:
+def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
     """Resolve in the ledger what became of calls, and tell of each that was unknown until now.
 
     A step that waits on that very unknown is woken: it may be a late word about an attempt of
     which nobody knew more.
     """
-    told: list[tuple[Unit, CallResult]] = [
-        (unit, result) for unit in units for result in unit.results
+    told: list[tuple[LockedTask, CallResult]] = [
+        (locked, result) for locked in locked_tasks for result in locked.results
     ]
     if not told:
         return
     # An attempt that gave up while its intent waited for a turn sends both in one.
-    _insert_calls(tx, [unit for unit, _ in told])
+    _insert_calls(tx, [locked for locked, _ in told])
     outcomes: list[list[Any]] = []
     calls: dict[str, list[Any]] = {}
-    for unit, result in told:
+    for locked, result in told:
         response, error = response_text(result), None
         if result.error is not None:
             error = json.dumps(result.error.document(0), ensure_ascii=False)
         digest = content_hash(response) if response is not None else None
-        outcomes.append([result.idempotency_key, result.status, digest, unit.now])
+        outcomes.append([result.idempotency_key, result.status, digest, locked.now])
         calls[result.idempotency_key] = [result.call_id, response, error, result.latency_ms]
     resolved = writes.resolve_calls(tx, outcomes, calls)
     _settle_models(tx, told, resolved)
-    for unit, result in told:
+    for locked, result in told:
         if result.idempotency_key in resolved:
             event = f"tool_call.{result.status}"
             if result.is_resolved_by_check:
                 event = "tool_call.resolved"
-            unit.tell(
+            locked.tell(
                 event, None, {"call": result.call_id, "status": result.status, **_used(result)}
             )
-            if unit.task.status in TASK_ENDED:
+            if locked.task.status in TASK_ENDED:
                 continue
-            for step in unit.steps.values():
+            for step in locked.steps.values():
                 if step.status == StepStatus.WAITING and waits_on_call(step, result.call_id):
-                    transitions.withdraw(unit, step, "the outcome is known now")
-                    transitions.wake(unit, step)
+                    transitions.withdraw(locked, step, "the outcome is known now")
+                    transitions.wake(locked, step)
 
 
-def _settle_models(tx: Connection, told: list[tuple[Unit, CallResult]], resolved: set[str]) -> None:
+def _settle_models(
+    tx: Connection, told: list[tuple[LockedTask, CallResult]], resolved: set[str]
+) -> None:
     """Write what calls of models used, in their rows and in the budgets that they count for."""
     settled = [
-        (unit, result)
-        for unit, result in told
+        (locked, result)
+        for locked, result in told
         if result.reservation is not None and result.idempotency_key in resolved
     ]
     if not settled:

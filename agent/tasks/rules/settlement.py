@@ -27,7 +27,7 @@ from agent.store.engine import reads
 from agent.tasks.rules import advance, approvals, budgets, fanout
 from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
-from agent.tasks.state.locked_task import Unit
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 CHILD_LOOK_US = 15 * SECOND
@@ -64,19 +64,21 @@ def holds(step: StepRow | None, claim: Claim, worker_id: str) -> bool:
     )
 
 
-def settle(tx: Connection, unit: Unit, claim: Claim, outcome: Outcome, worker_id: str) -> bool:
+def settle(
+    tx: Connection, locked: LockedTask, claim: Claim, outcome: Outcome, worker_id: str
+) -> bool:
     """Apply an outcome to its step; say whether the claim still held."""
-    step = unit.steps.get((claim.index, claim.parallel_index))
-    if step is None or not holds(step, claim, worker_id) or unit.task.status in TASK_ENDED:
+    step = locked.steps.get((claim.index, claim.parallel_index))
+    if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
         data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
-        unit.tell("step.abandoned", None, {**data, "attempt": claim.attempt})
+        locked.tell("step.abandoned", None, {**data, "attempt": claim.attempt})
         return False
-    is_stopped = unit.task.phase == "failing" and not advance.is_cleanup(unit, step)
+    is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
         # It was asked to stop for another step's failure: nothing of it is tried again.
-        transitions.skip(unit, step, "fail_fast")
+        transitions.skip(locked, step, "fail_fast")
         return True
-    _apply(tx, unit, step, outcome)
+    _apply(tx, locked, step, outcome)
     return True
 
 
@@ -84,91 +86,91 @@ def _would_expand(outcome: Outcome) -> bool:
     return isinstance(outcome, Succeeded) and outcome.items is not None
 
 
-def _apply(tx: Connection, unit: Unit, step: StepRow, outcome: Outcome) -> None:
+def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) -> None:
     match outcome:
         case Succeeded():
-            _succeed(unit, step, outcome)
+            _succeed(locked, step, outcome)
         case Retry():
-            retry_or_fail(unit, step, outcome)
+            retry_or_fail(locked, step, outcome)
         case Failed():
             if outcome.idempotency_key is not None:
                 step.idempotency_key = outcome.idempotency_key
-            transitions.fail(unit, step, outcome.error)
+            transitions.fail(locked, step, outcome.error)
         case Waiting():
-            _wait(tx, unit, step, outcome)
+            _wait(tx, locked, step, outcome)
         case Paused():
             if outcome.exhausted is not None:
-                unit.tell("budget.exhausted", step, {"reason": outcome.exhausted})
-                budgets.pause(unit, outcome.exhausted)
+                locked.tell("budget.exhausted", step, {"reason": outcome.exhausted})
+                budgets.pause(locked, outcome.exhausted)
             checkpoint = _checkpoint(outcome.checkpoint)
-            transitions.pause_step(unit, step, checkpoint)
-            if unit.task.status != TaskStatus.PAUSED:
-                transitions.resume_step(unit, step)
+            transitions.pause_step(locked, step, checkpoint)
+            if locked.task.status != TaskStatus.PAUSED:
+                transitions.resume_step(locked, step)
         case Returned():
-            wake_at = unit.now + int(outcome.delay_seconds * SECOND)
-            transitions.give_back(unit, step, outcome.reason, wake_at)
+            wake_at = locked.now + int(outcome.delay_seconds * SECOND)
+            transitions.give_back(locked, step, outcome.reason, wake_at)
 
 
-def _succeed(unit: Unit, step: StepRow, outcome: Succeeded) -> None:
+def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:
     if outcome.skipped is not None:
-        transitions.skip(unit, step, outcome.skipped)
+        transitions.skip(locked, step, outcome.skipped)
     elif outcome.items is not None:
-        fanout.expand(unit, step, outcome.items)
+        fanout.expand(locked, step, outcome.items)
     else:
         try:
             output = outcome.text or json_values.encode(outcome.output, "output")
         except json_values.NotPlainJsonError as error:
             # The effect stays what the ledger says it is; only the output cannot be kept.
-            transitions.fail(unit, step, StepError("bad_output", "code", str(error)))
+            transitions.fail(locked, step, StepError("bad_output", "code", str(error)))
             return
-        transitions.succeed(unit, step, output, outcome.idempotency_key)
+        transitions.succeed(locked, step, output, outcome.idempotency_key)
 
 
-def retry_or_fail(unit: Unit, step: StepRow, outcome: Retry) -> None:
+def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
     """Plan the next attempt, or end the step when there is none left."""
     failures = step.failures + (0 if outcome.is_unknown else 1)
     if step.attempt >= step.max_attempts and not outcome.is_unknown:
-        transitions.fail(unit, step, outcome.error)
+        transitions.fail(locked, step, outcome.error)
         return
-    policy = unit.definition(step).retry
+    policy = locked.definition(step).retry
     seconds = delay_seconds(policy, step.attempt, random_fraction(), outcome.delay_seconds)
-    wake_at = unit.now + int(seconds * SECOND)
-    transitions.retry(unit, step, outcome.error, wake_at, failures)
+    wake_at = locked.now + int(seconds * SECOND)
+    transitions.retry(locked, step, outcome.error, wake_at, failures)
 
 
-def _wait(tx: Connection, unit: Unit, step: StepRow, outcome: Waiting) -> None:
+def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
     """Let the step wait; what is there already wakes it at once, so an early answer is kept."""
     on = outcome.on
     wake_at = outcome.wake_at
     if "approval" in on:
-        approvals.ask(unit, step, on["approval"], outcome.checkpoint)
+        approvals.ask(locked, step, on["approval"], outcome.checkpoint)
         return
     if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):
         approvals.ask_about_unknown(
-            tx, unit, step, on["unknown"], outcome.checkpoint, now=on.get("now")
+            tx, locked, step, on["unknown"], outcome.checkpoint, now=on.get("now")
         )
         return
     if "unknown" in on:
         on = {"unknown": on["unknown"]}
     if "child" in on:
-        wake_at = unit.now + CHILD_LOOK_US
-    transitions.wait(unit, step, on, wake_at, _checkpoint(outcome.checkpoint))
+        wake_at = locked.now + CHILD_LOOK_US
+    transitions.wait(locked, step, on, wake_at, _checkpoint(outcome.checkpoint))
     if "child" in on:
-        unit.children.append((step, on["child"]))
+        locked.children.append((step, on["child"]))
     elif "signal" in on:
-        take_signal(tx, unit, step, on["signal"])
+        take_signal(tx, locked, step, on["signal"])
     elif "unknown" in on:
-        transitions.wake(unit, step)
+        transitions.wake(locked, step)
 
 
-def take_signal(tx: Connection, unit: Unit, step: StepRow, name: str) -> bool:
+def take_signal(tx: Connection, locked: LockedTask, step: StepRow, name: str) -> bool:
     """Give a waiting step the oldest signal of that name that nobody has taken yet."""
-    found = reads.first_signal(tx, unit.task.id, name)
+    found = reads.first_signal(tx, locked.task.id, name)
     if found is None:
         return False
     signal_id, payload = found
     reads.take_signal(tx, signal_id, step.id)
-    transitions.wake(unit, step, {"value": json.loads(payload) if payload else None})
+    transitions.wake(locked, step, {"value": json.loads(payload) if payload else None})
     return True
 
 

@@ -15,7 +15,7 @@ class UnreadableError(ValueError):
     """The definition that a task started with is not there, or cannot be read."""
 
 
-class Graphs:
+class GraphCache:
     """A bounded cache of compiled graphs."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ class FamilyPause(NamedTuple):
     reason: str
 
 
-class Unit:
+class LockedTask:
     """A task that this transaction holds the lock of."""
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Unit:
         """Approvals that nobody waits on any more."""
         self.pauses: list[FamilyPause] = []
         """Families of tasks that a budget pauses."""
-        self.retries: Unit | None = None
+        self.retries: LockedTask | None = None
         """Of a new task: the one whose calls it takes over."""
         self.admissions = MAX_NEW_ROWS
 

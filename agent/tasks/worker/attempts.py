@@ -8,24 +8,24 @@ from typing import Any, Protocol
 
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Services
-from agent.steps.types.attempt_input import BudgetRefusedError, Claimed, RevokedError, Signals
+from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError, Signals
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import CallResult, Intent, Json, Outcome, Succeeded
 from agent.store.db import json_values
-from agent.tasks.commit.batch import Note, Settle
+from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.rules.settlement import Claim
 
-current_attempt: ContextVar[Claimed] = ContextVar("current_attempt")
+current_attempt: ContextVar[AttemptInput] = ContextVar("current_attempt")
 """What the tasks and callbacks of an attempt belong to, also those that its code starts."""
 
 
 class Intake(Protocol):
     """Where attempts put what is to be recorded: the outbox, or what stands before it."""
 
-    def add_settle(self, settle: Settle, size: int = 0) -> None:
+    def add_settle(self, settle: Completion, size: int = 0) -> None:
         """Queue an outcome; `size` is about how many bytes it will write."""
 
-    def add_note(self, note: Note) -> None:
+    def add_note(self, note: JournalEntry) -> None:
         """Queue what a running attempt wants recorded."""
 
     def add_log(self, row: Sequence[Any]) -> None:
@@ -39,14 +39,14 @@ class Intake(Protocol):
 class Attempt:
     """One attempt in flight; it holds its slot until its outcome is committed."""
 
-    claimed: Claimed
+    claimed: AttemptInput
     claim: Claim
     signals: Signals = field(default_factory=Signals)
     task: "asyncio.Task[None] | None" = None
     is_alone: bool = False
 
 
-def claim_of(claimed: Claimed) -> Claim:
+def claim_of(claimed: AttemptInput) -> Claim:
     """Return the claim under which an attempt runs."""
     parallel_index = -1 if claimed.parallel_index is None else claimed.parallel_index
     return Claim(
@@ -74,7 +74,7 @@ class Attempts:
     def __iter__(self) -> Iterator[Attempt]:
         return iter(list(self._by_step.values()))
 
-    def start(self, claimed: Claimed, *, is_alone: bool) -> None:
+    def start(self, claimed: AttemptInput, *, is_alone: bool) -> None:
         """Begin an attempt."""
         attempt = Attempt(claimed, claim_of(claimed), is_alone=is_alone)
         self._by_step[claimed.step_id] = attempt
@@ -90,7 +90,7 @@ class Attempts:
         self._finish(attempt, outcome)
 
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
-        settle = Settle(attempt.claim, attempt.claimed.graph, outcome)
+        settle = Completion(attempt.claim, attempt.claimed.graph, outcome)
         self._outbox.add_settle(settle, _size(outcome))
         self._wake()
 
@@ -145,34 +145,34 @@ class WorkerJournal:
         self._outbox = outbox
         self._wake = wake
         self._now = now
-        self._waiting: dict[Note, asyncio.Future[bool]] = {}
+        self._waiting: dict[JournalEntry, asyncio.Future[bool]] = {}
 
-    async def intend(self, claimed: Claimed, intent: Intent) -> None:
+    async def intend(self, claimed: AttemptInput, intent: Intent) -> None:
         """Return once the intent is durable; raise `RevokedError` if the claim is gone."""
-        await self._record(Note(claim_of(claimed), claimed.graph, intent=intent))
+        await self._record(JournalEntry(claim_of(claimed), claimed.graph, intent=intent))
 
-    async def keep(self, claimed: Claimed, text: str) -> str | None:
+    async def keep(self, claimed: AttemptInput, text: str) -> str | None:
         """Store a large request ahead of its intent; return why that cannot be done now."""
         return await self._outbox.keep(claim_of(claimed), text)
 
-    def resolve(self, claimed: Claimed, result: CallResult) -> None:
+    def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""
-        self._outbox.add_note(Note(claim_of(claimed), claimed.graph, result=result))
+        self._outbox.add_note(JournalEntry(claim_of(claimed), claimed.graph, result=result))
         self._wake()
 
-    async def checkpoint(self, claimed: Claimed, value: Json) -> None:
+    async def checkpoint(self, claimed: AttemptInput, value: Json) -> None:
         """Return once the checkpoint is durable; raise `RevokedError` if the claim is gone."""
         text = json_values.encode(value, "checkpoint")
-        await self._record(Note(claim_of(claimed), claimed.graph, checkpoint=text))
+        await self._record(JournalEntry(claim_of(claimed), claimed.graph, checkpoint=text))
 
-    def log(self, claimed: Claimed, stream: str, text: str) -> None:
+    def log(self, claimed: AttemptInput, stream: str, text: str) -> None:
         """Queue a piece of the step's log; it rides the next turn."""
         # Logs must not fail a turn: what a database cannot keep is replaced.
         text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
         row = (claimed.task.id, claimed.step_id, claimed.attempt, self._now(), stream, text)
         self._outbox.add_log(row)
 
-    async def _record(self, note: Note) -> None:
+    async def _record(self, note: JournalEntry) -> None:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[note] = future
         self._outbox.add_note(note)
@@ -189,7 +189,7 @@ class WorkerJournal:
         if not is_recorded:
             raise RevokedError("the claim on this step is gone")
 
-    def answer(self, note: Note, is_recorded: bool) -> None:
+    def answer(self, note: JournalEntry, is_recorded: bool) -> None:
         """Tell whoever waits for a note that it is durable, or refused."""
         future = self._waiting.get(note)
         if future is not None and not future.done():

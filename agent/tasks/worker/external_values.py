@@ -6,12 +6,12 @@ Everything here belongs to the worker's loop, but for what it asks of the databa
 from collections.abc import Callable, Collection
 from typing import Final
 
-from agent.core.thread_bridge import Link
-from agent.steps.types.attempt_input import Claimed
+from agent.core.thread_bridge import ThreadBridge
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Returned
 from agent.store.artifacts.blobs import store_of
-from agent.tasks.commit.batch import Note, Settle
-from agent.tasks.commit.committer import Delivered, Delivery, Look
+from agent.tasks.commit.batch import Completion, JournalEntry
+from agent.tasks.commit.committer import CommitResult, Delivery, Look
 from agent.tasks.commit.unfetched_steps import Unfetched
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.worker.attempts import Intake, claim_of
@@ -25,13 +25,13 @@ MOST_WAITING: Final = 1000
 """So many steps may wait for values from outside without taking up a slot."""
 
 
-class Offsite:
+class ExternalValues:
     """What a worker has outside the database; nothing of it holds up a turn."""
 
     def __init__(
         self,
         delivery: Delivery,
-        link: Link,
+        link: ThreadBridge,
         outbox: Outbox,
         troubles: Troubles,
         url: str,
@@ -81,7 +81,7 @@ class Offsite:
         uploads = self._uploads
         return uploads is not None and uploads.is_stranded and uploads.ended >= attempts
 
-    def note_turn(self, delivered: Delivered) -> None:
+    def note_turn(self, delivered: CommitResult) -> None:
         """Take note of what a turn settled and started, and fetch what its attempts miss."""
         if self._uploads is not None:
             for settle, _ in delivered.turned.settled:
@@ -103,12 +103,13 @@ class Offsite:
         stopped = {
             each.step.id
             for each in self._delivery.waiting_room.steps
-            if each.step.id in look.failing and each.unit.definition(each.step).run_on == "success"
+            if each.step.id in look.failing
+            and each.locked.definition(each.step).run_on == "success"
         }
         returned = await self._abandon(stopped)
         for each in returned:
             outcome = Returned("another step failed")
-            self._outbox.add_settle(Settle(each.claim, each.unit.graph, outcome))
+            self._outbox.add_settle(Completion(each.claim, each.locked.graph, outcome))
         return any(each.is_alone for each in (*gone, *returned))
 
     def close(self) -> None:
@@ -132,13 +133,13 @@ class Offsite:
             if address in each.missing and each.step.id not in self._delayed:
                 self._delayed.add(each.step.id)
                 delay = {"store": store_of(address), "error": message}
-                self._outbox.add_note(Note(each.claim, each.unit.graph, delay=delay))
+                self._outbox.add_note(JournalEntry(each.claim, each.locked.graph, delay=delay))
                 self._wake()
 
-    def _tell_proceeding(self, claimed: Claimed) -> None:
+    def _tell_proceeding(self, claimed: AttemptInput) -> None:
         if claimed.step_id in self._delayed:
             self._delayed.discard(claimed.step_id)
-            self._outbox.add_note(Note(claim_of(claimed), claimed.graph, delay={}))
+            self._outbox.add_note(JournalEntry(claim_of(claimed), claimed.graph, delay={}))
             self._wake()
 
     async def _abandon(self, step_ids: Collection[str]) -> list[Unfetched]:

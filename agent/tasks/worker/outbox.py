@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from agent.tasks.commit.batch import Batch, Note, Settle, Turned
+from agent.tasks.commit.batch import Batch, Completion, JournalEntry, TxResult
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
@@ -27,8 +27,8 @@ class Outbox:
     """The queues that attempts and submitters fill and turns empty."""
 
     def __init__(self) -> None:
-        self._settles: deque[tuple[Settle, int]] = deque()
-        self._notes: deque[Note] = deque()
+        self._settles: deque[tuple[Completion, int]] = deque()
+        self._notes: deque[JournalEntry] = deque()
         self._logs: deque[Sequence[Any]] = deque()
         self._submissions: deque[Submission] = deque()
         self._child_ends: deque[ChildEnd] = deque()
@@ -45,11 +45,11 @@ class Outbox:
         """Whether pieces of logs are waiting."""
         return bool(self._logs)
 
-    def add_settle(self, settle: Settle, size: int = 0) -> None:
+    def add_settle(self, settle: Completion, size: int = 0) -> None:
         """Queue an outcome; `size` is about how many bytes it will write."""
         self._settles.append((settle, size))
 
-    def add_note(self, note: Note) -> None:
+    def add_note(self, note: JournalEntry) -> None:
         """Queue what a running attempt wants recorded."""
         self._notes.append(note)
 
@@ -133,7 +133,7 @@ class Outbox:
     def put_back(self, batch: Batch) -> None:
         """Queue a batch again, first in line: its turn did not happen."""
         if batch.must_wait:
-            waited: list[Note | Settle] = [*batch.notes, *batch.settles]
+            waited: list[JournalEntry | Completion] = [*batch.notes, *batch.settles]
             for each in waited:
                 each.tries = TRIES_AFTER_WAITING
         self._notes.extendleft(reversed(batch.notes))
@@ -145,7 +145,7 @@ class Outbox:
         self._child_ends.extendleft(reversed(batch.child_ends))
         self._logs.extendleft(reversed(batch.logs))
 
-    def carry(self, turned: Turned) -> bool:
+    def carry(self, turned: TxResult) -> bool:
         """Queue again what a turn could not lock; say whether there was any."""
         if self._withdrawn:
             self._withdrawn.difference_update(turned.created)
@@ -154,7 +154,7 @@ class Outbox:
         self._child_ends.extendleft(reversed(turned.carried_ends))
         return bool(turned.carried_notes or turned.carried_settles or turned.carried_ends)
 
-    def take_all_notes(self) -> list[Note]:
+    def take_all_notes(self) -> list[JournalEntry]:
         """Return everything that attempts wanted recorded and that no turn has taken."""
         notes, self._notes = list(self._notes), deque()
         return notes

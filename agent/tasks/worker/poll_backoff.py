@@ -11,7 +11,7 @@ LOOK_SECONDS: Final = 0.1
 """How soon a worker that is busy, or waits for a slot, looks at what others did to its attempts."""
 
 
-class Patience:
+class PollBackoff:
     """Spaces out the looks of one worker at work that it cannot start."""
 
     def __init__(self, longest_seconds: float) -> None:

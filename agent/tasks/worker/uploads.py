@@ -14,9 +14,9 @@ from agent.core.ids import content_hash
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Packed
-from agent.store.artifacts.blobs import Vault, store_of
+from agent.store.artifacts.blobs import BlobStore, store_of
 from agent.store.db.database import StoreError
-from agent.tasks.commit.batch import Note, Settle
+from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.large_values import large_content
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.worker.outages import Outages
@@ -39,8 +39,8 @@ class Uploads:
         self._wake = wake
         self._outages = outages
         self._url = url
-        self._vault: Vault = outages.vaults.vault(url)
-        self._queues: dict[_Key, deque[Note | Settle]] = {}
+        self._vault: BlobStore = outages.vaults.vault(url)
+        self._queues: dict[_Key, deque[JournalEntry | Completion]] = {}
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
         self._kept: dict[tuple[_Key, str], Packed] = {}
         """Requests that were stored ahead of their intents."""
@@ -54,7 +54,7 @@ class Uploads:
         """How many attempts are over and wait only for the store, within what memory allows."""
         if self._held_bytes > MOST_HELD_BYTES:
             return 0
-        return sum(isinstance(queue[-1], Settle) for queue in self._queues.values() if queue)
+        return sum(isinstance(queue[-1], Completion) for queue in self._queues.values() if queue)
 
     @property
     def is_stranded(self) -> bool:
@@ -65,14 +65,14 @@ class Uploads:
         """Try the store until it answers once, so that an outage at the start is known at once."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
-    def add_settle(self, settle: Settle, size: int = 0) -> None:
+    def add_settle(self, settle: Completion, size: int = 0) -> None:
         """Queue an outcome behind what its attempt has not recorded yet."""
         if _key(settle.claim) in self._queues or large_content(settle) is not None:
             self._hold(settle)
         else:
             self._outbox.add_settle(settle, size)
 
-    def add_note(self, note: Note) -> None:
+    def add_note(self, note: JournalEntry) -> None:
         """Queue what a running attempt wants recorded."""
         key, content = _key(note.claim), large_content(note)
         if note.intent is not None:
@@ -104,7 +104,7 @@ class Uploads:
         self._kept[_key(claim), packed.name] = packed
         return None
 
-    def take_all(self) -> tuple[list[Note], list[Settle]]:
+    def take_all(self) -> tuple[list[JournalEntry], list[Completion]]:
         """Give up waiting: return what is held, in its order."""
         if self._connecting is not None:
             self._connecting.cancel()
@@ -112,8 +112,8 @@ class Uploads:
             task.cancel()
         held = [each for queue in self._queues.values() for each in queue]
         self._queues, self._tasks, self._held_bytes = {}, {}, 0
-        notes = [each for each in held if isinstance(each, Note)]
-        return notes, [each for each in held if isinstance(each, Settle)]
+        notes = [each for each in held if isinstance(each, JournalEntry)]
+        return notes, [each for each in held if isinstance(each, Completion)]
 
     def forget(self, claim: Claim) -> None:
         """Drop what was stored for an attempt that is over."""
@@ -130,7 +130,7 @@ class Uploads:
             else:
                 return
 
-    def _hold(self, held: Note | Settle) -> None:
+    def _hold(self, held: JournalEntry | Completion) -> None:
         key = _key(held.claim)
         queue = self._queues.setdefault(key, deque())
         queue.append(held)
@@ -138,7 +138,7 @@ class Uploads:
         if key not in self._tasks:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._send(key, queue))
 
-    async def _send(self, key: _Key, queue: deque[Note | Settle]) -> None:
+    async def _send(self, key: _Key, queue: deque[JournalEntry | Completion]) -> None:
         """Store the parts of one attempt and hand on what they belong to, in order."""
         while queue:
             held = queue[0]
@@ -147,7 +147,7 @@ class Uploads:
                 held.packed = await self._pack_patiently(held)
             queue.popleft()
             self._held_bytes -= len(content or b"")
-            if isinstance(held, Note):
+            if isinstance(held, JournalEntry):
                 if key in self._is_delayed:
                     self._tell(held, None)
                     self._is_delayed.discard(key)
@@ -158,7 +158,7 @@ class Uploads:
         self._is_delayed.discard(key)
         del self._queues[key], self._tasks[key]
 
-    async def _pack_patiently(self, held: Note | Settle) -> Packed:
+    async def _pack_patiently(self, held: JournalEntry | Completion) -> Packed:
         content, key = large_content(held), _key(held.claim)
         assert content is not None
         while True:
@@ -177,9 +177,9 @@ class Uploads:
                 self._url, lambda: artifact_rows.pack(content, self._vault)
             )
 
-    def _tell(self, held: Note | Settle, delay: dict[str, Json] | None) -> None:
+    def _tell(self, held: JournalEntry | Completion, delay: dict[str, Json] | None) -> None:
         """Say on the step's own record what it waits for, or that it waits no longer."""
-        self._outbox.add_note(Note(held.claim, held.graph, delay=delay or {}))
+        self._outbox.add_note(JournalEntry(held.claim, held.graph, delay=delay or {}))
         self._wake()
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import structlog
 
-from agent.steps.types.attempt_input import Claimed
+from agent.steps.types.attempt_input import AttemptInput
 from agent.tasks.commit.metrics import Blocks
 from agent.tasks.worker.attempts import current_attempt
 
@@ -128,7 +128,7 @@ def watching(blocks: Blocks) -> Iterator[None]:
         watchdog.close()
 
 
-def attempt_of(frame: FrameType) -> Claimed | None:
+def attempt_of(frame: FrameType) -> AttemptInput | None:
     """Return the attempt in whose context a loop runs what it runs, by the loop's stack."""
     for each in _outwards(frame):
         if each.f_code is Handle._run.__code__:
@@ -165,7 +165,7 @@ def _written(frame: FrameType) -> str:
     return f"{name}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
-def _named(claimed: Claimed) -> dict[str, Any]:
+def _named(claimed: AttemptInput) -> dict[str, Any]:
     name = claimed.step.name
     if claimed.parallel_index is not None:
         name = f"{name}[{claimed.parallel_index}]"

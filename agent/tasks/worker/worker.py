@@ -14,29 +14,29 @@ import structlog
 from agent.config.models import McpSettings
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
-from agent.core.thread_bridge import Link
-from agent.models.registry import Catalog
+from agent.core.thread_bridge import ThreadBridge
+from agent.models.registry import ModelRegistry
 from agent.steps.attempt.services import Limits, Services
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate
 from agent.store.schema.migrate import NewerSchemaError
 from agent.tasks.commit.batch import Batch
-from agent.tasks.commit.committer import Delivered, Delivery
+from agent.tasks.commit.committer import CommitResult, Delivery
 from agent.tasks.commit.metrics import Blocks
-from agent.tasks.commit.pipeline import Flight
+from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.commit.transaction import FencedError
 from agent.tasks.rescue import maintenance, spilled_results
-from agent.tasks.rescue.failure_detector import Liveness
-from agent.tasks.rules.claiming import Room
+from agent.tasks.rescue.failure_detector import FailureDetector
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
-from agent.tasks.state.poison_isolation import Seclusion
+from agent.tasks.state.poison_isolation import PoisonIsolation
 from agent.tasks.worker.attempts import Attempts, WorkerJournal
-from agent.tasks.worker.external_values import Offsite
+from agent.tasks.worker.external_values import ExternalValues
 from agent.tasks.worker.health import Troubles
 from agent.tasks.worker.notifications import Listener, watch_marks
 from agent.tasks.worker.outbox import PATIENT_TRIES, Outbox
-from agent.tasks.worker.poll_backoff import LOOK_SECONDS, Patience
+from agent.tasks.worker.poll_backoff import LOOK_SECONDS, PollBackoff
 from agent.tasks.worker.submitters import Submitters
 
 log = structlog.get_logger(__name__)
@@ -53,8 +53,8 @@ _SHORTEST_SECONDS: Final = 0.001
 _LAST_SECONDS: Final = 5.0
 """For attempts that were not over in time to leave nothing running."""
 
-Outcome = Delivered | StoreError | FencedError | None
-Landed = tuple[Flight, Outcome]
+Outcome = CommitResult | StoreError | FencedError | None
+Landed = tuple[InFlightTx, Outcome]
 """A turn that is no longer in the air, and what became of it: None if nothing did."""
 
 CommitListener = Callable[[list[tuple[Any, ...]]], None]
@@ -70,9 +70,9 @@ class Worker:
         clock: Clock | None = None,
         limits: Limits | None = None,
         is_only_worker: bool | None = None,
-        models: Catalog | None = None,
+        models: ModelRegistry | None = None,
         mcp: Mapping[str, McpSettings] | None = None,
-        link: Link | None = None,
+        link: ThreadBridge | None = None,
     ) -> None:
         self.clock = clock or database.clock
         self.settings = settings
@@ -88,11 +88,11 @@ class Worker:
         Every event in commit order comes from an `EventTail`."""
         self.attempts_started = 0
         self._is_only_worker = database.is_sqlite if is_only_worker is None else is_only_worker
-        self._link = link or Link("database")
+        self._link = link or ThreadBridge("database")
         self._outbox = Outbox()
         self._wakeup = asyncio.Event()
         url = limits.artifacts_url if limits is not None else ""
-        self._offsite = Offsite(
+        self._offsite = ExternalValues(
             self.delivery, self._link, self._outbox, self.troubles, url, self.wake
         )
         intake = self._offsite.intake
@@ -101,23 +101,23 @@ class Worker:
             clock=self.clock,
             journal=self._journal,
             limits=limits or Limits(),
-            models=models or Catalog(),
+            models=models or ModelRegistry(),
             mcp=mcp or {},
         )
         self._attempts = Attempts(self._services, intake, self.wake)
         self._submitters = Submitters()
-        self._liveness = Liveness(settings.lease_seconds)
+        self._liveness = FailureDetector(settings.lease_seconds)
         self._is_stopping = False
         self._failure: StoreError | None = None
         self._outdated: NewerSchemaError | None = None
         self._must_look = True
-        self._ahead: Flight | None = None
+        self._ahead: InFlightTx | None = None
         """The turn that is in the air."""
         self._last_turn = 0.0
         self._last_look = 0.0
         self._last_watch = 0.0
-        self._seclusion = Seclusion(settings.solo_seconds)
-        self._patience = Patience(settings.poll_seconds)
+        self._seclusion = PoisonIsolation(settings.solo_seconds)
+        self._patience = PollBackoff(settings.poll_seconds)
         self._carries = 0
         """Turns in a row that could not record everything, since others held the tasks."""
         self._has_notice = False
@@ -308,7 +308,9 @@ class Worker:
             return None
         return (look.next_wake_time - self.clock.now()) / SECOND
 
-    def _room(self, batch: Batch, ahead: Flight | None = None, *, is_looking: bool = False) -> Room:
+    def _room(
+        self, batch: Batch, ahead: InFlightTx | None = None, *, is_looking: bool = False
+    ) -> ClaimCapacity:
         """Return how much this turn may claim, after the one ahead of it."""
         running = len(self._attempts) - len(batch.settles) + self._offsite.more_running
         if ahead is not None:
@@ -317,7 +319,7 @@ class Worker:
         slots, may_run_alone = self._seclusion.room(slots, running, self.clock.monotonic())
         if self._is_stopping:
             slots = 0
-        return Room(
+        return ClaimCapacity(
             worker_id=self.delivery.sender.worker_id,
             turn=0,
             slots=max(slots, 0),
@@ -361,7 +363,7 @@ class Worker:
             outcome = await self._link.run(lambda: self._try_land(ahead))
             await self._take_in([(ahead, outcome)])
 
-    def _try_land(self, flight: Flight) -> Outcome:
+    def _try_land(self, flight: InFlightTx) -> Outcome:
         try:
             return self.delivery.land(flight)
         except (StoreError, FencedError) as error:
@@ -370,11 +372,11 @@ class Worker:
     async def _take_in(self, landed: list[Landed]) -> None:
         """Act on turns that are committed; those that are not are sent again."""
         for flight, outcome in reversed(landed):
-            if not isinstance(outcome, Delivered):
+            if not isinstance(outcome, CommitResult):
                 self._outbox.put_back(flight.batch)
         must_wait = False
         for flight, outcome in landed:
-            if isinstance(outcome, Delivered):
+            if isinstance(outcome, CommitResult):
                 self._act(outcome)
                 self._note_progress(flight, outcome)
                 is_carrying = self._outbox.carry(outcome.turned)
@@ -395,7 +397,7 @@ class Worker:
             await self._sleep(RETRY_LONG_LOCKED_SECONDS if is_long else RETRY_LOCKED_SECONDS)
             self._must_look = True
 
-    def _note_progress(self, flight: Flight, delivered: Delivered) -> None:
+    def _note_progress(self, flight: InFlightTx, delivered: CommitResult) -> None:
         """Take note whether a turn has started anything, or left due what it could not start."""
         turned = delivered.turned
         if turned.claimed or not flight.batch.is_empty:
@@ -407,13 +409,13 @@ class Worker:
         ):
             self._patience.note_failure(self.clock.monotonic())
 
-    async def _deliver(self, batch: Batch) -> Delivered:
+    async def _deliver(self, batch: Batch) -> CommitResult:
         room = self._room(batch)
         delivered = await self._link.run(lambda: self.delivery.deliver(batch, room))
         self._act(delivered)
         return delivered
 
-    def _act(self, delivered: Delivered) -> None:
+    def _act(self, delivered: CommitResult) -> None:
         """Start what was claimed, and tell everybody what was committed."""
         self._last_turn = self.clock.monotonic()
         if self.troubles.clear("database") is not None:
@@ -468,7 +470,7 @@ class Worker:
         log.warning("worker.fenced", worker=self.delivery.sender.worker_id)
         self._attempts.stop_all("this worker was declared dead")
         self._journal.refuse_all()
-        self._seclusion = Seclusion(self.settings.solo_seconds)
+        self._seclusion = PoisonIsolation(self.settings.solo_seconds)
         if self.database.is_sqlite:
             await self._link.run(self.delivery.sender.check_known)
         # Somebody else declared it: from now on the dead are looked for, our old self among them.
