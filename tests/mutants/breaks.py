@@ -135,7 +135,7 @@ MUTANTS: Final = (
         "the remote cannot tell the repeated request from a new one",
         "agent/steps/attempt/calls.py",
         "remote_key=unknown.remote_key\n            if unknown is not None\n            else ids",
-        "remote_key=keys.new_id()\n            if unknown is not None\n            else ids",
+        "remote_key=ids.new_id()\n            if unknown is not None\n            else ids",
     ),
     Mutant(
         "one attempt too many",
@@ -235,8 +235,8 @@ MUTANTS: Final = (
         "half a task",
         "an outcome is taken for a late one when its task gets free in the middle of a turn",
         "agent/tasks/commit/transaction.py",
-        "if task_id not in locked_tasks and task_id not in task_ids]",
-        "if task_id not in units]",
+        "if task_id not in locked_tasks and task_id not in task_ids\n",
+        "if task_id not in locked_tasks\n",
     ),
     Mutant(
         "outcomes go with a failed turn",
