@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 
 class Stores:

@@ -14,7 +14,7 @@ from agent.core.redaction import everywhere
 from agent.steps.attempt import prepare, secrets
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.postgres import shared_server
+from tests.support.postgres import shared_server
 
 _TEMPLATE = "agent_template"
 

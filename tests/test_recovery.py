@@ -35,10 +35,10 @@ from agent.tasks.worker import worker as worker_module
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
-from tests.approvals.asking import question, say
 from tests.crash import functions
-from tests.engine.functions import Gate, runs
-from tests.engine.harness import Engine, Hand, HandClock, find_violations, step
+from tests.support.approvals import question, say
+from tests.support.engine import Engine, Hand, HandClock, find_violations, step
+from tests.support.step_functions import Gate, runs
 
 PATIENCE_SECONDS = 60
 REQUEST = {"to": "the world"}

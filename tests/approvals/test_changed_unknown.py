@@ -7,9 +7,9 @@ from agent.channels.chat import message_texts
 from agent.cli.output import task_view
 from agent.server.pages import answer_page
 from agent.tasks.read_models import waits
-from tests.approvals.asking import everything, pending, say, token
-from tests.engine.functions import runs
-from tests.engine.harness import Engine, eventually, graph, step
+from tests.support.approvals import everything, pending, say, token
+from tests.support.engine import Engine, eventually, graph, step
+from tests.support.step_functions import runs
 
 
 def changed(engine: Engine, counted: str, on_unknown: str = "ask") -> str:

@@ -8,9 +8,9 @@ import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.workflows import loader
 from agent.workflows.compile.compiler import check_text, compile_text
 from agent.workflows.compile.inputs import check_inputs
-from tests.approvals.asking import everything, pending, question, say
-from tests.engine.harness import Engine, eventually
-from tests.workflows.documented import ROOT, documented_workflows
+from tests.support.approvals import everything, pending, question, say
+from tests.support.documented import ROOT, documented_workflows
+from tests.support.engine import Engine, eventually
 
 
 def _submit_example(engine: Engine, **given: Any) -> str:

@@ -17,9 +17,9 @@ from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import approvals as store
-from tests.approvals.asking import asked, everything, gated, parked, pending, question, say, token
-from tests.engine.functions import runs
-from tests.engine.harness import Engine, Hand, HandClock, eventually, find_violations
+from tests.support.approvals import asked, everything, gated, parked, pending, question, say, token
+from tests.support.engine import Engine, Hand, HandClock, eventually, find_violations
+from tests.support.step_functions import runs
 
 HOUR = 3600
 

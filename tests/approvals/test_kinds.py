@@ -6,8 +6,8 @@ import pytest
 
 from agent.approvals.answering import InvalidAnswerError
 from agent.steps.spec.questions import misfit, read_answer
-from tests.approvals.asking import asked, asks, pending, say
-from tests.engine.harness import Engine
+from tests.support.approvals import asked, asks, pending, say
+from tests.support.engine import Engine
 
 
 def test_an_approval_step_says_who_approved(engine: Engine) -> None:

@@ -8,10 +8,10 @@ from agent.steps.types.outcome import CallResult, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import RefusedError
 from agent.tasks.worker.attempts import claim_of
-from tests.approvals.asking import asked, everything, gated, pending, say, token
-from tests.engine.functions import Gate, runs
-from tests.engine.harness import Engine, Hand, eventually, graph, other, step
-from tests.engine.test_commands import intend
+from tests.support.approvals import asked, everything, gated, pending, say, token
+from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.step_functions import Gate, runs
+from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from agent.store.db.database import Database
 from tests.bad_input.spoiling import spoiled
 from tests.server.conftest import QUICK
-from tests.server.harness import Running
+from tests.support.server import Running
 
 HOOKED = """\
 name: hooked

@@ -14,17 +14,17 @@ from agent.channels.supervisor import Channels
 from agent.config.settings import Settings
 from agent.store.channels.pairings import Pairing
 from agent.store.db.database import Database
-from tests.channels.peer import Peer, told
-from tests.channels.slack_server import SlackServer
-from tests.channels.telegram_server import BotServer
 from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
-from tests.engine.conftest import (  # noqa: F401  (fixtures by their names)
+from tests.support.chat_server import Peer, told
+from tests.support.engine import Engine
+from tests.support.slack_server import SlackServer
+from tests.support.telegram_server import BotServer
+from tests.tasks.conftest import (  # noqa: F401  (fixtures by their names)
     checked,
     engine,
     postgres_database,
     start,
 )
-from tests.engine.harness import Engine
 
 
 @pytest.fixture(scope="session")

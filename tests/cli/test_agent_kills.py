@@ -19,8 +19,8 @@ from agent.steps.process import processes
 from agent.store.db.database import Database
 from agent.tasks.read_models import task_documents, transcript
 from tests.cli.conftest import Cli
-from tests.models.servers import KEY, HangUp, Provider, Reply, Say, providing
-from tests.steps.test_mcp_tools import PLAIN
+from tests.steps.agent.tools.test_mcp import PLAIN
+from tests.support.model_servers import KEY, HangUp, Provider, Reply, Say, providing
 
 TURNS = 10
 WORKFLOW = """\

@@ -34,7 +34,7 @@ from agent.store.schema import migrate
 from tests.crash.errands import INNER, KEYED, ONCE, errand, inner, misdeeds, paths
 from tests.crash.nursery import Nursery
 from tests.crash.processes import Agents, Process, agents, eventually
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 HOUSEHOLDS = 3
 SQLITE_ROUND = 50

@@ -32,7 +32,7 @@ from tests.crash.errands import GOLDEN, golden, misdeeds, paths
 from tests.crash.nursery import Nursery
 from tests.crash.processes import PATIENCE_SECONDS, Agents, agents
 from tests.crash.tracing import Error, Tracer
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 MOST_SYNCS = 60
 RESTARTS = 20

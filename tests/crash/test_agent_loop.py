@@ -17,7 +17,7 @@ from agent.workflows.graph import Graph, Step
 from tests.crash.faults import Way
 from tests.crash.shapes import AT_ONCE, Shape
 from tests.crash.story import Story
-from tests.engine.harness import Engine, HandClock, graph
+from tests.support.engine import Engine, HandClock, graph
 
 TURNS = 10
 acted: Counter[tuple[str, int]] = Counter()

@@ -12,7 +12,7 @@ from agent.models import response_parsing
 from agent.models.errors import ModelError
 from agent.models.protocol import Message, ModelRequest, Reply, Tool, ToolUse
 from agent.models.registry import connect, model_of
-from tests.models.servers import KEY, HangUp, Raw, Say, Stall, error, providing
+from tests.support.model_servers import KEY, HangUp, Raw, Say, Stall, error, providing
 
 PATIENCE_SECONDS = 60
 PROVIDERS = ["anthropic", "openai"]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from agent.store.db.database import Database
-from tests.server.harness import Running
+from tests.support.server import Running
 
 QUICK = """\
 name: quick

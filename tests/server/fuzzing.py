@@ -18,8 +18,8 @@ from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.server.conftest import FAILING, QUICK, SIGNALLED
-from tests.server.harness import Running, wait_for
-from tests.server.test_approvals import ASKING, GATED
+from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.server import Running, wait_for
 
 LEFT_OUT: Final = (
     # A valid request may still be refused for what it means: a workflow that does not compile, an

@@ -9,7 +9,7 @@ import pytest
 from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from tests.server.fuzzing import fuzz
-from tests.server.harness import Running
+from tests.support.server import Running
 
 
 def test_schemathesis_finds_nothing(

@@ -19,7 +19,7 @@ from agent.store.db.dialect import Fault
 from agent.store.db.sqlite import SqliteConnection
 from agent.tasks.operator.operator import Operator
 from tests.server.conftest import QUICK, SIGNALLED
-from tests.server.harness import Running, wait_for
+from tests.support.server import Running, wait_for
 
 
 def test_large_bodies(sqlite_database: Database, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from agent.store.artifacts import bounded_calls
 from agent.store.artifacts.blobs import BlobStores
 from agent.store.db import sqlite
 from agent.store.db.database import Database
-from tests import faulty_store
-from tests.server.harness import Running, wait_for
+from tests.support import faulty_store
+from tests.support.server import Running, wait_for
 
 QUICK = "name: quick\nsteps: {one: {wait: 1ms}}\n"
 HOOK = """\

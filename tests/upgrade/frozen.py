@@ -16,7 +16,7 @@ import psycopg
 
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 from tests.upgrade.story import in_flight
 
 DIRECTORY = Path(__file__).parent

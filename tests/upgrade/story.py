@@ -16,7 +16,7 @@ from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
-from tests.engine.harness import Engine, Hand, Reader, eventually, settle_of
+from tests.support.engine import Engine, Hand, Reader, eventually, settle_of
 
 _MEAN = 'python: {call: "statistics:mean", with: {data: [1, 2, 3]}}'
 WORKFLOWS = {

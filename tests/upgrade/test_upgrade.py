@@ -7,7 +7,7 @@ import pytest
 
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.engine.harness import find_violations
+from tests.support.engine import find_violations
 from tests.upgrade.frozen import RELEASED, thaw_postgres, thaw_sqlite
 from tests.upgrade.revisions import migrate_to
 from tests.upgrade.story import ENDS, LATER, finish

@@ -21,7 +21,7 @@ from agent.workflows.diagnostics import show
 from agent.workflows.directory import Directory
 from agent.workflows.graph import Graph
 from agent.workflows.kind_registry import PLANNED, registered
-from tests.workflows.documented import ROOT, Documented, documented_workflows
+from tests.support.documented import ROOT, Documented, documented_workflows
 
 EXAMPLES = ROOT / "examples"
 

@@ -17,7 +17,7 @@ The sixteen promises, and where each is checked: on *rows* held against each oth
 6.  Events are gapless, commit with their change and lead to the rows: replay, on one snapshot.
 7.  A write under an old claim changes nothing: replay, where it would be a move from a state that
     the step had left, or a token that no claim accounts for; the turns of workers declared dead
-    (`_whole`); tests/engine/test_workers.py.
+    (`_whole`); tests/tasks/rescue/test_workers.py.
 8.  Attempts that act never exceed the maximum: replay and ledger.
 9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
 10. Intent before effect, unknown until a person or a check resolves it; a recorded result, a final
@@ -25,11 +25,11 @@ The sixteen promises, and where each is checked: on *rows* held against each oth
 11. An approval is decided at most once, by someone allowed to, for what was shown, and not carried
     over to another input: questions.
 12. One task per delivery: the keys of the whole database (`_whole`).
-13. No secret by reference is written down: `secrets`; tests/steps and tests/test_log.py for logs.
+13. No secret by reference is written down: `secrets`; tests/steps and tests/core/test_logging.py for logs.
 14. No process outlives its step: rows, on this machine; tests/crash/test_processes.py for signals.
 15. Owner and claim turn are set on a running step and clear on every other: rows.
 16. One step's code ends that step only: a step that may have taken its worker down runs isolated,
-    one at a time (rows, `_whole`); tests/steps/test_containment.py, tests/crash/test_isolation.py.
+    one at a time (rows, `_whole`); tests/steps/attempt/test_containment.py, tests/crash/test_isolation.py.
 """
 
 from collections.abc import Callable, Iterator
