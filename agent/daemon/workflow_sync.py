@@ -13,9 +13,9 @@ from typing import Any
 # Registers the kinds of steps: without them every file would be full of unknown ones.
 import agent.steps.spec.registry  # noqa: F401
 from agent.config.settings import Settings
-from agent.steps.agent.config import workflows_of
 from agent.steps.attempt.prepare import watch_secrets
 from agent.steps.kinds import python_modules
+from agent.steps.spec.agent_config import workflows_of
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_histories, workflow_versions

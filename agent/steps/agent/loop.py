@@ -8,7 +8,6 @@ from typing import Final
 
 from agent.core.ids import request_hash
 from agent.models.protocol import Message, ModelRequest
-from agent.steps.agent.config import AgentConfig
 from agent.steps.agent.tool_snapshot import shown
 from agent.steps.agent.toolbox import Toolbox
 from agent.steps.agent.tools.mcp_sessions import Sessions, load_sdk
@@ -20,6 +19,7 @@ from agent.steps.kinds.llm import model_calls, model_output
 from agent.steps.kinds.llm.llm import instruction
 from agent.steps.kinds.llm.model_calls import Said
 from agent.steps.kinds.llm.model_output import Taken
+from agent.steps.spec.agent_config import AgentConfig
 from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Succeeded
 
 _MOST_USES: Final = 50

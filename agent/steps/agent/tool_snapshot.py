@@ -6,10 +6,10 @@ what it was shown first: no change elsewhere can add a tool to it, or give one a
 
 from dataclasses import dataclass
 
-from agent.steps.agent.config import AgentConfig, ToolConfig
 from agent.steps.agent.tools import mcp, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
+from agent.steps.spec.agent_config import AgentConfig, ToolConfig
 from agent.steps.types.call_types import Call, Request
 from agent.steps.types.outcome import Json
 

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 from agent.models.protocol import Tool, ToolUse
-from agent.steps.agent.config import AgentConfig, ToolConfig
 from agent.steps.agent.tool import Offer, RefusedError
 from agent.steps.agent.tool_snapshot import ToolSnapshot
 from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import Place
+from agent.steps.spec.agent_config import AgentConfig, ToolConfig
 from agent.steps.spec.output_checks import find_problem
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json

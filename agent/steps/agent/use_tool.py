@@ -11,12 +11,12 @@ from typing import Final
 
 from agent.core.state_machine import ApprovalStatus
 from agent.models.protocol import Message, ToolUse, clean
-from agent.steps.agent.config import AgentConfig
 from agent.steps.agent.tool import Offer, RefusedError, Work
 from agent.steps.agent.toolbox import Toolbox, places_of
 from agent.steps.attempt import approval_gate
 from agent.steps.attempt.containment import described
 from agent.steps.attempt.context import StepContext
+from agent.steps.spec.agent_config import AgentConfig
 from agent.steps.types.call_types import Call, Request
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
 from agent.steps.types.outcome import Asked, Json, Paused, StepError, Waiting

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from agent.steps.agent.config import AgentConfig
+from agent.steps.spec.agent_config import AgentConfig
 from agent.steps.spec.configs import (
     HttpConfig,
     LlmConfig,

@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
-from agent.steps.agent.config import workflows_of
+from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.outcome import Json, RecordedApproval, RecordedCall
 from agent.store.artifacts import artifact_rows

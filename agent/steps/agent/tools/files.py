@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.ids import new_id
-from agent.steps.agent.config import FilesTool
 from agent.steps.agent.tool import Doing, Offer, RefusedError, Work, text_schema
 from agent.steps.attempt.context import StepContext
+from agent.steps.spec.agent_config import FilesTool
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 

@@ -1,10 +1,10 @@
 """HTTP requests as a tool: only to addresses of the allow-list, redirects included."""
 
-from agent.steps.agent.config import HttpTool
 from agent.steps.agent.tool import Doing, Offer, RefusedError, Work
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.attempt.context import StepContext
 from agent.steps.http.response import verdict
+from agent.steps.spec.agent_config import HttpTool
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import UnknownOutcomeError
 from agent.steps.types.outcome import Json, StepError

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent.models.protocol import clean
 from agent.models.response_parsing import plain
-from agent.steps.agent.config import McpTool
 from agent.steps.agent.tool import Doing, Offer, Work
 from agent.steps.agent.tools.mcp_sessions import Sessions, is_lost, tools_of
 from agent.steps.attempt.context import StepContext
+from agent.steps.spec.agent_config import McpTool
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json

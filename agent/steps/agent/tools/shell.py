@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from agent.steps.agent.config import ShellTool
 from agent.steps.agent.tool import Offer, RefusedError, Work
 from agent.steps.attempt.context import StepContext
 from agent.steps.kinds.shell import Shell
+from agent.steps.spec.agent_config import ShellTool
 from agent.steps.spec.configs import ShellConfig
 from agent.steps.types.call_types import Call
 from agent.steps.types.outcome import Json
