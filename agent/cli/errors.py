@@ -67,6 +67,7 @@ _CODES = {
     "ExposedError": Exit.REFUSED,
     "TokenError": Exit.REFUSED,
     "InputError": Exit.BAD_INPUT,
+    "TooManyStepsError": Exit.BAD_INPUT,
     "WorkflowError": Exit.BAD_INPUT,
     "NotPlainJsonError": Exit.BAD_INPUT,
     "InvalidAnswerError": Exit.BAD_INPUT,
