@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import structlog
 
 from agent.approvals import expiry
-from agent.clock import Clock
-from agent.store import workers
-from agent.store.database import Connection, Database
-from agent.tasks import orphans, succession, takeover, unsettled
-from agent.tasks.graphs import Graphs
-from agent.tasks.operator import Operator
+from agent.core.clock import Clock
+from agent.store.db.database import Connection, Database
+from agent.store.engine import workers
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rescue import maintenance, orphan_processes, rescue_steps, spilled_results
+from agent.tasks.state.graph_cache import GraphCache
 
 log = structlog.get_logger(__name__)
 
@@ -47,16 +47,16 @@ def recover(database: Database, clock: Clock) -> Recovered:
     """
     recovered = Recovered()
     recovered.approvals = expiry.look(database, clock).total()
-    graphs = Graphs()
+    graphs = GraphCache()
     with database.connect("writer") as connection:
-        recovered.calls = unsettled.replay(database, connection, graphs)
+        recovered.calls = spilled_results.replay(database, connection, graphs)
         if database.is_sqlite:
             _bury(connection, clock)
         owners = workers.dead_owners(connection)
-        recovered.processes = orphans.end(connection, owners)
+        recovered.processes = orphan_processes.end(connection, owners)
         for owner in owners:
             recovered.steps += _take_over(connection, graphs, owner, clock, database.is_sqlite)
-    recovered.children = succession.cancel_orphans(database, Operator(database, clock))
+    recovered.children = maintenance.cancel_orphans(database, Operator(database, clock))
     if not recovered.is_nothing:
         log.info(
             "recovered",
@@ -76,12 +76,12 @@ def _bury(connection: Connection, clock: Clock) -> None:
 
 
 def _take_over(
-    connection: Connection, graphs: Graphs, owner: str, clock: Clock, is_process_gone: bool
+    connection: Connection, graphs: GraphCache, owner: str, clock: Clock, is_process_gone: bool
 ) -> int:
     total = 0
     while True:
         with connection.transaction():
-            recovered, _ = takeover.take_over(
+            recovered, _ = rescue_steps.take_over(
                 connection, graphs, owner, clock.now(), is_process_gone=is_process_gone
             )
         total += recovered

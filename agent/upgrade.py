@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.lock import Holder
-from agent.steps.processes import is_running
-from agent.store import schema, workers
-from agent.store.database import Connection, Database
-from agent.store.dialect import Fault
-from agent.tasks.liveness import Liveness
+from agent.core.process_lock import Holder
+from agent.steps.process.processes import is_running
+from agent.store.db.database import Connection, Database
+from agent.store.db.dialect import Fault
+from agent.store.engine import workers
+from agent.store.schema import migrate
+from agent.tasks.rescue.failure_detector import FailureDetector
 
 _LOOKS_A_LEASE: Final = 20
 
@@ -35,21 +36,21 @@ def upgrade(
     a wait of up to one lease.
     """
     revision = _revision(database)
-    if revision is None or not schema.is_older(revision):
-        schema.upgrade(database)
+    if revision is None or not migrate.is_older(revision):
+        migrate.upgrade(database)
     elif must_fence:
-        schema.upgrade(database, "fence")
+        migrate.upgrade(database, "fence")
     elif holder is not None:
-        raise schema.OlderWorkersError(
+        raise migrate.OlderWorkersError(
             Fault.BUSY,
             f"an agent of an earlier version (process {holder.process_id}, schema {revision}) runs"
-            f" on this database: stop it, then upgrade to schema {schema.HEAD}",
+            f" on this database: stop it, then upgrade to schema {migrate.HEAD}",
         )
-    elif not database.is_sqlite and schema.is_breaking(revision):
+    elif not database.is_sqlite and migrate.is_breaking(revision):
         _wait_for_deaths(database, revision, lease_seconds, on_wait)
-        schema.upgrade(database, "refuse")
+        migrate.upgrade(database, "refuse")
     else:
-        schema.upgrade(database)
+        migrate.upgrade(database)
 
 
 def _revision(database: Database) -> str | None:
@@ -57,7 +58,7 @@ def _revision(database: Database) -> str | None:
         return None
     # As a writer: a file that we may not write is told apart from one that is damaged.
     with database.connect("writer") as connection:
-        return schema.current(connection)
+        return migrate.current(connection)
 
 
 def _wait_for_deaths(
@@ -67,7 +68,7 @@ def _wait_for_deaths(
     on_wait: Callable[[str], None] | None,
 ) -> None:
     """Return when no worker lives; raise as soon as one is seen to."""
-    liveness = Liveness(lease_seconds)
+    liveness = FailureDetector(lease_seconds)
     with database.connect("writer") as connection:
         first: dict[str, int] = {}
         while found := workers.living(connection):
@@ -77,11 +78,11 @@ def _wait_for_deaths(
                 if is_here and not is_running(process_id, started):
                     silent.append((worker_id, turn))
                 elif is_here or turn != first.setdefault(worker_id, turn):
-                    raise schema.OlderWorkersError(
+                    raise migrate.OlderWorkersError(
                         Fault.BUSY,
                         f"a worker of an earlier version lives (process {process_id} on {host},"
                         f" schema {revision}) and could not go on after the upgrade to schema"
-                        f" {schema.HEAD}: stop it, or fence it with `agent db upgrade --force`",
+                        f" {migrate.HEAD}: stop it, or fence it with `agent db upgrade --force`",
                     )
             turns = [(worker_id, turn) for worker_id, turn, *_ in found]
             silent += liveness.observe(turns, database.clock.monotonic())

@@ -6,8 +6,8 @@ SQLite keeps no such count, so its commits are counted where they are made.
 
 from collections.abc import Callable
 
-from agent.store.database import Connection, Database, Role
-from agent.store.sqlite import SqliteConnection
+from agent.store.db.database import Connection, Database, Role
+from agent.store.db.sqlite import SqliteConnection
 
 Count = Callable[[], int]
 

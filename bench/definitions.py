@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-import agent.steps.kinds  # noqa: F401 - makes the kinds known
+import agent.steps.spec.registry  # noqa: F401 - makes the kinds known
 from agent.workflows.graph import Graph
 
 NOOP: Final = "bench.noops:noop"

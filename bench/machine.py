@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from agent.store import sqlite
+from agent.store.db import sqlite
 
 _PACKAGES: Final = (
     "dbos", "absurd-sdk", "langgraph", "langgraph-checkpoint-sqlite",

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agent import app
-from agent.config import EngineSettings
-from agent.tasks.creation import Submission
-from agent.tasks.worker import Worker
+from agent import bootstrap
+from agent.config.settings import EngineSettings
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.worker import Worker
 from bench.commits import Count, CountedDatabase, transaction_ids
 
 
@@ -59,7 +59,7 @@ async def session(url: str, settings: EngineSettings | None = None) -> AsyncIter
     """Run a worker for as long as the block lasts."""
     opened = Session(url, settings or EngineSettings())
     # As the daemon does.
-    app.collect_garbage_seldom()
+    bootstrap.collect_garbage_seldom()
     running = asyncio.create_task(opened.worker.run())
     try:
         yield opened

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from agent.store import schema
-from agent.store.database import Database
-from tests.postgres import PostgresServer
+from agent.store.db.database import Database
+from agent.store.schema import migrate
+from tests.support.postgres import PostgresServer
 
 
 class Stores:
@@ -62,7 +62,7 @@ class Stores:
         They are made in this process: what migrating takes of time and memory is not the engine's.
         """
         with self.fresh(store) as url:
-            schema.upgrade(Database(url))
+            migrate.upgrade(Database(url))
             yield url
 
     def _running(self) -> PostgresServer:

@@ -10,11 +10,11 @@ import hypothesis
 import psycopg
 import pytest
 
-from agent.redaction import everywhere
-from agent.steps import preparation, secrets
-from agent.store import schema
-from agent.store.database import Database
-from tests.postgres import shared_server
+from agent.core.redaction import everywhere
+from agent.steps.attempt import prepare, secrets
+from agent.store.db.database import Database
+from agent.store.schema import migrate
+from tests.support.postgres import shared_server
 
 _TEMPLATE = "agent_template"
 
@@ -34,7 +34,7 @@ def _nothing_hidden() -> Iterator[None]:
     yield
     everywhere.clear()
     secrets.watch._seen.clear()
-    preparation._watched.clear()
+    prepare._watched.clear()
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +63,7 @@ def postgres_template(postgres_server: str, shared_directory: Path) -> str:
             if exists is None:
                 server.execute(f"DROP DATABASE IF EXISTS {_TEMPLATE} WITH (FORCE)")
                 server.execute(f"CREATE DATABASE {_TEMPLATE}")
-                schema.upgrade(Database(_sibling(postgres_server, _TEMPLATE)))
+                migrate.upgrade(Database(_sibling(postgres_server, _TEMPLATE)))
                 server.execute(f"ALTER DATABASE {_TEMPLATE} IS_TEMPLATE true")
     return _TEMPLATE
 
@@ -90,7 +90,7 @@ def postgres_database(postgres_url: str) -> Database:
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a migrated SQLite file that others are copied from."""
     path = tmp_path_factory.mktemp("sqlite-template") / "agent.db"
-    schema.upgrade(Database(f"sqlite:///{path}"))
+    migrate.upgrade(Database(f"sqlite:///{path}"))
     return path
 
 

@@ -14,31 +14,31 @@ from typing import Any
 import pytest
 
 from agent import recovery
-from agent.clock import SECOND
-from agent.config import EngineSettings
-from agent.keys import idempotency_key, new_id, request_hash
+from agent.config.settings import EngineSettings
+from agent.core.clock import SECOND
+from agent.core.ids import idempotency_key, new_id, request_hash
+from agent.core.state_machine import CallStatus
 from agent.recovery import Recovered
-from agent.states import CallStatus
-from agent.steps import processes
-from agent.steps.claimed import Claimed
-from agent.steps.outcome import CallResult, Failed, Intent, StepError, Waiting
-from agent.steps.processes import start_time
-from agent.store import workers
-from agent.store.database import Connection, Database, Role, StoreError
-from agent.store.dialect import Fault
-from agent.tasks import succession
-from agent.tasks import worker as worker_module
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.creation import Submission
-from agent.tasks.liveness import Liveness
-from agent.tasks.operator import Operator
-from agent.tasks.worker import Worker
+from agent.steps.process import processes
+from agent.steps.process.processes import start_time
+from agent.steps.types.attempt_input import AttemptInput
+from agent.steps.types.outcome import CallResult, Failed, Intent, StepError, Waiting
+from agent.store.db.database import Connection, Database, Role, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workers
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rescue import maintenance
+from agent.tasks.rescue.failure_detector import FailureDetector
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker import worker as worker_module
+from agent.tasks.worker.attempts import claim_of
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
-from tests.approvals.asking import question, say
 from tests.crash import functions
-from tests.engine.functions import Gate, runs
-from tests.engine.harness import Engine, Hand, HandClock, find_violations, step
+from tests.support.approvals import question, say
+from tests.support.engine import Engine, Hand, HandClock, find_violations, step
+from tests.support.step_functions import Gate, runs
 
 PATIENCE_SECONDS = 60
 REQUEST = {"to": "the world"}
@@ -67,9 +67,9 @@ class Dying(Hand):
         """Run the startup pass."""
         return recovery.recover(self.database, self.clock)
 
-    def note(self, claimed: Claimed, **told: Any) -> None:
+    def note(self, claimed: AttemptInput, **told: Any) -> None:
         """Let an attempt record something."""
-        self.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, **told)]))
+        self.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
 
     def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
         """Return columns of a step's row."""
@@ -91,7 +91,7 @@ def dying(database: Database) -> Iterator[Dying]:
     worker.close()
 
 
-def intent_of(claimed: Claimed, now: int, **options: Any) -> Intent:
+def intent_of(claimed: AttemptInput, now: int, **options: Any) -> Intent:
     """Return the intent of a step's one call."""
     digest = request_hash(REQUEST)
     key = idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "post#1", digest)
@@ -179,9 +179,9 @@ def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
-    survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
+    survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
     for look in range(10):
-        succession.watch(survivor.delivery, liveness, float(look))
+        maintenance.watch(survivor.delivery, liveness, float(look))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
     survivor.close()
 
@@ -259,8 +259,8 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
-    survivor, liveness = Hand(dying.database), Liveness(lease_seconds=1.0)
-    taken = [succession.watch(survivor.delivery, liveness, float(look))[0] for look in range(10)]
+    survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
+    taken = [maintenance.watch(survivor.delivery, liveness, float(look))[0] for look in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]

@@ -1,7 +1,7 @@
 """Questions to people: what a step waits on until somebody allowed to has answered.
 
-**Asked** by a step that ends its attempt with a question (`agent.steps.gate`); the row is made in the
-transaction that parks the step (`agent.tasks.approvals`). It holds what will be done, in full, and
+**Asked** by a step that ends its attempt with a question (`agent.steps.attempt.approval_gate`); the row is made in the
+transaction that parks the step (`agent.tasks.rules.approvals`). It holds what will be done, in full, and
 its hash: an answer is good for exactly that.
 
 **Answered** once (`answering`): the task's row is locked, then the pending row is decided, and what

@@ -10,24 +10,25 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from agent.approvals import permission
-from agent.clock import SECOND, Clock, to_iso
-from agent.keys import request_hash
-from agent.states import ApprovalStatus
-from agent.steps import gate, preparation
-from agent.steps.asking import VERDICTS, misfit
-from agent.steps.errors import DefiniteFailure
-from agent.steps.kinds import KINDS
-from agent.steps.outcome import Json
-from agent.store import approvals as store
-from agent.store import queries, values
-from agent.store.approvals import ApprovalRow
-from agent.store.database import Connection, Database
-from agent.tasks import approvals
-from agent.tasks.approvals import Decision
-from agent.tasks.graphs import Graphs
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
-from agent.tasks.rows import STEP_COLUMNS, StepRow
-from agent.tasks.unit import Unit
+from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.ids import request_hash
+from agent.core.state_machine import ApprovalStatus
+from agent.steps.attempt import approval_gate, prepare
+from agent.steps.spec.questions import VERDICTS, misfit
+from agent.steps.spec.registry import KINDS
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json
+from agent.store.db import json_values
+from agent.store.db.database import Connection, Database
+from agent.store.engine import approvals as store
+from agent.store.engine import reads
+from agent.store.engine.approvals import ApprovalRow
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.rules import approvals
+from agent.tasks.rules.approvals import Decision
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
 Said = Literal["approve", "deny", "answer"]
@@ -98,14 +99,14 @@ def answer(
         definition = _definition(connection, row)
     decided = _checked(row, definition, decision, by, channel, comment, value, edits)
     late: str | None = None
-    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, unit):
+    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
-        step = _step(tx, unit, row)
-        if row.expires_at is not None and row.expires_at <= unit.now:
+        step = _step(tx, locked, row)
+        if row.expires_at is not None and row.expires_at <= locked.now:
             # Its time was over before anybody had come to say so.
-            late = approvals.expire(tx, unit, step, row)
+            late = approvals.expire(tx, locked, step, row)
         else:
-            row = approvals.decide(tx, unit, step, row, decided)
+            row = approvals.decide(tx, locked, step, row, decided)
     if late is not None:
         with database.connect("reader") as connection:
             found = store.find(connection, approval_id)
@@ -131,9 +132,9 @@ def defer(
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
     permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)
-    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, unit):
+    with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
-        approvals.defer(tx, unit, _step(tx, unit, row), row, int(seconds * SECOND), by)
+        approvals.defer(tx, locked, _step(tx, locked, row), row, int(seconds * SECOND), by)
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
@@ -158,8 +159,8 @@ def _checked(
 ) -> Decision:
     """Hold an answer against its question."""
     try:
-        values.encode([by, comment, value, edits], "the answer")
-    except values.NotPlainJsonError as problem:
+        json_values.encode([by, comment, value, edits], "the answer")
+    except json_values.NotPlainJsonError as problem:
         raise InvalidAnswerError(str(problem)) from None
     if comment is not None and len(comment) > MAX_COMMENT:
         raise InvalidAnswerError(f"the comment is longer than {MAX_COMMENT:,} characters")
@@ -215,30 +216,30 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
     # A reference to a secret must not become one to another.
-    for place in preparation.plan_of(definition).secret_places:
+    for place in prepare.plan_of(definition).secret_places:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))
             if [str(part) for part in place[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
-        config = gate.edited(request["config"], edits)
-        preparation.checked(KINDS[request["kind"]], config)
+        config = approval_gate.edited(request["config"], edits)
+        prepare.checked(KINDS[request["kind"]], config)
     except ValueError as problem:
         raise InvalidAnswerError(str(problem)) from None
     except DefiniteFailure as problem:
         raise InvalidAnswerError(problem.error.message) from None
-    return request_hash(gate.gated_request(request["kind"], config))
+    return request_hash(approval_gate.gated_request(request["kind"], config))
 
 
 def _definition(connection: Connection, row: ApprovalRow) -> Step:
     name, version, index = store.definition_of(connection, row.step_id)
-    return Graphs().get(connection, name, version).steps[index]
+    return GraphCache().get(connection, name, version).steps[index]
 
 
-def _step(tx: Connection, unit: Unit, row: ApprovalRow) -> StepRow:
-    (found,) = queries.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
-    return unit.add(StepRow.read(found))
+def _step(tx: Connection, locked: LockedTask, row: ApprovalRow) -> StepRow:
+    (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    return locked.add(StepRow.read(found))
 
 
 def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:

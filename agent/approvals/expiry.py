@@ -9,13 +9,13 @@ from collections import Counter
 
 import structlog
 
-from agent.clock import SECOND, Clock
-from agent.store import approvals as store
-from agent.store import queries
-from agent.store.database import Database
-from agent.tasks import approvals
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
-from agent.tasks.rows import STEP_COLUMNS, StepRow
+from agent.core.clock import SECOND, Clock
+from agent.store.db.database import Database
+from agent.store.engine import approvals as store
+from agent.store.engine import reads
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.rules import approvals
+from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +37,10 @@ def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
     operator = Operator(database, clock)
     for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in found):
         try:
-            with operator.changing(task_id) as (tx, unit):
-                for values in queries.steps_by_id(tx, STEP_COLUMNS, [step_id]):
-                    step = unit.add(StepRow.read(values))
-                    if (what := approvals.look(tx, unit, step)) is not None:
+            with operator.changing(task_id) as (tx, locked):
+                for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
+                    step = locked.add(StepRow.read(values))
+                    if (what := approvals.look(tx, locked, step)) is not None:
                         done[what] += 1
         except NotFoundError:
             continue

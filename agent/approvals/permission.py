@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent.steps.asking import CHANNELS, CHATS
+from agent.steps.spec.questions import CHANNELS, CHATS
 
 
 class NotAllowedError(Exception):

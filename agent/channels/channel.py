@@ -5,8 +5,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from agent.steps.outcome import Json
-from agent.store.channels import Place
+from agent.steps.types.outcome import Json
+from agent.store.channels.cursors import Place
 
 Result = TypeVar("Result")
 

@@ -1,15 +1,15 @@
 """Notices made of events, with what a person needs to know of them."""
 
-from agent.approvals import questions
+from agent.approvals import approval_documents
 from agent.channels.channel import Notice
-from agent.clock import to_iso
-from agent.config_channels import OUTAGES
-from agent.steps.outcome import Json
-from agent.store import views
-from agent.store.channels import Event
-from agent.store.database import Connection
-from agent.store.values import decode
-from agent.tasks.operator import NotFoundError
+from agent.config.channels import OUTAGES
+from agent.core.clock import to_iso
+from agent.steps.types.outcome import Json
+from agent.store.channels.cursors import Event
+from agent.store.db.database import Connection
+from agent.store.db.json_values import decode
+from agent.store.read import views
+from agent.tasks.operator.operator import NotFoundError
 
 
 def notice_of(connection: Connection, event: Event) -> Notice | None:
@@ -21,7 +21,7 @@ def notice_of(connection: Connection, event: Event) -> Notice | None:
     approval = None
     if "approval" in data:
         try:
-            approval = questions.approval_document(connection, data["approval"])
+            approval = approval_documents.approval_document(connection, data["approval"])
         except NotFoundError:
             return None
     task = _task(connection, event.task_id)
@@ -33,7 +33,7 @@ def notice_of(connection: Connection, event: Event) -> Notice | None:
 
 def open_questions(connection: Connection, limit: int) -> list[Notice]:
     """Return notices of what waits for an answer, for a channel that is new."""
-    found = questions.list_approvals(connection, limit=limit)
+    found = approval_documents.list_approvals(connection, limit=limit)
     return [
         Notice(
             f"open-{document['id']}",

@@ -15,13 +15,13 @@ import structlog
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from agent.channels import wording
 from agent.channels.channel import ReceptionError, finished
-from agent.channels.chat import Chat, ChatError
-from agent.channels.commands import COMMANDS
-from agent.channels.conversation import Conversation
-from agent.channels.pacing import Pacing
-from agent.store.database import Database, StoreError
+from agent.channels.chat import message_texts
+from agent.channels.chat.chat import Chat, ChatError
+from agent.channels.chat.command_handler import CommandHandler
+from agent.channels.chat.commands import COMMANDS
+from agent.channels.poll_pacing import Pacing
+from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class Slack(Chat):
     def __init__(
         self,
         database: Database,
-        conversation: Conversation,
+        conversation: CommandHandler,
         *,
         api_url: str,
         bot_token: str,
@@ -90,7 +90,7 @@ class Slack(Chat):
         sent = await self._call(
             "chat.postMessage",
             channel=place,
-            text=_escaped(wording.cut(text, _MOST_IN_SECTION)),
+            text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
             blocks=_blocks(text, offered),
             unfurl_links=False,
             unfurl_media=False,
@@ -104,7 +104,7 @@ class Slack(Chat):
             "chat.update",
             channel=conversation,
             ts=stamp,
-            text=_escaped(wording.cut(text, _MOST_IN_SECTION)),
+            text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
             blocks=_blocks(text, []),
         )
 
@@ -231,7 +231,7 @@ class Slack(Chat):
                     "chat.postEphemeral",
                     channel=conversation,
                     user=identity,
-                    text=_escaped(wording.cut(text, _MOST_IN_SECTION)),
+                    text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
                 )
 
     async def _obey(self, payload: dict[str, Any], envelope_id: str) -> str:
@@ -298,7 +298,7 @@ def _blocks(text: str, offered: list[tuple[str, str]]) -> list[dict[str, Any]]:
             {
                 "type": "button",
                 "action_id": f"answer-{number}",
-                "text": {"type": "plain_text", "text": wording.cut(label, _MOST_LABEL)},
+                "text": {"type": "plain_text", "text": message_texts.cut(label, _MOST_LABEL)},
                 "value": token,
             }
             for number, (label, token) in enumerate(offered)

@@ -6,11 +6,11 @@ from typing import Final
 
 import httpx
 
-from agent.channels import signing
+from agent.channels import link_signing
 from agent.channels.channel import DeliveryError, Notice
-from agent.clock import SECOND, Clock, to_iso
-from agent.config_channels import WebhookSettings
-from agent.steps.outcome import Json
+from agent.config.channels import WebhookSettings
+from agent.core.clock import SECOND, Clock, to_iso
+from agent.steps.types.outcome import Json
 
 NAME: Final = "webhook"
 _CALL_SECONDS: Final = 15.0
@@ -35,7 +35,7 @@ class Webhook:
     async def deliver(self, notice: Notice) -> None:
         """Send a notice; whatever is not 2xx is tried again."""
         body = json.dumps(self._document(notice), ensure_ascii=False).encode()
-        headers = signing.signed_headers(self._key, notice.id, self._clock.now(), body)
+        headers = link_signing.signed_headers(self._key, notice.id, self._clock.now(), body)
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 answer = await self._client.post(
@@ -80,7 +80,7 @@ class Webhook:
         assert notice.approval is not None
         # By the event's own time: a notice that is sent again has the same link.
         expires_at = notice.at + int(self._settings.link_hours * 3600) * SECOND
-        token = signing.link_token(self._key, notice.approval["id"], expires_at)
+        token = link_signing.link_token(self._key, notice.approval["id"], expires_at)
         return f"{self._settings.link_base_url.rstrip('/')}/links/{token}"
 
 

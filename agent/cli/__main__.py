@@ -1,5 +1,5 @@
 """`python -m agent.cli` is the program `agent`."""
 
-from agent.cli import main
+from agent.cli.main import main
 
 main()

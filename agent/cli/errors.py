@@ -4,7 +4,7 @@ import sys
 from enum import IntEnum
 from typing import NoReturn
 
-from agent.harmless import harmless, harmless_json
+from agent.core.escape import harmless, harmless_json
 
 
 class Exit(IntEnum):

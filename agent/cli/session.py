@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.cli.counterpart import Counterpart
-    from agent.config import Settings
-    from agent.store.database import Connection, Database
+    from agent.cli.client.base import AgentClient
+    from agent.config.settings import Settings
+    from agent.store.db.database import Connection, Database
 
 _config_file: str | None = None
 _server: str | None = None
@@ -22,17 +22,17 @@ def begin(config: str | None, server: str | None) -> None:
 
 
 @contextmanager
-def agent() -> "Iterator[Counterpart]":
+def agent() -> "Iterator[AgentClient]":
     """Give the agent that the command is for: by its database, or at the server's address."""
-    opened: Counterpart
+    opened: AgentClient
     if url := _address():
-        from agent.cli.remote import Remote
+        from agent.cli.client.remote import RemoteClient
 
-        opened = Remote(url, _load())
+        opened = RemoteClient(url, _load())
     else:
-        from agent.cli.local import Local
+        from agent.cli.client.local import LocalClient
 
-        opened = Local(_load())
+        opened = LocalClient(_load())
     try:
         yield opened
     finally:
@@ -52,9 +52,9 @@ def settings() -> "Settings":
 
 def existing_database() -> "Database":
     """Return the database; one that is not there yet is not made."""
-    from agent import app
+    from agent import bootstrap
 
-    return app.open_database(settings())
+    return bootstrap.open_database(settings())
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def reading() -> "Iterator[Connection]":
 
 def audit(what: str, subject: str | None = None, outcome: str = "done", **details: object) -> None:
     """Record a command of this terminal that has been carried out."""
-    from agent import audit as audit_log
-    from agent.cli import terminal
+    from agent.cli.output import terminal
+    from agent.core import audit as audit_log
 
     audit_log.configure(settings().home)
     who = f"terminal:{terminal.user()}"
@@ -90,6 +90,6 @@ def _address() -> str | None:
 
 
 def _load() -> "Settings":
-    from agent.config_file import load
+    from agent.config.loader import load
 
     return load(_config_file)

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import anthropic
 
-from agent.models import exchange, reading
-from agent.models.catalog import Model
-from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse
+from agent.models import response_parsing, sdk_call
 from agent.models.errors import malformed, unsupported
-from agent.models.shaping import expressible
+from agent.models.protocol import Message, ModelRequest, Reply, StopReason, ToolUse
+from agent.models.registry import Model
+from agent.models.schema_subset import expressible
 
 PROVIDER: Final = "anthropic"
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -39,7 +39,7 @@ class AnthropicConnector:
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
-        body, request_id = await exchange.ask(
+        body, request_id = await sdk_call.ask(
             anthropic,
             anthropic.AnthropicError,
             self._client.messages.with_streaming_response.create,
@@ -87,17 +87,19 @@ class AnthropicConnector:
 
     def _reply(self, body: str, request_id: str | None) -> Reply:
         try:
-            document = reading.document_of(body)
+            document = response_parsing.document_of(body)
             blocks = _blocks(document["content"])
             text = "".join(block["text"] for block in blocks if block["type"] == "text")
             wished = [block for block in blocks if block["type"] == "tool_use"]
             uses = tuple(
                 ToolUse(block["id"], block["name"], arguments)
-                for block, arguments in zip(wished, reading.inputs_of(body, document), strict=True)
+                for block, arguments in zip(
+                    wished, response_parsing.inputs_of(body, document), strict=True
+                )
             )
             reason = _STOPS.get(str(document["stop_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
-            raise malformed(reading.told(problem), self._where, request_id) from problem
+            raise malformed(response_parsing.told(problem), self._where, request_id) from problem
         if reason is None:
             stopped = f"it stopped for {document['stop_reason']!r}"
             raise malformed(stopped, self._where, request_id)
@@ -106,7 +108,7 @@ class AnthropicConnector:
         return Reply(
             text=text,
             stop_reason=reason,
-            model=reading.word(document.get("model")) or self._model.model,
+            model=response_parsing.word(document.get("model")) or self._model.model,
             tool_uses=uses,
             tokens_in=_sum(
                 usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"
@@ -120,7 +122,9 @@ class AnthropicConnector:
 def _blocks(content: Any) -> list[dict[str, Any]]:
     """Return what an answer consists of, so that it can be sent back and its tool uses answered."""
     blocks = [block for block in content if block.get("type") != "text" or block["text"]]
-    ids = reading.distinct(block.get("id") for block in blocks if block["type"] == "tool_use")
+    ids = response_parsing.distinct(
+        block.get("id") for block in blocks if block["type"] == "tool_use"
+    )
     return [
         {**block, "id": next(ids), "name": str(block["name"])}
         if block["type"] == "tool_use"
@@ -131,7 +135,7 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 def _sum(usage: Mapping[str, Any], first: str, *others: str) -> int | None:
     """Add up counts of tokens; None when even the first is not told."""
-    counts = [reading.count(usage.get(name)) for name in (first, *others)]
+    counts = [response_parsing.count(usage.get(name)) for name in (first, *others)]
     return None if counts[0] is None else sum(each or 0 for each in counts)
 
 
@@ -161,7 +165,7 @@ def _content(message: Message) -> Any:
     native = message.native
     if isinstance(native, dict) and native.get("provider") == PROVIDER:
         return [
-            {**block, "name": reading.name_to_send(block["name"])}
+            {**block, "name": response_parsing.name_to_send(block["name"])}
             if block["type"] == "tool_use"
             else block
             for block in native["content"]
@@ -172,7 +176,7 @@ def _content(message: Message) -> Any:
         {
             "type": "tool_use",
             "id": use.id,
-            "name": reading.name_to_send(use.name),
+            "name": response_parsing.name_to_send(use.name),
             "input": use.arguments,
         }
         for use in message.tool_uses

@@ -16,10 +16,10 @@ import json
 import re
 from typing import Any, Final
 
-from agent.models import reading
-from agent.models.catalog import Model
-from agent.models.connector import ModelRequest, Reply, StopReason, ToolUse, clean
+from agent.models import response_parsing
 from agent.models.errors import ModelError
+from agent.models.protocol import ModelRequest, Reply, StopReason, ToolUse, clean
+from agent.models.registry import Model
 
 LABEL: Final = "[echo]"
 _BYTES_PER_TOKEN: Final = 4
@@ -45,7 +45,7 @@ class EchoConnector:
             ToolUse(
                 clean(str(use.get("id") or f"use-{_said(request)}-{number}")),
                 clean(use["name"]),
-                reading.arguments_of(use.get("arguments", {})),
+                response_parsing.arguments_of(use.get("arguments", {})),
             )
             for number, use in enumerate(entry.get("tool_uses", ()))
         )

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import openai
 
-from agent.models import exchange, reading
-from agent.models.catalog import Model
-from agent.models.connector import Message, ModelRequest, Reply, StopReason, ToolUse
+from agent.models import response_parsing, sdk_call
 from agent.models.errors import malformed
-from agent.models.shaping import expressible
+from agent.models.protocol import Message, ModelRequest, Reply, StopReason, ToolUse
+from agent.models.registry import Model
+from agent.models.schema_subset import expressible
 
 PROVIDER: Final = "openai"
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -39,7 +39,7 @@ class OpenAIConnector:
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
-        body, request_id = await exchange.ask(
+        body, request_id = await sdk_call.ask(
             openai,
             openai.OpenAIError,
             self._client.chat.completions.with_streaming_response.create,
@@ -86,22 +86,24 @@ class OpenAIConnector:
 
     def _reply(self, body: str, request_id: str | None) -> Reply:
         try:
-            document = reading.document_of(body)
+            document = response_parsing.document_of(body)
             choice = document["choices"][0]
             message = choice["message"]
             text, refusal = _text(message.get("content")), message.get("refusal")
             wished = message.get("tool_calls") or ()
             uses = tuple(
-                ToolUse(use_id, str(use["name"]), reading.arguments_of(use.get("arguments")))
+                ToolUse(
+                    use_id, str(use["name"]), response_parsing.arguments_of(use.get("arguments"))
+                )
                 for use_id, use in zip(
-                    reading.distinct(each.get("id") for each in wished),
+                    response_parsing.distinct(each.get("id") for each in wished),
                     [each["function"] for each in wished],
                     strict=True,
                 )
             )
             reason = _STOPS.get(str(choice["finish_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
-            raise malformed(reading.told(problem), self._where, request_id) from problem
+            raise malformed(response_parsing.told(problem), self._where, request_id) from problem
         if reason is None:
             stopped = f"it stopped for {choice['finish_reason']!r}"
             raise malformed(stopped, self._where, request_id)
@@ -115,11 +117,11 @@ class OpenAIConnector:
         return Reply(
             text=text,
             stop_reason=reason,
-            model=reading.word(document.get("model")) or self._model.model,
+            model=response_parsing.word(document.get("model")) or self._model.model,
             tool_uses=uses,
-            tokens_in=reading.count(usage.get("prompt_tokens")),
-            tokens_out=reading.count(usage.get("completion_tokens")),
-            request_id=request_id or reading.word(document.get("id")),
+            tokens_in=response_parsing.count(usage.get("prompt_tokens")),
+            tokens_out=response_parsing.count(usage.get("completion_tokens")),
+            request_id=request_id or response_parsing.word(document.get("id")),
             native=None,
         )
 
@@ -157,7 +159,7 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
                     "id": use.id,
                     "type": "function",
                     "function": {
-                        "name": reading.name_to_send(use.name),
+                        "name": response_parsing.name_to_send(use.name),
                         "arguments": _written(use.arguments),
                     },
                 }

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.models.connector import ModelRequest
+from agent.models.protocol import ModelRequest
 
 BYTES_PER_TOKEN: Final = 2
 """For what is set aside before a call. Texts have more bytes a token, so it is rarely too little."""

@@ -12,21 +12,21 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Registers the kinds of steps: a workflow that is given here is checked against them.
-import agent.steps.kinds  # noqa: F401
+import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
-from agent.config import Settings
-from agent.server.connection import CONNECTION
+from agent.config.settings import Settings
 from agent.server.context import Context
-from agent.server.desk import Desk
-from agent.server.door import Door
+from agent.server.db_pool import DbPool
 from agent.server.event_counts import EventCounts
-from agent.server.failures import Failures
-from agent.server.feed import Feed
-from agent.server.meters import Meters
-from agent.server.pool import Pool
+from agent.server.event_stream import EventStream
+from agent.server.failed_auth_limiter import FailedAuthLimiter
+from agent.server.header_limits import CONNECTION
+from agent.server.idempotency import IdempotencyKeys
+from agent.server.metrics import ServerMetrics
 from agent.server.problems import problem_of
 from agent.server.readiness import Readiness
-from agent.server.repeats import Repeats
+from agent.server.request_guard import RequestGuard
+from agent.server.route_registry import RouteRegistry, mount
 from agent.server.routes import (
     approvals,
     artifacts,
@@ -42,14 +42,14 @@ from agent.server.routes import (
     workflows,
 )
 from agent.server.startup import Startup
-from agent.server.table import Table, mount
+from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
-from agent.store.channels import Place
-from agent.store.database import Database
-from agent.tasks.operator import Operator
-from agent.tasks.worker import Worker
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import Operator
+from agent.tasks.worker.worker import Worker
 
-TABLES: list[Table] = [
+TABLES: list[RouteRegistry] = [
     workflows.table,
     tasks.table,
     steps.table,
@@ -76,9 +76,11 @@ def context_of(
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
-    reading = Pool(database, "api-read", bounds.database_threads, bounds.max_requests)
-    desk = Desk(worker, worker_loop, reading, startup, settings.engine, bounds.max_requests)
-    commands = Pool(
+    reading = DbPool(database, "api-read", bounds.database_threads, bounds.max_requests)
+    desk = TaskSubmitter(
+        worker, worker_loop, reading, startup, settings.engine, bounds.max_requests
+    )
+    commands = DbPool(
         database,
         "api-command",
         bounds.database_threads,
@@ -92,12 +94,12 @@ def context_of(
         reading=reading,
         commands=commands,
         desk=desk,
-        repeats=Repeats(database, commands),
-        feed=Feed(asyncio.get_running_loop(), bounds.max_streams),
+        repeats=IdempotencyKeys(database, commands),
+        feed=EventStream(asyncio.get_running_loop(), bounds.max_streams),
         event_counts=EventCounts(reading, count_from),
-        meters=Meters(worker),
+        meters=ServerMetrics(worker),
         readiness=Readiness(reading, database.clock.monotonic),
-        failures=Failures(database.clock.monotonic),
+        failures=FailedAuthLimiter(database.clock.monotonic),
         tokens=tokens,
         startup=startup,
         troubles=worker.troubles,
@@ -126,7 +128,7 @@ def build(context: Context) -> ASGIApp:
     )
     app.state.context = context
     mount(app, TABLES)
-    door = Door(app, context.settings.server, context.tokens, context.failures)
+    door = RequestGuard(app, context.settings.server, context.tokens, context.failures)
     return _Counted(door, context.meters)
 
 
@@ -147,7 +149,7 @@ class _Counted:
     left of the body would have to be read only to be dropped.
     """
 
-    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, meters: ServerMetrics) -> None:
         self._app = app
         self._meters = meters
 

@@ -4,21 +4,21 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent.config import Settings
-from agent.server.desk import Desk
+from agent.config.settings import Settings
+from agent.server.db_pool import DbPool
 from agent.server.event_counts import EventCounts
-from agent.server.failures import Failures
-from agent.server.feed import Feed
-from agent.server.meters import Meters
-from agent.server.pool import Pool
+from agent.server.event_stream import EventStream
+from agent.server.failed_auth_limiter import FailedAuthLimiter
+from agent.server.idempotency import IdempotencyKeys
+from agent.server.metrics import ServerMetrics
 from agent.server.readiness import Readiness
-from agent.server.repeats import Repeats
+from agent.server.route_registry import GRANT
 from agent.server.startup import Startup
-from agent.server.table import GRANT
+from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Grant, Tokens
-from agent.store.database import Database
-from agent.tasks.operator import Operator
-from agent.tasks.troubles import Troubles
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import Operator
+from agent.tasks.worker.health import Troubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class Context:
     settings: Settings
     database: Database
     operator: Operator
-    reading: Pool
-    commands: Pool
+    reading: DbPool
+    commands: DbPool
     """Apart from reads: a command may wait for a task that a turn holds."""
-    desk: Desk
-    repeats: Repeats
-    feed: Feed
+    desk: TaskSubmitter
+    repeats: IdempotencyKeys
+    feed: EventStream
     event_counts: EventCounts
-    meters: Meters
+    meters: ServerMetrics
     readiness: Readiness
-    failures: Failures
+    failures: FailedAuthLimiter
     tokens: Tokens
     startup: Startup
     troubles: Troubles

@@ -8,10 +8,11 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from agent.server.pool import Pool
-from agent.store import event_log, views
-from agent.store.channels import Place
-from agent.store.database import Connection
+from agent.server.db_pool import DbPool
+from agent.store import event_log
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Connection
+from agent.store.read import views
 
 _PAGE: Final = 50_000
 """How many events one read counts: a scrape after a long silence holds no thread for long."""
@@ -20,7 +21,7 @@ _PAGE: Final = 50_000
 class EventCounts:
     """How often events of each type were committed since a place in the log."""
 
-    def __init__(self, reading: Pool, place: Place | None) -> None:
+    def __init__(self, reading: DbPool, place: Place | None) -> None:
         self._reading = reading
         self._place = place
         self._counts: Counter[str] = Counter()

@@ -6,9 +6,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from agent.server import shapes
-from agent.server.shapes import ProblemDocument
-from agent.server.table import problem_response
+from agent.server import schemas
+from agent.server.route_registry import problem_response
+from agent.server.schemas import ProblemDocument
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -18,13 +18,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
         parts = document.setdefault("components", {})
-        schemas = parts.setdefault("schemas", {})
-        schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
+        components = parts.setdefault("schemas", {})
+        components["ProblemDocument"] = ProblemDocument.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        for name, schema in schemas.items():
+            components.pop(unused, None)
+        for name, schema in components.items():
             # FastAPI leaves out what is null in examples, and they would no longer fit.
-            shape = getattr(shapes, name, None)
+            shape = getattr(schemas, name, None)
             schema.update(shape.model_config.get("json_schema_extra", {}) if shape else {})
         parts["securitySchemes"] = {
             "token": {

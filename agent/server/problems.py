@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.store.database import StoreError
-from agent.store.dialect import Fault
-from agent.store.values import NotPlainJsonError
-from agent.tasks.documents import AmbiguousIdError
-from agent.tasks.operator import NotFoundError, RefusedError
-from agent.tasks.submitters import RefusedError as RefusedSubmissionError
-from agent.workflows.inputs import InputError
-from agent.workflows.problems import WorkflowError
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.json_values import NotPlainJsonError
+from agent.tasks.operator.operator import NotFoundError, RefusedError
+from agent.tasks.read_models.task_documents import AmbiguousIdError
+from agent.tasks.worker.submitters import RefusedError as RefusedSubmissionError
+from agent.workflows.compile.inputs import InputError
+from agent.workflows.diagnostics import WorkflowError
 
 log = structlog.get_logger(__name__)
 

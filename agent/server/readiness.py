@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from agent.server.pool import Pool
+from agent.server.db_pool import DbPool
 
 KEPT_SECONDS: Final = 1.0
 
@@ -12,7 +12,7 @@ KEPT_SECONDS: Final = 1.0
 class Readiness:
     """Asks the database, and keeps its answer for a second."""
 
-    def __init__(self, reading: Pool, monotonic: Callable[[], float]) -> None:
+    def __init__(self, reading: DbPool, monotonic: Callable[[], float]) -> None:
         self._reading = reading
         self._monotonic = monotonic
         self._asked_at = float("-inf")

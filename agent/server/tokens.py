@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import structlog
 
-from agent.clock import SECOND, Clock
-from agent.file_trust import Trust, can_be_written_by_others
-from agent.keys import content_hash, new_token
-from agent.scopes import SCOPES, Scope, implied
+from agent.core.clock import SECOND, Clock
+from agent.core.file_trust import Trust, can_be_written_by_others
+from agent.core.ids import content_hash, new_token
+from agent.core.scopes import SCOPES, Scope, implied
 
 log = structlog.get_logger(__name__)
 

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-from agent.store import views
-from agent.store.channels import Place
-from agent.store.database import Connection
-from agent.store.dialect import Sql
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Connection
+from agent.store.db.dialect import Sql
+from agent.store.read import views
 
 
 @cache

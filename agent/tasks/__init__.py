@@ -8,7 +8,7 @@ consequences, records what running attempts asked for, creates submitted tasks, 
 due steps as there are free slots. `worker` drives turns from an asyncio loop, with the database in
 a thread of its own.
 
-**A unit** (`unit`) is one locked task in memory with those of its steps that a transaction touches.
+**A unit** (`locked`) is one locked task in memory with those of its steps that a transaction touches.
 `transitions` is the only module that writes statuses, `advance` the one ending of every
 transaction; the SQL is in `agent.store`.
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.keys import content_hash
-from agent.workflows.files import SUFFIXES, UnexpectedError, WorkflowFile, load, read_content
-from agent.workflows.kinds import KindSpec
-from agent.workflows.problems import Problem, WorkflowError
+from agent.core.ids import content_hash
+from agent.workflows.diagnostics import Problem, WorkflowError
+from agent.workflows.kind_registry import KindSpec
+from agent.workflows.loader import SUFFIXES, UnexpectedError, WorkflowFile, load, read_content
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 _RACY_SECONDS = 2.0

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agent.keys import canonical_json, content_hash
-from agent.workflows.templates import has_templates
+from agent.core.ids import canonical_json, content_hash
+from agent.workflows.templates.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
 WORKFLOW_NAME_PATTERN = r"^[a-z_][a-z0-9_-]*$"

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agent.config import EngineSettings
-from agent.tasks.creation import Submission
-from agent.workflows import files
+from agent.config.settings import EngineSettings
+from agent.tasks.rules.creation import Submission
+from agent.workflows import loader
 from bench import definitions, load, process
 from bench.session import session
 
@@ -19,7 +19,7 @@ def main(url: str, in_flight: int, tasks: int, file: str | None = None) -> dict[
 async def _measure(url: str, in_flight: int, tasks: int, file: str | None) -> dict[str, Any]:
     given: dict[str, Any] = {"graph": definitions.chain()}
     if file is not None:
-        loaded = files.load(Path(file))
+        loaded = loader.load(Path(file))
         given = {"graph": loaded.graph, "source": loaded.text, "path": file}
     # Slots are how many steps one wants at once: nobody would queue them here on purpose.
     settings = EngineSettings(slots=max(in_flight, 50), batch=max(min(in_flight, 1000), 64))

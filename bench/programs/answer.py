@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 
 from agent.approvals import answering
-from agent.tasks.creation import Submission
+from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 from bench.session import Session, session
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agent.clock import SECOND
-from agent.store.database import Connection, Database
-from agent.store.statements import STEP_TYPES, TASK_TYPES
-from agent.tasks.batch import Batch
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivery
+from agent.core.clock import SECOND
+from agent.store.db.database import Connection, Database
+from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
+from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.committer import Delivery
+from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 
 _SLOTS: Final = 10
@@ -53,8 +53,8 @@ def _filled(url: str, waiting: int) -> Delivery:
     return delivery
 
 
-def _room(slots: int) -> Room:
-    return Room("", 0, slots=slots, running=0, lease_us=60 * SECOND, most_due=slots)
+def _room(slots: int) -> ClaimCapacity:
+    return ClaimCapacity("", 0, slots=slots, running=0, lease_us=60 * SECOND, most_due=slots)
 
 
 def _multiply(tx: Connection, task_id: str, copies: int, now: int) -> None:

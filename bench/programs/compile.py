@@ -4,15 +4,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import agent.steps.kinds  # noqa: F401 - makes the kinds known
-from agent.workflows import files
+import agent.steps.spec.registry  # noqa: F401 - makes the kinds known
+from agent.workflows import loader
 from bench import process, usage
 
 
 def main(file: str, steps: int) -> dict[str, Any]:
     """Measure one load in a fresh process, as a command would."""
     start = time.perf_counter()
-    loaded = files.load(Path(file))
+    loaded = loader.load(Path(file))
     elapsed = time.perf_counter() - start
     assert len(loaded.graph.steps) == steps
     return {"steps": steps, "seconds": round(elapsed, 3), "rss_mb": usage.rss_mb()}

@@ -19,7 +19,7 @@ def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
     """Measure."""
     config = DBOSConfig(name="bench", system_database_url=url, log_level="ERROR")
     if url.startswith("sqlite:"):
-        from agent.store import sqlite
+        from agent.store.db import sqlite
 
         config["db_engine_kwargs"] = {"module": sqlite.driver().module}
         commits = _watch_sqlite()

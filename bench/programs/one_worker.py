@@ -5,10 +5,10 @@ import sys
 import time
 from typing import Any
 
-from agent import app
-from agent.config import EngineSettings
-from agent.store.database import Database
-from agent.tasks.worker import Worker
+from agent import bootstrap
+from agent.config.settings import EngineSettings
+from agent.store.db.database import Database
+from agent.tasks.worker.worker import Worker
 from bench import process, usage
 
 
@@ -23,7 +23,7 @@ async def _work(url: str) -> dict[str, Any]:
     worker = Worker(database, EngineSettings())
     # The connection of its turns is made before the word: a worker in service has it.
     worker.delivery.sender.connection.query("SELECT 1")
-    app.collect_garbage_seldom()
+    bootstrap.collect_garbage_seldom()
     print("ready", flush=True)
     sys.stdin.readline()
     cpu = time.process_time()

@@ -12,10 +12,10 @@ from typing import Any, Final
 import sqlalchemy
 from sqlalchemy import event, text
 
-from agent.clock import SECOND
-from agent.keys import new_id
-from agent.store.dialect import POSTGRESQL, SQLITE, ColumnType, Sql
-from agent.store.statements import STEP_TYPES, TASK_TYPES
+from agent.core.clock import SECOND
+from agent.core.ids import new_id
+from agent.store.db.dialect import POSTGRESQL, SQLITE, ColumnType, Sql
+from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
 from bench import process, usage
 from bench.definitions import STEPS
 
@@ -209,7 +209,7 @@ def _engine(url: str) -> sqlalchemy.Engine:
         # As our own connections: or plans made while the tables are empty scan them for ever.
         event.listen(engine, "connect", lambda raw, _: _set_up_postgres(raw))
         return engine
-    from agent.store import sqlite
+    from agent.store.db import sqlite
 
     engine = sqlalchemy.create_engine(url, module=sqlite.driver().module)
     event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw))

@@ -4,13 +4,13 @@ import time
 from typing import Any, Final
 
 from agent import recovery
-from agent.clock import SECOND
-from agent.store import workers
-from agent.store.database import Database
-from agent.tasks.batch import Batch
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivery
+from agent.core.clock import SECOND
+from agent.store.db.database import Database
+from agent.store.engine import workers
+from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.committer import Delivery
+from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 
 _AT_ONCE: Final = 100
@@ -38,7 +38,7 @@ def _claim_and_vanish(database: Database, running: int) -> None:
     delivery.enroll()
     for _ in range(running // _AT_ONCE):
         batch = Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)])
-        room = Room("", 0, slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
+        room = ClaimCapacity("", 0, slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
         assert len(delivery.deliver(batch, room).attempts) == _AT_ONCE
     delivery.sender.disconnect()
     if not database.is_sqlite:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 from typing import Any, Final
 
-from agent.tasks.creation import Submission
+from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
 from bench import definitions, process
 from bench.session import Session, session

@@ -6,12 +6,12 @@ import sys
 import time
 from typing import IO, Any, Final
 
-from agent.clock import SECOND
-from agent.store.database import Database
-from agent.tasks.batch import Batch
-from agent.tasks.claiming import Room
-from agent.tasks.creation import Submission
-from agent.tasks.delivery import Delivery
+from agent.core.clock import SECOND
+from agent.store.db.database import Database
+from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.committer import Delivery
+from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 from bench.definitions import STEPS
 
@@ -65,7 +65,7 @@ def _fill(database: Database, tasks: int) -> None:
     graph = definitions.chain()
     delivery = Delivery(database, database.clock)
     delivery.enroll()
-    nothing = Room("", 0, slots=0, running=0, lease_us=60 * SECOND)
+    nothing = ClaimCapacity("", 0, slots=0, running=0, lease_us=60 * SECOND)
     for _ in range(tasks // _AT_ONCE):
         delivery.deliver(Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)]), nothing)
     delivery.sender.retire()

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
-from tests.engine.conftest import (  # noqa: F401  (fixtures by their names)
+from tests.tasks.conftest import (  # noqa: F401  (fixtures by their names)
     checked,
     engine,
     hand,

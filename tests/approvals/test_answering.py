@@ -10,11 +10,11 @@ import pytest
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError, check
-from agent.states import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
-from agent.tasks.operator import NotFoundError
-from tests.approvals.asking import asked, asks, everything, gated, one_step, pending, say, token
-from tests.engine.functions import runs
-from tests.engine.harness import Engine, eventually, graph
+from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
+from agent.tasks.operator.operator import NotFoundError
+from tests.support.approvals import asked, asks, everything, gated, one_step, pending, say, token
+from tests.support.engine import Engine, eventually, graph
+from tests.support.step_functions import runs
 
 
 @pytest.mark.parametrize("state", list(ApprovalStatus))

@@ -2,14 +2,14 @@
 
 import pytest
 
-from agent.approvals import questions
-from agent.channels import wording
-from agent.cli import view
-from agent.server.html import link
-from agent.tasks import waits
-from tests.approvals.asking import everything, pending, say, token
-from tests.engine.functions import runs
-from tests.engine.harness import Engine, eventually, graph, step
+from agent.approvals import approval_documents
+from agent.channels.chat import message_texts
+from agent.cli.output import task_view
+from agent.server.pages import answer_page
+from agent.tasks.read_models import waits
+from tests.support.approvals import everything, pending, say, token
+from tests.support.engine import Engine, eventually, graph, step
+from tests.support.step_functions import runs
 
 
 def changed(engine: Engine, counted: str, on_unknown: str = "ask") -> str:
@@ -57,13 +57,13 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     assert on["was"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 1}}
     assert on["now"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 2}}
     lines: list[str] = []
-    monkeypatch.setattr(view, "say", lambda text, _style="": lines.append(text))
-    view.print_ending(document)
+    monkeypatch.setattr(task_view, "say", lambda text, _style="": lines.append(text))
+    task_view.print_ending(document)
     (approval,) = pending(engine, task_id)
     with engine.database.connect("reader") as connection:
-        asked = questions.approval_document(connection, approval["id"])
-    text, is_whole = wording.question(asked, 4000)
-    page = bytes(link.page(asked).body).decode()
+        asked = approval_documents.approval_document(connection, approval["id"])
+    text, is_whole = message_texts.question(asked, 4000)
+    page = bytes(answer_page.page(asked).body).decode()
     assert is_whole
     for said in ("\n".join(lines), text, page.replace("&#34;", '"')):
         assert '"attempt": 1' in said

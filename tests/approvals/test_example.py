@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
-from agent.workflows import files
-from agent.workflows.compiling import check_text, compile_text
-from agent.workflows.inputs import check_inputs
-from tests.approvals.asking import everything, pending, question, say
-from tests.engine.harness import Engine, eventually
-from tests.workflows.documented import ROOT, documented_workflows
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.workflows import loader
+from agent.workflows.compile.compiler import check_text, compile_text
+from agent.workflows.compile.inputs import check_inputs
+from tests.support.approvals import everything, pending, question, say
+from tests.support.documented import ROOT, documented_workflows
+from tests.support.engine import Engine, eventually
 
 
 def _submit_example(engine: Engine, **given: Any) -> str:
-    loaded = files.load(ROOT / "examples" / "expenses.yaml")
+    loaded = loader.load(ROOT / "examples" / "expenses.yaml")
     inputs = check_inputs(loaded.graph, given)
     return engine.submit(loaded.graph, given=inputs, path=str(loaded.path))
 

@@ -11,15 +11,15 @@ from agent import recovery
 from agent.approvals import expiry
 from agent.approvals.answering import DecidedError, InvalidAnswerError, defer
 from agent.approvals.permission import NotAllowedError
-from agent.clock import Clock
-from agent.states import StepStatus
-from agent.steps.outcome import Succeeded
-from agent.store import approvals as store
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from tests.approvals.asking import asked, everything, gated, parked, pending, question, say, token
-from tests.engine.functions import runs
-from tests.engine.harness import Engine, Hand, HandClock, eventually, find_violations
+from agent.core.clock import Clock
+from agent.core.state_machine import StepStatus
+from agent.steps.types.outcome import Succeeded
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import approvals as store
+from tests.support.approvals import asked, everything, gated, parked, pending, question, say, token
+from tests.support.engine import Engine, Hand, HandClock, eventually, find_violations
+from tests.support.step_functions import runs
 
 HOUR = 3600
 

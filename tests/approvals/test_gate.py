@@ -3,9 +3,9 @@
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
-from agent.keys import request_hash
+from agent.core.ids import request_hash
 from agent.workflows.graph import Step
-from tests.approvals.asking import (
+from tests.support.approvals import (
     MESSAGE,
     asked,
     everything,
@@ -15,8 +15,8 @@ from tests.approvals.asking import (
     say,
     token,
 )
-from tests.engine.functions import runs
-from tests.engine.harness import NOW, Engine, eventually, graph, step
+from tests.support.engine import NOW, Engine, eventually, graph, step
+from tests.support.step_functions import runs
 
 
 def test_a_gated_step_waits_for_a_yes_and_then_runs_once(engine: Engine) -> None:
@@ -34,7 +34,7 @@ def test_a_gated_step_waits_for_a_yes_and_then_runs_once(engine: Engine) -> None
     }
     assert engine.document(task_id)["activity"]["on"] == [{"step": "pay", **found["waiting_on"]}]
     config = {
-        "call": "tests.engine.functions:record",
+        "call": "tests.support.step_functions:record",
         "with": {"token": counted, "value": 12},
     }
     assert approval["request"] == {"kind": "python", "config": config}
@@ -87,7 +87,7 @@ def test_what_has_changed_is_asked_again(engine: Engine) -> None:
     """
     counted = token()
     config = {
-        "call": "tests.approvals.functions:resumable",
+        "call": "tests.support.approval_functions:resumable",
         "with": {"token": counted, "attempt": "{{ task.attempt }}"},
     }
     pay = Step(name="pay", kind="python", config=config, approval={"message": "ok?"}, retry=NOW)

@@ -17,16 +17,16 @@ from typing import ClassVar
 import httpx
 import pytest
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
-from agent.channels.signing import key_of, link_token
-from agent.clock import SECOND
-from agent.store.database import Database
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
-from agent.workflows.compiling import compile_text
+from agent.channels.link_signing import key_of, link_token
+from agent.core.clock import SECOND
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
+from agent.workflows.compile.compiler import compile_text
 from tests.cli.conftest import Cli
-from tests.engine.harness import find_violations
+from tests.support.engine import find_violations
 
 TASKS = {"sqlite": 100, "postgres": 20}
 QUESTIONS = 10

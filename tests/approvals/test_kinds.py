@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
-from agent.steps.asking import misfit, read_answer
-from tests.approvals.asking import asked, asks, pending, say
-from tests.engine.harness import Engine
+from agent.steps.spec.questions import misfit, read_answer
+from tests.support.approvals import asked, asks, pending, say
+from tests.support.engine import Engine
 
 
 def test_an_approval_step_says_who_approved(engine: Engine) -> None:

@@ -3,15 +3,15 @@
 import pytest
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError
-from agent.states import CallStatus
-from agent.steps.outcome import CallResult, Waiting
-from agent.tasks.attempts import claim_of
-from agent.tasks.batch import Batch, Note
-from agent.tasks.operator import RefusedError
-from tests.approvals.asking import asked, everything, gated, pending, say, token
-from tests.engine.functions import Gate, runs
-from tests.engine.harness import Engine, Hand, eventually, graph, other, step
-from tests.engine.test_commands import intend
+from agent.core.state_machine import CallStatus
+from agent.steps.types.outcome import CallResult, Waiting
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.worker.attempts import claim_of
+from tests.support.approvals import asked, everything, gated, pending, say, token
+from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.step_functions import Gate, runs
+from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:
@@ -97,7 +97,7 @@ def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
     hand.settle({"pay": Waiting({"unknown": call_id})})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[Note(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
 
 

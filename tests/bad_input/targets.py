@@ -18,24 +18,24 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
-from agent.channels.secret import SecretError
-from agent.config_models import ModelSettings
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.channels.secret_ref import SecretError
+from agent.config.models import ModelSettings
 from agent.models.anthropic import AnthropicConnector
-from agent.models.catalog import model_of
 from agent.models.errors import ModelError
 from agent.models.openai import OpenAIConnector
-from agent.server import shapes, signatures
+from agent.models.registry import model_of
+from agent.server import schemas, webhook_signatures
 from agent.server.problems import Problem, problem_of
-from agent.server.signatures import SignatureError
-from agent.server.taking import Taking
-from agent.steps.model_output import Invalid, read_answer
-from agent.store.values import encode
-from agent.workflows.compiling import compile_text
+from agent.server.request_args import RequestArgs
+from agent.server.webhook_signatures import SignatureError
+from agent.steps.kinds.llm.model_output import Invalid, read_answer
+from agent.store.db.json_values import encode
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.compile.triggers import ScheduleKeys
+from agent.workflows.diagnostics import WorkflowError, show
 from agent.workflows.durations import parse_duration
-from agent.workflows.problems import WorkflowError, show
-from agent.workflows.templates import TemplateError, evaluate, render
-from agent.workflows.triggers import ScheduleKeys
+from agent.workflows.templates.templates import TemplateError, evaluate, render
 
 ROOT: Final = Path(__file__).parent.parent.parent
 NOW_US: Final = 1_800_000_000_000_000
@@ -158,21 +158,21 @@ def body(given: bytes) -> None:
 
 
 @cache
-def _bodies() -> tuple[Taking, ...]:
+def _bodies() -> tuple[RequestArgs, ...]:
     shapes_asked = [
         shape
-        for shape in vars(shapes).values()
+        for shape in vars(schemas).values()
         if isinstance(shape, type)
-        and issubclass(shape, shapes._Asked)
-        and shape is not shapes._Asked
+        and issubclass(shape, schemas._Asked)
+        and shape is not schemas._Asked
     ]
     assert len(shapes_asked) > 5
 
-    def taking(shape: Any) -> Taking:
+    def taking(shape: Any) -> RequestArgs:
         def route(body: Any) -> None: ...
 
         route.__annotations__["body"] = shape
-        return Taking(get_dependant(path="/", call=route))
+        return RequestArgs(get_dependant(path="/", call=route))
 
     return tuple(map(taking, shapes_asked))
 
@@ -198,7 +198,7 @@ def delivery(given: bytes) -> None:
     head, _, body = given.partition(b"\n")
     wild = head.decode("latin-1")
     stamp = str(NOW_US // 1_000_000)
-    for preset in signatures.PRESETS:
+    for preset in webhook_signatures.PRESETS:
         _verify(preset, _SECRET, dict.fromkeys(_HEADERS, wild), body)
         _verify(preset, wild or "x", _signed(preset, stamp, wild, body), body)
         _verify(preset, _SECRET, _signed(preset, stamp, wild, body), body)
@@ -206,7 +206,7 @@ def delivery(given: bytes) -> None:
 
 def _verify(preset: str, secret: str, headers: dict[str, str], body: bytes) -> None:
     try:
-        signatures.verify(preset, secret, headers, body, NOW_US)
+        webhook_signatures.verify(preset, secret, headers, body, NOW_US)
     except (SignatureError, SecretError) as error:
         _check_message(str(error))
 

@@ -14,15 +14,15 @@ import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent import catalog
-from agent.catalog import Shelf
+from agent.cli.commands.validate import validate
 from agent.cli.errors import Exit
-from agent.cli.validate import validate
-from agent.config import Settings
-from agent.store import histories, versions
-from agent.store.database import Database
-from agent.workflows import files
-from agent.workflows.compiling import compile_text
+from agent.config.settings import Settings
+from agent.daemon import workflow_sync
+from agent.daemon.workflow_sync import WorkflowSync
+from agent.store.db.database import Database
+from agent.store.engine import workflow_histories, workflow_versions
+from agent.workflows import loader
+from agent.workflows.compile.compiler import compile_text
 from agent.workflows.directory import Directory
 from tests.bad_input.spoiling import spoiled
 from tests.bad_input.targets import good
@@ -81,15 +81,15 @@ def _validate(paths: list[Path], *, as_json: bool) -> tuple[int, str]:
 
 def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
     """What must hold of a directory that has the good file and others."""
-    entries = catalog.scan(settings)
-    assert "good" in catalog.graphs_of(entries)
-    Shelf(settings).sync(database)
+    entries = workflow_sync.scan(settings)
+    assert "good" in workflow_sync.graphs_of(entries)
+    WorkflowSync(settings).sync(database)
     with database.connect("reader") as connection:
-        on_record = {each.name for each in histories.latest_versions(connection)}
+        on_record = {each.name for each in workflow_histories.latest_versions(connection)}
         assert "good" in on_record
-        listed = {each["name"] for each in catalog.overview(settings, connection)}
+        listed = {each["name"] for each in workflow_sync.overview(settings, connection)}
         assert "good" in listed
-    assert catalog.find(settings, "good").graph.name == "good"
+    assert workflow_sync.find(settings, "good").graph.name == "good"
     # A name that is taken is the directory's problem: by its path the file is valid.
     broken = {entry.path for entry in entries if entry.workflow is None}
     for as_json in (False, True):
@@ -168,7 +168,7 @@ def test_what_is_no_readable_file_is_told(
     path = found.workflow_directory / "odd.yaml"
     _odd(kind, path)
     _check(found, sqlite_database, [path])
-    (entry,) = (entry for entry in catalog.scan(found) if entry.path == path)
+    (entry,) = (entry for entry in workflow_sync.scan(found) if entry.path == path)
     assert _ODD[kind] in str(entry.problems[0])
 
 
@@ -180,7 +180,7 @@ def _defective(monkeypatch: pytest.MonkeyPatch) -> None:
             raise LookupError("a defect")
         return compile_text(content, *rest)
 
-    monkeypatch.setattr(files, "compile_text", raising)
+    monkeypatch.setattr(loader, "compile_text", raising)
 
 
 def test_a_defect_of_the_compiler_is_told_of_its_file(
@@ -191,7 +191,7 @@ def test_a_defect_of_the_compiler_is_told_of_its_file(
     found = _settings(tmp_path)
     path = found.workflow_directory / "bad.yaml"
     path.write_text("defective")
-    shelf = Shelf(found)
+    shelf = WorkflowSync(found)
     changes = shelf.sync(database)
     assert [change.event for change in changes] == ["workflow.loaded", "workflow.broken"]
     assert "internal error while reading this file: LookupError" in changes[1].details["problem"]
@@ -211,16 +211,16 @@ def test_what_the_database_refuses_stops_no_other(
     """A file whose text cannot be stored is told as broken; the next one is recorded."""
     found = _settings(tmp_path)
     (found.workflow_directory / "a.yaml").write_text(GOOD.replace("good", "a"))
-    text = files.WorkflowFile.__init__
+    text = loader.WorkflowFile.__init__
 
     def spoil(self: Any, path: Path, graph: Any, content: str) -> None:
         text(self, path, graph, "\ud800" if path.name == "a.yaml" else content)
 
-    monkeypatch.setattr(files.WorkflowFile, "__init__", spoil)
-    changes = Shelf(found).sync(database)
+    monkeypatch.setattr(loader.WorkflowFile, "__init__", spoil)
+    changes = WorkflowSync(found).sync(database)
     assert sorted(change.event for change in changes) == ["workflow.broken", "workflow.loaded"]
     with database.connect("reader") as connection:
-        assert [each.name for each in histories.latest_versions(connection)] == ["good"]
+        assert [each.name for each in workflow_histories.latest_versions(connection)] == ["good"]
 
 
 def test_a_file_that_becomes_readable_is_noticed(tmp_path: Path) -> None:
@@ -240,18 +240,18 @@ def test_an_unreadable_directory_removes_nothing(
 ) -> None:
     """Its workflows stay on record; when it can be read again, changes are noticed again."""
     found = _settings(tmp_path)
-    Shelf(found).sync(sqlite_database)
+    WorkflowSync(found).sync(sqlite_database)
 
     def refuse(_: Path) -> Iterator[Path]:
         raise PermissionError(13, "Permission denied")
 
     listing = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", refuse)
-    shelf = Shelf(found)
+    shelf = WorkflowSync(found)
     (change,) = shelf.sync(sqlite_database)
     assert "the directory cannot be read: Permission denied" in change.details["problem"]
     with sqlite_database.connect("reader") as connection:
-        (record,) = histories.latest_versions(connection)
+        (record,) = workflow_histories.latest_versions(connection)
     assert record.removed_at is None
     monkeypatch.setattr(Path, "iterdir", listing)
     (found.workflow_directory / "good.yaml").unlink()
@@ -263,7 +263,7 @@ def test_what_could_not_be_recorded_is_tried_again(
 ) -> None:
     """A file that came while the database was down is recorded once it is back."""
     found = _settings(tmp_path)
-    shelf = Shelf(found)
+    shelf = WorkflowSync(found)
     shelf.sync(sqlite_database)
     (found.workflow_directory / "late.yaml").write_text(GOOD.replace("good", "late"))
 
@@ -271,7 +271,7 @@ def test_what_could_not_be_recorded_is_tried_again(
         raise ConnectionError("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(versions, "register", refuse)
+        patch.setattr(workflow_versions, "register", refuse)
         with pytest.raises(ConnectionError):
             shelf.sync(sqlite_database)
     assert [change.details["workflow"] for change in shelf.sync(sqlite_database)] == ["late"]

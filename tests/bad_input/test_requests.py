@@ -9,10 +9,10 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.bad_input.spoiling import spoiled
 from tests.server.conftest import QUICK
-from tests.server.harness import Running
+from tests.support.server import Running
 
 HOOKED = """\
 name: hooked

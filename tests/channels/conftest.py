@@ -7,23 +7,24 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
-from agent.channels import deliveries, pairing, reception, running
-from agent.channels.running import Channels
-from agent.config import Settings
-from agent.store.database import Database
-from agent.store.pairings import Pairing
-from tests.channels.peer import Peer, told
-from tests.channels.slack_server import SlackServer
-from tests.channels.telegram_server import BotServer
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.channels import delivery_loop, receive_loop, supervisor
+from agent.channels.chat import pairing
+from agent.channels.supervisor import Channels
+from agent.config.settings import Settings
+from agent.store.channels.pairings import Pairing
+from agent.store.db.database import Database
 from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
-from tests.engine.conftest import (  # noqa: F401  (fixtures by their names)
+from tests.support.chat_server import Peer, told
+from tests.support.engine import Engine
+from tests.support.slack_server import SlackServer
+from tests.support.telegram_server import BotServer
+from tests.tasks.conftest import (  # noqa: F401  (fixtures by their names)
     checked,
     engine,
     postgres_database,
     start,
 )
-from tests.engine.harness import Engine
 
 
 @pytest.fixture(scope="session")
@@ -47,10 +48,10 @@ def database(request: pytest.FixtureRequest) -> Database:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and wait shortly after a failure."""
-    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(deliveries, "FIRST_DELAY_SECONDS", 0.05)
-    monkeypatch.setattr(reception, "FIRST_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(running, "_FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(delivery_loop, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(delivery_loop, "FIRST_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(receive_loop, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "_FIRST_PAUSE_SECONDS", 0.05)
 
 
 Open = Callable[[Settings], Channels]

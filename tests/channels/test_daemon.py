@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.channels.peer import Failure, shown_to, told
-from tests.channels.telegram_server import BotServer
 from tests.cli.conftest import Cli
-from tests.engine.harness import eventually
+from tests.support.chat_server import Failure, shown_to, told
+from tests.support.engine import eventually
+from tests.support.telegram_server import BotServer
 
 _UNPAIRED = "nobody is paired: write to it, then `agent pair CODE`"
 ASKING = """\

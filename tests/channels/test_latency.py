@@ -12,19 +12,19 @@ from statistics import median
 import httpx
 import pytest
 
-from agent.channels.signing import key_of, link_token
-from agent.clock import SECOND
-from agent.config_channels import ChannelSettings, WebhookSettings
-from agent.store.database import Database
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
-from tests.approvals.asking import asked, gated, one_step, token
+from agent.channels.link_signing import key_of, link_token
+from agent.config.channels import ChannelSettings, WebhookSettings
+from agent.core.clock import SECOND
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
 from tests.channels.conftest import Chat
-from tests.channels.peer import shown_to
-from tests.channels.receiver import SECRET
-from tests.engine.functions import runs
-from tests.engine.harness import eventually
-from tests.server.harness import Running
+from tests.support.approvals import asked, gated, one_step, token
+from tests.support.chat_server import shown_to
+from tests.support.engine import eventually
+from tests.support.server import Running
+from tests.support.step_functions import runs
+from tests.support.webhook_receiver import SECRET
 
 BOTH = pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
 ANSWERS = 5

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from agent.channels.running import MissingExtraError, open_channel
-from agent.config import Settings
-from agent.config_channels import SlackSettings
-from agent.store.database import Database
+from agent.channels.supervisor import MissingExtraError, open_channel
+from agent.config.channels import SlackSettings
+from agent.config.settings import Settings
+from agent.store.db.database import Database
 from tests.channels.conftest import Chat
-from tests.channels.peer import told
-from tests.channels.slack_server import TEAM, SlackServer
-from tests.engine.harness import eventually
+from tests.support.chat_server import told
+from tests.support.engine import eventually
+from tests.support.slack_server import TEAM, SlackServer
 
 
 @pytest.fixture

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.channels.secret import SecretError
-from agent.channels.signing import key_of
-from agent.config import Settings
-from agent.config_channels import ChannelSettings, WebhookSettings
-from agent.store import channels as store
-from agent.store import outages
-from tests.approvals.asking import MESSAGE, asked, gated, say, token
+from agent.channels.link_signing import key_of
+from agent.channels.secret_ref import SecretError
+from agent.config.channels import ChannelSettings, WebhookSettings
+from agent.config.settings import Settings
+from agent.store.channels import cursors as store
+from agent.store.engine import outages
 from tests.channels.conftest import Open
-from tests.channels.receiver import SECRET, Receiver, receiving
-from tests.engine.harness import Engine, eventually, graph, step
+from tests.support.approvals import MESSAGE, asked, gated, say, token
+from tests.support.engine import Engine, eventually, graph, step
+from tests.support.webhook_receiver import SECRET, Receiver, receiving
 
 
 @pytest.fixture

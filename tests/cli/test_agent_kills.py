@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from agent.steps import processes
-from agent.store.database import Database
-from agent.tasks import documents, transcript
+from agent.steps.process import processes
+from agent.store.db.database import Database
+from agent.tasks.read_models import task_documents, transcript
 from tests.cli.conftest import Cli
-from tests.models.servers import KEY, HangUp, Provider, Reply, Say, providing
-from tests.steps.test_mcp_tools import PLAIN
+from tests.steps.agent.tools.test_mcp import PLAIN
+from tests.support.model_servers import KEY, HangUp, Provider, Reply, Say, providing
 
 TURNS = 10
 WORKFLOW = """\
@@ -132,7 +132,7 @@ def go_on(cli: Cli, world: World, task: str) -> bool:
     """Do what a person would: say of a lost use whether the world saw it. True when all is over."""
     database = Database(f"sqlite:///{cli.directory}/data/agent.db")
     with database.connect("reader") as connection:
-        found = documents.task_document(connection, task)
+        found = task_documents.task_document(connection, task)
         calls = transcript.transcript(connection, task, "it")["calls"]
     if "unknown" in (found["steps"][0]["waiting_on"] or {}):
         lost = [call for call in calls if call["status"] == "unknown" and call["model"] is None]

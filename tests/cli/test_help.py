@@ -65,7 +65,7 @@ HEAVY = [
 
 LOADED = """
 import json, sys
-from agent.cli import main
+from agent.cli.main import main
 sys.argv = ["agent", *sys.argv[1:]]
 try:
     main()

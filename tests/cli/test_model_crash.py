@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.models.servers import KEY, Say, Stall, providing
+from tests.support.model_servers import KEY, Say, Stall, providing
 
 WORKFLOW = """\
 name: asks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.database import Database
+from agent.store.db.database import Database
 from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
 
 QUICK = """\

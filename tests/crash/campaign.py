@@ -29,12 +29,12 @@ from pathlib import Path
 
 import psycopg
 
-from agent.store import schema
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.schema import migrate
 from tests.crash.errands import INNER, KEYED, ONCE, errand, inner, misdeeds, paths
 from tests.crash.nursery import Nursery
 from tests.crash.processes import Agents, Process, agents, eventually
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 HOUSEHOLDS = 3
 SQLITE_ROUND = 50
@@ -227,7 +227,7 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
             name = directory.name.replace("-", "_").lower()
             with psycopg.connect(server.url(), autocommit=True) as connection:
                 connection.execute(f"CREATE DATABASE {name}")
-            schema.upgrade(Database(server.url(name)))
+            migrate.upgrade(Database(server.url(name)))
             return server.url(name)
 
         while kills > 0 and not tally.stopped.is_set():
@@ -323,7 +323,7 @@ def main() -> int:
     print(f"seed {chosen.seed}")
     home = Path(tempfile.mkdtemp(prefix="agent-campaign-"))
     template = home / "agent.db"
-    schema.upgrade(Database(f"sqlite:///{template}"))
+    migrate.upgrade(Database(f"sqlite:///{template}"))
     tallies = []
     with ThreadPoolExecutor(HOUSEHOLDS + 1) as pool:
         running = []

@@ -24,15 +24,15 @@ from typing import get_args
 
 import psycopg
 
-from agent.store import schema
-from agent.store.database import Database, StoreError
+from agent.store.db.database import Database, StoreError
+from agent.store.schema import migrate
 from tests.crash import tracing
 from tests.crash.campaign import SETTINGS, Tally, round_of
 from tests.crash.errands import GOLDEN, golden, misdeeds, paths
 from tests.crash.nursery import Nursery
 from tests.crash.processes import PATIENCE_SECONDS, Agents, agents
 from tests.crash.tracing import Error, Tracer
-from tests.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 MOST_SYNCS = 60
 RESTARTS = 20
@@ -179,7 +179,7 @@ def run_on_postgres(restarts: int) -> Tally:
         server.start()
         with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE restarted")
-        schema.upgrade(Database(server.url("restarted")))
+        migrate.upgrade(Database(server.url("restarted")))
         with round_of(
             tally, lambda _: server.url("restarted"), nursery, "restarts", crowd=8
         ) as turn:
@@ -214,7 +214,7 @@ def main() -> int:
     began = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="agent-crashpoints-"))
     template = directory / "template.db"
-    schema.upgrade(Database(f"sqlite:///{template}"))
+    migrate.upgrade(Database(f"sqlite:///{template}"))
     nursery = Nursery()
     url = f"sqlite:///{directory / 'agent.db'}"
     try:

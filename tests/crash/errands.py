@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
-from agent.workflows.compiling import compile_text
+from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 
 # Every kill counts as an attempt of what was running.

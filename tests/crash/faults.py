@@ -3,9 +3,9 @@
 from enum import StrEnum
 from typing import Any
 
-from agent.clock import SECOND, Clock
-from agent.store.database import CommitUnknownError, Connection, Database, Role, StoreError
-from agent.store.dialect import Fault
+from agent.core.clock import SECOND, Clock
+from agent.store.db.database import CommitUnknownError, Connection, Database, Role, StoreError
+from agent.store.db.dialect import Fault
 
 
 class Way(StrEnum):

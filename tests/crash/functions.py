@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from agent.steps.context import StepContext
-from agent.steps.errors import DefiniteFailure
+from agent.steps.attempt.context import StepContext
+from agent.steps.types.errors import DefiniteFailure
 
 effects: Counter[tuple[str, str]] = Counter()
 """How often each effect happened, by its task and its name."""

@@ -102,20 +102,20 @@ class Nursery:
 
 def _load() -> None:
     """Import what a daemon imports in the end."""
-    import agent.app
-    import agent.cli.program
-    import agent.cli.running
-    import agent.cli.terminal
-    import agent.daemon
-    import agent.models.catalog
-    import agent.server.address
-    import agent.steps.http_client
-    import agent.steps.kinds
-    import agent.store.postgres
-    import agent.store.schema
-    import agent.store.sqlite
-    import agent.tasks.operator
-    import agent.tasks.worker  # noqa: F401
+    import agent.bootstrap
+    import agent.cli.commands.run
+    import agent.cli.main
+    import agent.cli.output.terminal
+    import agent.daemon.daemon
+    import agent.models.registry
+    import agent.server.bind
+    import agent.steps.http.client
+    import agent.steps.spec.registry
+    import agent.store.db.postgres
+    import agent.store.db.sqlite
+    import agent.store.schema.migrate
+    import agent.tasks.operator.operator
+    import agent.tasks.worker.worker  # noqa: F401
 
 
 def _become(asked: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ def _become(asked: dict[str, Any]) -> None:
         sys.argv = ["agent", *asked["argv"]]
         if asked["is_held"]:
             os.kill(os.getpid(), signal.SIGSTOP)
-        from agent.cli import main
+        from agent.cli.main import main
 
         try:
             main()

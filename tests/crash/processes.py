@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.approvals import answering
-from agent.store.database import Database
+from agent.store.db.database import Database
 from agent.tasks import checker
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator, RefusedError
+from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
 from tests.crash.nursery import Child, Nursery
 

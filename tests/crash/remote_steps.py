@@ -6,7 +6,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from agent.steps.context import StepContext
+from agent.steps.attempt.context import StepContext
 
 
 async def hold(ctx: StepContext, gate: str, url: str) -> object:

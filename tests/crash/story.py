@@ -6,14 +6,14 @@ import time
 from typing import Any
 
 from agent import recovery
-from agent.config import EngineSettings
-from agent.keys import new_id
-from agent.store import workers
-from agent.store.database import Database, StoreError
+from agent.config.settings import EngineSettings
+from agent.core.ids import new_id
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import workers
 from agent.tasks import checker
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator, RefusedError
-from agent.tasks.worker import Worker
+from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.worker import Worker
 from tests.crash import functions
 from tests.crash.faults import Died, FaultyDatabase, HandClock, Way
 from tests.crash.shapes import Shape

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from agent.store.database import Database
-from agent.tasks import worker
-from agent.tasks.operator import Operator, RefusedError
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.worker import worker
 from agent.workflows.graph import Graph, Step
 from tests.crash.faults import Way
 from tests.crash.shapes import AT_ONCE, Shape
 from tests.crash.story import Story
-from tests.engine.harness import Engine, HandClock, graph
+from tests.support.engine import Engine, HandClock, graph
 
 TURNS = 10
 acted: Counter[tuple[str, int]] = Counter()

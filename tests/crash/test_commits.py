@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.tasks import worker
+from agent.tasks.worker import worker
 from tests.crash.faults import Way
 from tests.crash.shapes import SHAPES
 from tests.crash.story import Story

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.servers import KEY
+from tests.support.model_servers import KEY
 
 
 @pytest.fixture(autouse=True)

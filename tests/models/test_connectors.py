@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent.config_models import ModelSettings
-from agent.models import reading
-from agent.models.catalog import connect, model_of
-from agent.models.connector import Message, ModelRequest, Reply, Tool, ToolUse
+from agent.config.models import ModelSettings
+from agent.models import response_parsing
 from agent.models.errors import ModelError
-from tests.models.servers import KEY, HangUp, Raw, Say, Stall, error, providing
+from agent.models.protocol import Message, ModelRequest, Reply, Tool, ToolUse
+from agent.models.registry import connect, model_of
+from tests.support.model_servers import KEY, HangUp, Raw, Say, Stall, error, providing
 
 PATIENCE_SECONDS = 60
 PROVIDERS = ["anthropic", "openai"]
@@ -308,7 +308,7 @@ def test_text_in_parts() -> None:
 @both
 def test_an_answer_without_end(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends more than an answer can be is not listened to any longer."""
-    monkeypatch.setattr(reading, "MOST_BYTES", 1000)
+    monkeypatch.setattr(response_parsing, "MOST_BYTES", 1000)
     problem = failed(provider, Say("x" * 2000))
     assert (problem.code, problem.may_retry) == ("malformed_answer", True)
     assert "larger than 1000 bytes" in problem.message

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent.store.database import Database
-from tests.server.harness import Running
+from agent.store.db.database import Database
+from tests.support.server import Running
 
 QUICK = """\
 name: quick

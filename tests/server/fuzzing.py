@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from agent.server import failures
-from agent.store import schema
-from agent.store.database import Database
+from agent.server import failed_auth_limiter
+from agent.store.db.database import Database
+from agent.store.schema import migrate
 from tests.server.conftest import FAILING, QUICK, SIGNALLED
-from tests.server.harness import Running, wait_for
-from tests.server.test_approvals import ASKING, GATED
+from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.server import Running, wait_for
 
 LEFT_OUT: Final = (
     # A valid request may still be refused for what it means: a workflow that does not compile, an
@@ -76,11 +76,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     given = parser.parse_args()
     # Requests without a token are what is tested: none may be held back for the ones before.
-    failures.MOST = sys.maxsize  # type: ignore[misc]
+    failed_auth_limiter.MOST = sys.maxsize  # type: ignore[misc]
     directory = Path(tempfile.mkdtemp(prefix="agent-fuzz-"))
     try:
         database = Database(f"sqlite:///{directory}/agent.db")
-        schema.upgrade(database)
+        migrate.upgrade(database)
         options = ["--max-time", str(given.seconds), "--max-examples", "1000"]
         if given.seed is not None:
             options += ["--seed", str(given.seed)]

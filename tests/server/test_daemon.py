@@ -98,7 +98,7 @@ def test_the_server_is_loaded_only_where_it_runs(tmp_path: Path) -> None:
     """Commands and the token's own do not pay for FastAPI."""
     cli = Cli(tmp_path)
     program = (
-        "import json, sys; from agent.cli import main\n"
+        "import json, sys; from agent.cli.main import main\n"
         "sys.argv = ['agent', 'token', 'list']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(json.dumps([n for n in ('fastapi', 'uvicorn', 'starlette') if n in sys.modules]))"

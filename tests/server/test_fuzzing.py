@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.server import failures
-from agent.store.database import Database
+from agent.server import failed_auth_limiter
+from agent.store.db.database import Database
 from tests.server.fuzzing import fuzz
-from tests.server.harness import Running
+from tests.support.server import Running
 
 
 def test_schemathesis_finds_nothing(
@@ -17,7 +17,7 @@ def test_schemathesis_finds_nothing(
 ) -> None:
     """A short run, the same every time; `make fuzz` goes on for longer."""
     # Requests without a token are what is tested: none may be held back for the ones before.
-    monkeypatch.setattr(failures, "MOST", sys.maxsize)
+    monkeypatch.setattr(failed_auth_limiter, "MOST", sys.maxsize)
     with Running(sqlite_database, tmp_path) as running:
         done = fuzz(running, tmp_path, "--seed", "1", "--max-examples", "1")
     assert done.returncode == 0, done.stdout + done.stderr

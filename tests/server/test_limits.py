@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.config import ServerSettings
-from agent.server.address import UnsafeBindError, check_bind, is_loopback, listen
-from agent.store.database import Database, StoreError
-from agent.store.dialect import Fault
-from agent.store.sqlite import SqliteConnection
-from agent.tasks.operator import Operator
+from agent.config.settings import ServerSettings
+from agent.server.bind import UnsafeBindError, check_bind, is_loopback, listen
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.sqlite import SqliteConnection
+from agent.tasks.operator.operator import Operator
 from tests.server.conftest import QUICK, SIGNALLED
-from tests.server.harness import Running, wait_for
+from tests.support.server import Running, wait_for
 
 
 def test_large_bodies(sqlite_database: Database, tmp_path: Path) -> None:

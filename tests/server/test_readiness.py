@@ -10,14 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.config import EngineSettings
-from agent.server import desk
+from agent.config.settings import EngineSettings
+from agent.server import task_submitter
 from agent.server.readiness import Readiness
-from agent.store import reach, sqlite
-from agent.store.database import Database
-from agent.store.vault import Vaults
-from tests import faulty_store
-from tests.server.harness import Running, wait_for
+from agent.store.artifacts import bounded_calls
+from agent.store.artifacts.blobs import BlobStores
+from agent.store.db import sqlite
+from agent.store.db.database import Database
+from tests.support import faulty_store
+from tests.support.server import Running, wait_for
 
 QUICK = "name: quick\nsteps: {one: {wait: 1ms}}\n"
 HOOK = """\
@@ -88,7 +89,7 @@ def test_a_full_disk_refuses_in_time(
         for headers in ({}, key, {}):
             began = time.monotonic()
             refused = client.post(path, json={}, headers=headers)
-            assert time.monotonic() - began < desk.PATIENCE_SECONDS + 5
+            assert time.monotonic() - began < task_submitter.PATIENCE_SECONDS + 5
             assert refused.status_code == 503, refused.text
             assert refused.headers["content-type"] == "application/problem+json"
             assert refused.headers["retry-after"]
@@ -132,8 +133,8 @@ def test_an_unreachable_store_is_told(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent takes tasks and says that it is degraded; then it is well again."""
-    monkeypatch.setattr(reach, "LONGEST_DELAY_SECONDS", 0.2)
-    sqlite_database.vaults = Vaults(faulty_store.URL, timeout_seconds=0.3)
+    monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
+    sqlite_database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     running = Running(sqlite_database, tmp_path)
     artifacts = running.settings.artifacts.model_copy(update={"url": faulty_store.URL})
     running.settings = running.settings.model_copy(

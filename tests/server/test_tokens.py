@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.keys import content_hash
-from agent.scopes import SCOPES
+from agent.core.ids import content_hash
+from agent.core.scopes import SCOPES
 from agent.server.tokens import OWNER, Grant, TokenError, Tokens
-from tests.server.harness import wait_for
+from tests.support.server import wait_for
 
 
 def test_the_owners_token_is_made_once(tmp_path: Path) -> None:

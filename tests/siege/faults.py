@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from tests.postgres import PATIENCE_SECONDS, PostgresServer
 from tests.siege.household import CALL_SECONDS, LEASE_SECONDS, SEND_SECONDS, Household
+from tests.support.postgres import PATIENCE_SECONDS, PostgresServer
 
 KILL, STARTING, AT_EFFECT = (
     "killed while it worked",

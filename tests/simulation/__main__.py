@@ -9,8 +9,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from agent.store import schema
-from agent.store.database import Database
+from agent.store.db.database import Database
+from agent.store.schema import migrate
 from tests.simulation.run import Result, run
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.shrinking import shrink
@@ -32,7 +32,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         template = Path(directory) / "template.db"
-        schema.upgrade(Database(f"sqlite:///{template}"))
+        migrate.upgrade(Database(f"sqlite:///{template}"))
         if given.seed is not None or given.file is not None:
             scenario = Scenario.read(given.file) if given.file else draw(given.seed)
             return _replay(scenario, template, is_shrinking=given.shrink)

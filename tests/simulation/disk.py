@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from agent.store.database import CommitUnknownError, Connection, Database, Role, StoreError
-from agent.store.dialect import Fault
-from agent.store.sqlite import SqliteConnection
+from agent.store.db.database import CommitUnknownError, Connection, Database, Role, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.sqlite import SqliteConnection
 from tests.simulation.loop import DiedError, Process, SimulatedLoop
 from tests.simulation.nature import SimulatedClock
 

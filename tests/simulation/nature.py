@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from agent.clock import SECOND, Clock
-from agent.keys import Source
-from agent.tasks.link import Link
+from agent.core.clock import SECOND, Clock
+from agent.core.ids import Source
+from agent.core.thread_bridge import ThreadBridge
 from tests.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class SeededSource(Source):
         return self._chance.random()
 
 
-class SimulatedLink(Link):
+class SimulatedLink(ThreadBridge):
     """The database's thread, without the thread: one piece of work after another."""
 
     def __init__(self, loop: SimulatedLoop) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.store import queries
-from agent.store.database import Database, StoreError
-from agent.tasks import allowance
-from agent.tasks.operator import NotFoundError, Operator, RefusedError
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import reads
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
 from tests.simulation.scenario import JsonObject
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class People:
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
             # Nobody looks after them: they must have been cancelled.
-            orphans = set(queries.orphans(connection))
+            orphans = set(reads.orphans(connection))
         open_ids = {row[0] for row in tasks} - orphans
         for task_id, status, reason, _ in tasks:
             if status == "paused" and task_id not in orphans:
@@ -279,8 +279,8 @@ class People:
         if reason is not None and reason.startswith("budget"):
             # A task above may be the one whose budget is used up, or a step.
             for step in self._steps_with_budgets(task_id, database):
-                _try(lambda: allowance.raise_budget(operator, task_id, step=step, tokens=PLENTY))  # noqa: B023
-            return allowance.raise_budget(operator, task_id, tokens=PLENTY)
+                _try(lambda: budget_pause.raise_budget(operator, task_id, step=step, tokens=PLENTY))  # noqa: B023
+            return budget_pause.raise_budget(operator, task_id, tokens=PLENTY)
         return operator.resume(task_id)
 
     def _steps_with_budgets(self, task_id: str, database: Database) -> list[str]:

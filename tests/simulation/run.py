@@ -13,23 +13,25 @@ from typing import Any
 
 import structlog
 
-from agent import keys, recovery
+from agent import recovery
 from agent.approvals import expiry
-from agent.config import EngineSettings
-from agent.config_models import ModelSettings
+from agent.config.models import ModelSettings
+from agent.config.settings import EngineSettings
+from agent.core import ids
 from agent.models import echo
-from agent.models.catalog import Catalog, model_of
-from agent.steps import processes
-from agent.steps.kinds import KINDS
-from agent.steps.services import Limits
-from agent.store import versions
-from agent.store.database import StoreError
-from agent.store.dialect import Fault
-from agent.tasks import checker, wakeups
-from agent.tasks.checker import Outside
-from agent.tasks.creation import Submission
-from agent.tasks.submitters import RefusedError
-from agent.tasks.worker import Worker
+from agent.models.registry import ModelRegistry, model_of
+from agent.steps.attempt.services import Limits
+from agent.steps.process import processes
+from agent.steps.spec.registry import KINDS
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workflow_versions
+from agent.tasks import checker
+from agent.tasks.checker import ExternalWitness
+from agent.tasks.rules.creation import Submission
+from agent.tasks.worker import notifications
+from agent.tasks.worker.submitters import RefusedError
+from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 from tests.simulation import functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather
@@ -137,9 +139,9 @@ class _Machine:
 
     def run(self) -> Result:
         """Live through the scenario and look at what it left."""
-        before = functions.world, wakeups.CHECK_SECONDS, processes.orphans
+        before = functions.world, notifications.CHECK_SECONDS, processes.orphans
         functions.world = self.world
-        wakeups.CHECK_SECONDS = 0.5  # type: ignore[misc]
+        notifications.CHECK_SECONDS = 0.5  # type: ignore[misc]
         # What runs on the real machine is none of the simulated one's.
         processes.orphans = list
         source = SeededSource(self.clock, random.Random(f"ids {self.scenario.seed}"))
@@ -147,10 +149,10 @@ class _Machine:
         structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
         asyncio.set_event_loop(self.loop)
         try:
-            with keys.drawn_from(source):
+            with ids.drawn_from(source):
                 self._run()
         finally:
-            functions.world, wakeups.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
+            functions.world, notifications.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
             structlog.configure(**configured)
             asyncio.set_event_loop(None)
             for database in self._databases:
@@ -188,7 +190,7 @@ class _Machine:
     async def _main(self) -> None:
         with self.open(Process("setup")).connect("writer") as connection, connection.transaction():
             for graph in self.graphs.values():
-                versions.register(
+                workflow_versions.register(
                     connection, graph.name, graph.hash, graph.text, None, None, self.clock.now()
                 )
         for fault in self.scenario.faults:
@@ -307,7 +309,7 @@ class _Machine:
         is_daemon = self.scenario.workers == 1
         if is_daemon:
             await self.loop.run_blocking(lambda: recovery.recover(database, self.clock))
-        models = Catalog({"echo": model_of("echo", ModelSettings(provider="echo"))})
+        models = ModelRegistry({"echo": model_of("echo", ModelSettings(provider="echo"))})
         link = SimulatedLink(self.loop)
         worker = Worker(database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, link=link)
         worker.commit_listeners.append(self._hear)
@@ -425,7 +427,7 @@ class _Machine:
         is_end = when == "at the end"
         outside = None
         if is_end:
-            outside = Outside(self.world.by_key, self.world.acknowledged, _WITNESSED)
+            outside = ExternalWitness(self.world.by_key, self.world.acknowledged, _WITNESSED)
         with database.connect("reader") as connection:
             found = checker.check(connection, self.clock.latest, outside)
         if is_end:

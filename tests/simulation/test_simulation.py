@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.steps.calls import Calls
+from agent.steps.attempt.calls import Calls
 from tests.simulation.disk import COMMIT_FAULTS
 from tests.simulation.run import run
 from tests.simulation.scenario import Scenario, draw

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psycopg
 
-from agent.store import schema
-from agent.store.database import Database
-from tests.postgres import PostgresServer
+from agent.store.db.database import Database
+from agent.store.schema import migrate
+from tests.support.postgres import PostgresServer
 from tests.upgrade.story import in_flight
 
 DIRECTORY = Path(__file__).parent
@@ -61,7 +61,7 @@ def thaw_postgres(revision: str, url: str) -> None:
 def _freeze_sqlite(directory: Path) -> bytes:
     path = directory / "agent.db"
     database = Database(f"sqlite:///{path}")
-    schema.upgrade(database)
+    migrate.upgrade(database)
     copy = directory / "frozen.db"
     with in_flight(database), database.connect("writer") as connection:
         connection.execute("VACUUM INTO :path", path=str(copy))
@@ -73,7 +73,7 @@ def _freeze_sqlite(directory: Path) -> bytes:
 
 def _freeze_postgres(url: str) -> bytes:
     database = Database(url)
-    schema.upgrade(database)
+    migrate.upgrade(database)
     parts = []
     with in_flight(database), psycopg.connect(url) as connection:
         connection.execute(_ANONYMOUS)
@@ -99,7 +99,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         file = _freeze_sqlite(Path(directory))
     for suffix, content in (("db", file), ("sql", rows)):
-        path = DIRECTORY / f"{schema.HEAD}.{suffix}.gz"
+        path = DIRECTORY / f"{migrate.HEAD}.{suffix}.gz"
         path.write_bytes(gzip.compress(content, mtime=0))
         print(f"{path.name}: {path.stat().st_size} bytes")
     return 0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import ROOT, Cli
 
-_VERSIONS = "agent/store/migrations/versions"
+_VERSIONS = ":(glob)agent/**/migrations/versions"
 
 
 def before_revision(number: str) -> str:

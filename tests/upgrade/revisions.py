@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 def config() -> Config:
     """Return Alembic's configuration for our migrations."""
     found = Config()
-    found.set_main_option("script_location", "agent.store:migrations")
+    found.set_main_option("script_location", "agent.store.schema:migrations")
     found.set_main_option("path_separator", "os")
     return found
 

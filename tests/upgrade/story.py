@@ -5,18 +5,18 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
-from agent.config_models import ModelSettings
-from agent.models.catalog import Catalog, model_of
-from agent.steps.outcome import Succeeded
-from agent.store import workers
-from agent.store.database import Database
-from agent.tasks.batch import Batch
-from agent.workflows.compiling import compile_text
+from agent.config.models import ModelSettings
+from agent.models.registry import ModelRegistry, model_of
+from agent.steps.types.outcome import Succeeded
+from agent.store.db.database import Database
+from agent.store.engine import workers
+from agent.tasks.commit.batch import Batch
+from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
-from tests.engine.harness import Engine, Hand, Reader, eventually, settle_of
+from tests.support.engine import Engine, Hand, Reader, eventually, settle_of
 
 _MEAN = 'python: {call: "statistics:mean", with: {data: [1, 2, 3]}}'
 WORKFLOWS = {
@@ -66,8 +66,8 @@ def in_flight(database: Database) -> Iterator[None]:
             engine.close()
 
 
-def _models(**settings: Any) -> Catalog:
-    return Catalog({"slow": model_of("slow", ModelSettings(**settings))})
+def _models(**settings: Any) -> ModelRegistry:
+    return ModelRegistry({"slow": model_of("slow", ModelSettings(**settings))})
 
 
 def _begin(engine: Engine, hand: Hand, port: int) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import schema
-from agent.store.database import Database
-from agent.tasks.creation import Submission
-from agent.tasks.operator import Operator
-from agent.workflows.compiling import compile_text
+from agent.store.db.database import Database
+from agent.store.schema import migrate
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
+from agent.workflows.compile.compiler import compile_text
 from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
-from tests.engine.harness import eventually, find_violations
+from tests.support.engine import eventually, find_violations
 from tests.upgrade.history import before_revision, extract, program_of
 
 pytestmark = pytest.mark.process
@@ -94,5 +94,5 @@ def test_an_older_worker_goes_on_after_the_upgrade(
             for process in (old, new):
                 process.send_signal(signal.SIGTERM)
             assert [process.wait(PATIENCE_SECONDS) for process in (old, new)] == [0, 0]
-    schema.check(database)
+    migrate.check(database)
     assert find_violations(database) == []

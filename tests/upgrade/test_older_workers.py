@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from agent import upgrade
-from agent.lock import Lock
-from agent.store import schema, workers
-from agent.store.database import Database, StoreError
-from agent.store.schema import NewerSchemaError, OlderWorkersError
-from agent.tasks.turn import FencedError
+from agent.core.process_lock import Lock
+from agent.store.db.database import Database, StoreError
+from agent.store.engine import workers
+from agent.store.schema import migrate
+from agent.store.schema.migrate import NewerSchemaError, OlderWorkersError
+from agent.tasks.commit.transaction import FencedError
 from tests.cli.conftest import Cli
-from tests.engine.functions import Gate
-from tests.engine.harness import Engine, Hand, eventually, find_violations, graph, step
+from tests.support.engine import Engine, Hand, eventually, find_violations, graph, step
+from tests.support.step_functions import Gate
 from tests.upgrade.revisions import all_revisions, migrate_to
 
 EARLIER = all_revisions()[-2]
@@ -35,7 +36,7 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 @pytest.fixture
 def breaking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the newest migration be one that older workers cannot live with."""
-    monkeypatch.setattr(schema, "BREAKING", frozenset({schema.HEAD}))
+    monkeypatch.setattr(migrate, "BREAKING", frozenset({migrate.HEAD}))
 
 
 def _enroll(database: Database, worker_id: str, host: str = "elsewhere") -> None:
@@ -61,7 +62,7 @@ def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
     """Nothing is asked of them; they keep their claims."""
     _enroll(earlier, "w")
     _upgrade(earlier)
-    schema.check(earlier)
+    migrate.check(earlier)
     assert _dead(earlier) == {"w": 0}
 
 
@@ -87,7 +88,7 @@ def test_a_breaking_upgrade_is_refused_while_a_worker_turns(empty_postgres_url: 
         is_over.set()
         turning.join()
     with database.connect("reader") as reader:
-        assert schema.current(reader) == EARLIER
+        assert migrate.current(reader) == EARLIER
     assert _dead(database) == {"w": 0}
 
 
@@ -100,7 +101,7 @@ def test_a_breaking_upgrade_goes_on_once_the_silent_are_dead(empty_postgres_url:
     _enroll(database, "there")
     told: list[str] = []
     _upgrade(database, on_wait=told.append)
-    schema.check(database)
+    migrate.check(database)
     assert _dead(database) == {"here": 1, "there": 1}
     assert told == ["waiting up to 1 s to see whether workers of elsewhere live"]
 
@@ -110,7 +111,7 @@ def test_force_fences_with_the_migration(earlier: Database) -> None:
     """The workers are dead when the schema is new, with the event that says in which turn."""
     hand = Hand(earlier)
     _upgrade(earlier, must_fence=True)
-    schema.check(earlier)
+    migrate.check(earlier)
     assert set(_dead(earlier).values()) == {1}
     with pytest.raises(FencedError):
         hand.turn()
@@ -132,9 +133,9 @@ def test_a_file_in_use_is_not_upgraded(tmp_path: Path) -> None:
         for command in (["db", "upgrade"], ["up"]):
             assert "stop it, then upgrade" in cli(*command, code=3).err
         with database.connect("reader") as reader:
-            assert schema.current(reader) == EARLIER
+            assert migrate.current(reader) == EARLIER
         cli("db", "upgrade", "--force")
-    schema.check(database)
+    migrate.check(database)
 
 
 def _set_revision(database: Database, revision: str) -> None:
@@ -153,7 +154,7 @@ def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
         eventually(lambda: engine.failure is not None)
         assert isinstance(engine.failure, NewerSchemaError)
         assert str(engine.failure) == (
-            f"the database has schema 9999, this version knows {schema.HEAD}: upgrade this worker"
+            f"the database has schema 9999, this version knows {migrate.HEAD}: upgrade this worker"
         )
         assert engine.statuses(task_id) == {"a": "pending"}
         assert engine.steps(task_id)["a"]["attempt"] == 1
@@ -161,7 +162,7 @@ def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
     finally:
         engine.failure = None
         engine.close()
-    _set_revision(database, schema.HEAD)
+    _set_revision(database, migrate.HEAD)
     gate.open()
     after = Engine(database)
     after.wait(task_id, "succeeded")

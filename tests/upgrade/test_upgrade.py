@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import schema
-from agent.store.database import Database
-from tests.engine.harness import find_violations
+from agent.store.db.database import Database
+from agent.store.schema import migrate
+from tests.support.engine import find_violations
 from tests.upgrade.frozen import RELEASED, thaw_postgres, thaw_sqlite
 from tests.upgrade.revisions import migrate_to
 from tests.upgrade.story import ENDS, LATER, finish
@@ -15,11 +15,11 @@ from tests.upgrade.story import ENDS, LATER, finish
 
 def _check(database: Database, revision: str) -> None:
     with database.connect("reader") as reader:
-        assert schema.current(reader) == revision
+        assert migrate.current(reader) == revision
         before = Counter(row[0] for row in reader.query("SELECT status FROM steps"))
         assert {"running", "waiting", "pending", "succeeded", "failed"} <= before.keys()
-    schema.upgrade(database)
-    schema.check(database)
+    migrate.upgrade(database)
+    migrate.check(database)
     finish(database)
     with database.connect("reader") as reader:
         ends: dict[str, str] = dict(reader.query("SELECT workflow_name, status FROM tasks"))

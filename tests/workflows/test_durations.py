@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.workflows.durations import MAX_SECONDS, format_duration, parse_duration
-from tests.workflows.patience import PATIENT
+from tests.support.hypothesis_profile import PATIENT
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-import agent.steps.kinds  # noqa: F401  (the real kinds)
-from agent.workflows.compiling import check_text
-from agent.workflows.directory import Directory
-from agent.workflows.graph import Graph
-from agent.workflows.kinds import PLANNED, registered
-from agent.workflows.language import (
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.workflows.compile.compiler import check_text
+from agent.workflows.compile.models import (
     BudgetKeys,
     DefaultsKeys,
     RetryKeys,
     StepKeys,
     WorkflowKeys,
 )
-from agent.workflows.problems import show
-from agent.workflows.triggers import ChatKeys, ScheduleKeys, WatchKeys, WebhookKeys
-from tests.workflows.documented import ROOT, Documented, documented_workflows
+from agent.workflows.compile.triggers import ChatKeys, ScheduleKeys, WatchKeys, WebhookKeys
+from agent.workflows.diagnostics import show
+from agent.workflows.directory import Directory
+from agent.workflows.graph import Graph
+from agent.workflows.kind_registry import PLANNED, registered
+from tests.support.documented import ROOT, Documented, documented_workflows
 
 EXAMPLES = ROOT / "examples"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
-from agent.workflows.output_schema import (
+from agent.workflows.compile.output_schema import (
     UnusableSchemaError,
     find_output_problems,
     find_schema_problem,

@@ -6,12 +6,13 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.approvals import answering, questions
+from agent.approvals import answering, approval_documents
 from agent.approvals.answering import Said
-from agent.server.answers import answer
 from agent.server.context import caller, here
-from agent.server.pages import Cursor, PartOfId, page
-from agent.server.shapes import (
+from agent.server.paging import Cursor, PartOfId, page
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
+from agent.server.schemas import (
     Answering,
     ApprovalAnswer,
     ApprovalDocument,
@@ -20,9 +21,8 @@ from agent.server.shapes import (
     Deferring,
     Denying,
 )
-from agent.server.table import Table
 
-table = Table("approvals")
+table = RouteRegistry("approvals")
 
 ApprovalId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11"])]
 _REFUSALS = {
@@ -48,7 +48,7 @@ async def list_approvals(
 ) -> Response:
     """Give the questions that wait for an answer, the oldest first; or all there ever were."""
     found = await here(request).reading.read(
-        lambda connection: questions.list_approvals(
+        lambda connection: approval_documents.list_approvals(
             connection, is_all=every, task_id=task, limit=limit + 1, after=cursor, like=part
         )
     )
@@ -67,7 +67,7 @@ async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
     """Give a question with what will be done, in full, and what was decided."""
     return answer(
         await here(request).reading.read(
-            lambda connection: questions.approval_document(connection, approval_id)
+            lambda connection: approval_documents.approval_document(connection, approval_id)
         )
     )
 

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import here
-from agent.server.table import Table
-from agent.tasks import documents
+from agent.server.route_registry import RouteRegistry
+from agent.tasks.read_models import task_documents
 
-table = Table("artifacts")
+table = RouteRegistry("artifacts")
 
 _EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 Hash = Annotated[
@@ -40,6 +40,6 @@ Hash = Annotated[
 async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
     """Give what is kept under a hash; the documents of tasks show such values all the same."""
     content = await here(request).reading.read(
-        lambda connection: documents.find_artifact(connection, name)
+        lambda connection: task_documents.find_artifact(connection, name)
     )
     return Response(content, media_type="application/json")

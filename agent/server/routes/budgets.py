@@ -3,19 +3,20 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import here
 from agent.server.problems import Problem
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.shapes import BudgetDocument, CommandAnswer, DayDocument, NewBudget
-from agent.server.table import Table
-from agent.store import views
-from agent.store.database import Connection
-from agent.tasks import allowance, spending
-from agent.tasks.budgets import MICROUSD
-from agent.tasks.operator import NotFoundError
+from agent.server.schemas import BudgetDocument, CommandAnswer, DayDocument, NewBudget
+from agent.store.db.database import Connection
+from agent.store.read import views
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import spending
+from agent.tasks.rules.budgets import MICROUSD
 
-table = Table("budgets")
+table = RouteRegistry("budgets")
 
 
 @table.route(
@@ -71,7 +72,7 @@ async def set_budget(request: Request, task_id: TaskId, asked: NewBudget) -> Res
     operator = here(request).operator
     return told(
         await here(request).commands.run(
-            lambda: allowance.raise_budget(
+            lambda: budget_pause.raise_budget(
                 operator,
                 task_id,
                 step=asked.step,

@@ -6,17 +6,17 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import here
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
-from agent.server.shapes import CallList
-from agent.server.table import Table
-from agent.store import views
-from agent.store.database import Connection
-from agent.tasks import transcript
-from agent.tasks.operator import NotFoundError
+from agent.server.schemas import CallList
+from agent.store.db.database import Connection
+from agent.store.read import views
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import transcript
 
-table = Table("calls")
+table = RouteRegistry("calls")
 
 
 @table.route(

@@ -3,11 +3,11 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.openapi import describe
-from agent.server.table import Table
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
 
-table = Table("description")
+table = RouteRegistry("description")
 
 
 @table.route(

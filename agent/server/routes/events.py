@@ -6,15 +6,15 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent.server.answers import answer
 from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
-from agent.server.shapes import EventPage
-from agent.server.table import Table
-from agent.store import views
-from agent.tasks import documents
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
+from agent.server.schemas import EventPage
+from agent.store.read import views
+from agent.tasks.read_models import task_documents
 
-table = Table("events")
+table = RouteRegistry("events")
 
 After = Annotated[
     str | None, Query(description="Only what came after this cursor.", examples=["0-1204"])
@@ -30,7 +30,7 @@ async def list_events(
     """Give events in the order of their commits; none is ever missed by going on from `cursor`."""
     _check(after)
     found = await here(request).reading.read(
-        lambda connection: documents.read_events(connection, after, task, limit)
+        lambda connection: task_documents.read_events(connection, after, task, limit)
     )
     return answer({"events": found, "cursor": found[-1]["cursor"] if found else after})
 
@@ -79,7 +79,7 @@ async def _latest(context: Context) -> str:
 
 def _check(cursor: str | None) -> None:
     try:
-        xid, event_id = documents.parse_cursor(cursor)
+        xid, event_id = task_documents.parse_cursor(cursor)
         if max(xid, event_id) >= 2**63:
             raise ValueError(f"{cursor!r} is no cursor")
     except ValueError as error:

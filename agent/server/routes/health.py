@@ -4,18 +4,18 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.log_limit import LogLimit
+from agent.core.log_limit import LogLimit
 from agent.server import examples
-from agent.server.answers import answer
 from agent.server.context import here
-from agent.server.meters import MEDIA_TYPE, standing
-from agent.server.shapes import Health
-from agent.server.table import Table
-from agent.store.database import StoreError
+from agent.server.metrics import MEDIA_TYPE, standing
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
+from agent.server.schemas import Health
+from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)
 
-table = Table("health", prefix="")
+table = RouteRegistry("health", prefix="")
 
 _troubles = LogLimit(most=10, window_seconds=60.0)
 """Anybody may ask, as often as they like."""

@@ -7,21 +7,21 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.channels.secret import SecretError, read_secret
-from agent.log_limit import LogLimit
-from agent.server import signatures
-from agent.server.answers import answer
+from agent.channels.secret_ref import SecretError, read_secret
+from agent.core.log_limit import LogLimit
+from agent.server import webhook_signatures
 from agent.server.context import Context, here
-from agent.server.desk import Workflow
 from agent.server.problems import Problem, retry_later
-from agent.server.shapes import HookAnswer
-from agent.server.signatures import Delivery, SignatureError
-from agent.server.table import Table, client_address
-from agent.tasks.operator import NotFoundError
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry, client_address
+from agent.server.schemas import HookAnswer
+from agent.server.task_submitter import Workflow
+from agent.server.webhook_signatures import Delivery, SignatureError
+from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 
-table = Table("hooks", prefix="")
+table = RouteRegistry("hooks", prefix="")
 
 _REFUSAL: Final = "no webhook of this name takes this delivery: its signature does not fit"
 _refusals = LogLimit(most=10, window_seconds=60.0)
@@ -99,10 +99,10 @@ def _verified(
     context: Context, workflow: Workflow | None, request: Request, body: bytes
 ) -> Delivery:
     if workflow is None:
-        signatures.spend_time(body)
+        webhook_signatures.spend_time(body)
         raise SignatureError("no workflow of this name takes webhooks")
     keys: dict[str, Any] = workflow.graph.on["webhook"]
-    return signatures.verify(
+    return webhook_signatures.verify(
         keys.get("verify", "standard"),
         read_secret(keys["secret"]),
         request.headers,

@@ -14,29 +14,29 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent import audit
-from agent.approvals import answering, questions
+from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
-from agent.channels.secret import SecretError, read_secret
-from agent.channels.signing import BadLinkError, Link, key_of, read_link
-from agent.channels.wording import cut
-from agent.server import signatures
-from agent.server.answers import answer
+from agent.channels.chat.message_texts import cut
+from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
+from agent.channels.secret_ref import SecretError, read_secret
+from agent.core import audit
+from agent.server import webhook_signatures
 from agent.server.context import here
-from agent.server.html.link import editable_text, editable_values, is_edited_as_json, page
-from agent.server.html.members import members_of, read
+from agent.server.pages.answer_page import editable_text, editable_values, is_edited_as_json, page
+from agent.server.pages.schema_form import members_of, read
 from agent.server.problems import Problem, retry_later
-from agent.server.shapes import ApprovalAnswer
-from agent.server.signatures import SignatureError
-from agent.server.table import Table, client_address
-from agent.steps.asking import VERDICTS, read_answer
-from agent.steps.outcome import Json
-from agent.tasks.operator import NotFoundError
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry, client_address
+from agent.server.schemas import ApprovalAnswer
+from agent.server.webhook_signatures import SignatureError
+from agent.steps.spec.questions import VERDICTS, read_answer
+from agent.steps.types.outcome import Json
+from agent.tasks.operator.operator import NotFoundError
 
 log = structlog.get_logger(__name__)
 
-table = Table("links", prefix="")
+table = RouteRegistry("links", prefix="")
 
 CHANNEL = "webhook"
 LinkToken = Annotated[str, Path(max_length=200)]
@@ -113,7 +113,7 @@ async def answer_signed(request: Request) -> Response:
     body = await request.body()
     try:
         now = here(request).database.clock.now()
-        signatures.verify("standard", secret, request.headers, body, now)
+        webhook_signatures.verify("standard", secret, request.headers, body, now)
     except SignatureError as error:
         _count_failure(request)
         raise Problem(401, "bad-signature", str(error)) from None
@@ -166,7 +166,7 @@ def _count_failure(request: Request) -> None:
 
 async def _approval(request: Request, link: Link) -> dict[str, Json]:
     return await here(request).reading.read(
-        lambda connection: questions.approval_document(connection, link.approval_id)
+        lambda connection: approval_documents.approval_document(connection, link.approval_id)
     )
 
 

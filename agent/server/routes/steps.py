@@ -6,17 +6,17 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import caller, here
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.shapes import CommandAnswer, LogPage, Resolution, StepList, Transcript
-from agent.server.table import Table
-from agent.store import views
-from agent.store.database import Connection
-from agent.tasks import documents, transcript
-from agent.tasks.operator import NotFoundError
+from agent.server.schemas import CommandAnswer, LogPage, Resolution, StepList, Transcript
+from agent.store.db.database import Connection
+from agent.store.read import views
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import task_documents, transcript
 
-table = Table("steps")
+table = RouteRegistry("steps")
 
 StepName = Annotated[
     str, Path(description="A step's name; an item's has its number.", examples=["lines[3]"])
@@ -34,7 +34,7 @@ StepName = Annotated[
 async def list_steps(request: Request, task_id: TaskId) -> Response:
     """Give a task's steps in order, the items of a group after it."""
     found = await here(request).reading.read(
-        lambda connection: documents.task_document(connection, task_id)
+        lambda connection: task_documents.task_document(connection, task_id)
     )
     return answer({"steps": found["steps"]})
 
@@ -138,5 +138,5 @@ def _logs(
     after: int,
     limit: int,
 ) -> Response:
-    found = documents.step_logs(connection, task_id, step, attempt, after, limit)
+    found = task_documents.step_logs(connection, task_id, step, attempt, after, limit)
     return answer({"logs": found, "next": found[-1]["id"] if found else after})

@@ -6,11 +6,13 @@ from fastapi import Body, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
+from agent.core.state_machine import TaskStatus
 from agent.server.context import caller, here
-from agent.server.pages import Cursor, PartOfId, page
-from agent.server.repeats import IdempotencyKey
-from agent.server.shapes import (
+from agent.server.idempotency import IdempotencyKey
+from agent.server.paging import Cursor, PartOfId, page
+from agent.server.responses import answer
+from agent.server.route_registry import PREFIX, RouteRegistry
+from agent.server.schemas import (
     CommandAnswer,
     CreatedTask,
     Fork,
@@ -19,12 +21,10 @@ from agent.server.shapes import (
     TaskDocument,
     TaskPage,
 )
-from agent.server.table import PREFIX, Table
-from agent.states import TaskStatus
-from agent.tasks import documents
-from agent.tasks.operator import Answer
+from agent.tasks.operator.operator import Answer
+from agent.tasks.read_models import task_documents
 
-table = Table("tasks")
+table = RouteRegistry("tasks")
 
 REFUSALS = {404: "No such task or step", 409: "Not allowed in this state"}
 TaskId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10"])]
@@ -75,7 +75,7 @@ async def list_tasks(
 ) -> Response:
     """Give a page of tasks; pages do not shift when new tasks come."""
     found = await here(request).reading.read(
-        lambda connection: documents.list_tasks(
+        lambda connection: task_documents.list_tasks(
             connection, status.value if status else None, workflow, limit + 1, cursor, part
         )
     )
@@ -94,7 +94,7 @@ async def get_task(request: Request, task_id: TaskId) -> Response:
     """Give the task's document: the same that `agent show --json` prints."""
     return answer(
         await here(request).reading.read(
-            lambda connection: documents.task_document(connection, task_id)
+            lambda connection: task_documents.task_document(connection, task_id)
         )
     )
 

@@ -7,17 +7,17 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.answers import answer
 from agent.server.context import Context, here
 from agent.server.problems import Problem, unsupported
-from agent.server.shapes import WorkflowDocument, WorkflowList
-from agent.server.table import Table
-from agent.store import versions
-from agent.tasks import definitions
-from agent.tasks.operator import NotFoundError
-from agent.workflows.compiling import compile_text
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
+from agent.server.schemas import WorkflowDocument, WorkflowList
+from agent.store.engine import workflow_versions
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import workflow_documents
+from agent.workflows.compile.compiler import compile_text
 
-table = Table("workflows")
+table = RouteRegistry("workflows")
 
 Name = Annotated[str, Path(max_length=200, examples=["invoice-triage"])]
 VersionNumber = Annotated[
@@ -34,7 +34,9 @@ steps:
 @table.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
 async def list_workflows(request: Request) -> Response:
     """Give the workflows that can be started, each in its newest version."""
-    return answer({"workflows": await here(request).reading.read(definitions.list_workflows)})
+    return answer(
+        {"workflows": await here(request).reading.read(workflow_documents.list_workflows)}
+    )
 
 
 @table.route(
@@ -119,7 +121,7 @@ async def delete_workflow(request: Request, name: Name) -> Response:
 async def _document(context: Context, name: str, number: int | None = None) -> dict[str, Any]:
     try:
         return await context.reading.read(
-            lambda connection: definitions.workflow_document(connection, name, number)
+            lambda connection: workflow_documents.workflow_document(connection, name, number)
         )
     except NotFoundError:
         if not context.startup.has_workflows:
@@ -135,25 +137,25 @@ def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
     source = body.decode("utf-8-sig", errors="replace")
     with context.database.connect("writer") as connection:
         with connection.transaction():
-            before = versions.latest(connection, graph.name)
+            before = workflow_versions.latest(connection, graph.name)
             if before is not None:
                 _check_writable(graph.name, before[3])
             now = context.database.clock.now()
-            number = versions.register(
+            number = workflow_versions.register(
                 connection, graph.name, graph.hash, graph.text, source, None, now
             )
         with connection.snapshot():
-            document = definitions.workflow_document(connection, graph.name)
+            document = workflow_documents.workflow_document(connection, graph.name)
         return document, before is None or before[0] != number
 
 
 def _remove(context: Context, name: str) -> None:
     with context.database.connect("writer") as connection, connection.transaction():
-        found = versions.latest(connection, name)
+        found = workflow_versions.latest(connection, name)
         if found is None:
             raise NotFoundError(f"there is no workflow {name!r}")
         _check_writable(name, found[3])
-        versions.remove(connection, name, context.database.clock.now())
+        workflow_versions.remove(connection, name, context.database.clock.now())
 
 
 def _check_writable(name: str, path: str | None) -> None:

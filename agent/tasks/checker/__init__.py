@@ -17,7 +17,7 @@ The sixteen promises, and where each is checked: on *rows* held against each oth
 6.  Events are gapless, commit with their change and lead to the rows: replay, on one snapshot.
 7.  A write under an old claim changes nothing: replay, where it would be a move from a state that
     the step had left, or a token that no claim accounts for; the turns of workers declared dead
-    (`_whole`); tests/engine/test_workers.py.
+    (`_whole`); tests/tasks/rescue/test_workers.py.
 8.  Attempts that act never exceed the maximum: replay and ledger.
 9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
 10. Intent before effect, unknown until a person or a check resolves it; a recorded result, a final
@@ -25,36 +25,36 @@ The sixteen promises, and where each is checked: on *rows* held against each oth
 11. An approval is decided at most once, by someone allowed to, for what was shown, and not carried
     over to another input: questions.
 12. One task per delivery: the keys of the whole database (`_whole`).
-13. No secret by reference is written down: `secrets`; tests/steps and tests/test_log.py for logs.
+13. No secret by reference is written down: `secrets`; tests/steps and tests/core/test_logging.py for logs.
 14. No process outlives its step: rows, on this machine; tests/crash/test_processes.py for signals.
 15. Owner and claim turn are set on a running step and clear on every other: rows.
 16. One step's code ends that step only: a step that may have taken its worker down runs isolated,
-    one at a time (rows, `_whole`); tests/steps/test_containment.py, tests/crash/test_isolation.py.
+    one at a time (rows, `_whole`); tests/steps/attempt/test_containment.py, tests/crash/test_isolation.py.
 """
 
 from collections.abc import Callable, Iterator
 
 from pydantic import ValidationError
 
-from agent.store import evidence
-from agent.store.database import Connection
-from agent.store.evidence import Evidence
-from agent.tasks.checker import ledger, questions, replay, spending, upright
-from agent.tasks.checker.outside import Outside
-from agent.tasks.checker.patterns import Patterns
+from agent.store.db.database import Connection
+from agent.store.read import audit_rows
+from agent.store.read.audit_rows import AuditRows
+from agent.tasks.checker import approvals, budgets, ledger, replay, row_invariants
+from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import secrets
+from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.violation import Said, Violation
-from agent.tasks.seclusion import IS_ISOLATED
+from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
-__all__ = ["Outside", "Patterns", "Progress", "Violation", "check", "violations"]
+__all__ = ["ExternalWitness", "Patterns", "Progress", "Violation", "check", "violations"]
 
 Progress = Callable[[int, str], None]
 """Receives how many tasks have been read, and the id of the last one; ids grow with creation."""
 
 
 def check(
-    connection: Connection, now: int | None = None, outside: Outside | None = None
+    connection: Connection, now: int | None = None, outside: ExternalWitness | None = None
 ) -> list[str]:
     """Return every violation as a sentence; none is how it should be."""
     return [str(violation) for violation in violations(connection, now, outside)]
@@ -63,7 +63,7 @@ def check(
 def violations(
     connection: Connection,
     now: int | None = None,
-    outside: Outside | None = None,
+    outside: ExternalWitness | None = None,
     progress: Progress | None = None,
     since: int | None = None,
     patterns: Patterns | None = None,
@@ -76,14 +76,14 @@ def violations(
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
     patterns = patterns or Patterns()
-    for count, task in enumerate(evidence.collect(connection, since), 1):
+    for count, task in enumerate(audit_rows.collect(connection, since), 1):
         key = (task.task.workflow_name, task.task.workflow_version)
         if key not in graphs:
-            graphs[key] = _graph(evidence.definition(connection, *key))
+            graphs[key] = _graph(audit_rows.definition(connection, *key))
         instant = task.read_at if now is None else now
         for said in _task(task, graphs[key], patterns, instant, outside):
             yield Violation(said.sentence, task.task.id, said.step)
-        for said in questions.carried_over(connection, task, graphs[key]):
+        for said in approvals.carried_over(connection, task, graphs[key]):
             yield Violation(said.sentence, task.task.id, said.step)
         if progress is not None:
             progress(count, task.task.id)
@@ -102,11 +102,11 @@ def _graph(text: str | None) -> Graph | None:
 
 
 def _task(
-    task: Evidence,
+    task: AuditRows,
     graph: Graph | None,
     patterns: Patterns,
     now: int,
-    outside: Outside | None,
+    outside: ExternalWitness | None,
 ) -> Iterator[Said]:
     if graph is None:
         yield Said("the definition that it started with is missing or cannot be read")
@@ -116,42 +116,42 @@ def _task(
     if is_whole and task.is_plain:
         return
     if not is_whole:
-        shape = list(upright.shape(task, graph))
+        shape = list(row_invariants.shape(task, graph))
         is_whole = not shape
-        found = shape + list(upright.rows(task, now))
+        found = shape + list(row_invariants.rows(task, now))
         if is_whole:
             # What follows looks up steps by their places in the graph.
-            found += upright.dependencies(task, graph)
-            found += upright.windows(task, graph)
+            found += row_invariants.dependencies(task, graph)
+            found += row_invariants.windows(task, graph)
             found += replay.events(task, graph)
-            found += questions.gates(task, graph)
+            found += approvals.gates(task, graph)
         if pattern is not None and not found:
             patterns.learn(pattern)
         yield from found
     elif task.approvals:
-        yield from questions.gates(task, graph)
+        yield from approvals.gates(task, graph)
     if is_whole:
-        yield from spending.budgets(task, graph)
-    yield from upright.processes(task, now)
+        yield from budgets.budgets(task, graph)
+    yield from row_invariants.processes(task, now)
     yield from ledger.calls(task)
-    yield from questions.questions(task)
+    yield from approvals.questions(task)
     if outside is not None:
         yield from outside.calls(task)
 
 
 def _whole(connection: Connection) -> Iterator[Violation]:
     """Tell what no task alone can show."""
-    for key in evidence.strays(connection):
+    for key in audit_rows.strays(connection):
         yield Violation(f"the ledger's row {key} belongs to no call")
-    for key, count in evidence.duplicates(connection):
+    for key, count in audit_rows.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
-    for sentence in spending.days(connection):
+    for sentence in budgets.days(connection):
         yield Violation(sentence)
-    for task_id, count in evidence.rivals(connection):
+    for task_id, count in audit_rows.rivals(connection):
         yield Violation(f"it was retried {count} times, and each does the same work", task_id)
-    for worker_id, count in evidence.isolated_together(connection, IS_ISOLATED):
+    for worker_id, count in audit_rows.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
-    for worker_id, last, turn in evidence.undead(connection):
+    for worker_id, last, turn in audit_rows.undead(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
         )

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import Final
 
-from agent.keys import idempotency_key
-from agent.states import CALL, CallStatus, ForbiddenMoveError, StepStatus, moved
-from agent.store.evidence import CallFacts, EventFacts, Evidence, StepFacts
+from agent.core.ids import idempotency_key
+from agent.core.state_machine import CALL, CallStatus, ForbiddenMoveError, StepStatus, moved
+from agent.store.read.audit_rows import AuditRows, CallFacts, EventFacts, StepFacts
 from agent.tasks.checker.violation import Said
 
 _ONE_EFFECT: Final = frozenset({"http", "shell"})
 """Kinds of steps whose recorded calls are all effects."""
 
 
-def calls(task: Evidence) -> Iterator[Said]:
+def calls(task: AuditRows) -> Iterator[Said]:
     """Each call is intended once, resolved by somebody's word, and never repeated blindly."""
     steps = {step.id: step for step in task.steps}
     told, claimed = _told(task) if task.calls else ({}, {})
@@ -43,7 +43,7 @@ def calls(task: Evidence) -> Iterator[Said]:
 
 
 def _told(
-    task: Evidence,
+    task: AuditRows,
 ) -> tuple[dict[str, list[EventFacts]], dict[tuple[str | None, int | None], int]]:
     """Return the events about each call, and the number of each attempt's first claim."""
     told: dict[str, list[EventFacts]] = {}
@@ -56,7 +56,7 @@ def _told(
     return told, claimed
 
 
-def _entry(task: Evidence, call: CallFacts, step: StepFacts) -> Iterator[str]:
+def _entry(task: AuditRows, call: CallFacts, step: StepFacts) -> Iterator[str]:
     if call.status is None:
         yield "has no row in the ledger"
     elif call.attempt > 0 and (call.status == CallStatus.UNKNOWN) != (call.resolved_at is None):

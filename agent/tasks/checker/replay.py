@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from agent.states import (
+from agent.core.state_machine import (
     STEP,
     STEP_ENDED,
     TASK,
@@ -12,7 +12,7 @@ from agent.states import (
     TaskStatus,
     moved,
 )
-from agent.store.evidence import EventFacts, Evidence, StepFacts
+from agent.store.read.audit_rows import AuditRows, EventFacts, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
 
@@ -38,7 +38,7 @@ def gist(event_type: str, data: str | None) -> str | bool | None:
 class _Replay:
     """What the events have told so far."""
 
-    def __init__(self, task: Evidence, graph: Graph) -> None:
+    def __init__(self, task: AuditRows, graph: Graph) -> None:
         self.graph = graph
         self.status: str = TaskStatus.PENDING
         self.steps = {step.id: step for step in task.steps}
@@ -130,7 +130,7 @@ class _Replay:
             )
 
 
-def events(task: Evidence, graph: Graph) -> Iterator[Said]:
+def events(task: AuditRows, graph: Graph) -> Iterator[Said]:
     """The events are numbered without gaps, possible one after another, and lead to the rows."""
     numbers = [event.seq for event in task.events]
     if numbers != list(range(1, task.task.event_seq + 1)):

@@ -1,0 +1,112 @@
+"""What people and programs see of approvals: one document for every surface."""
+
+import json
+from typing import Final
+
+from agent.core.clock import to_iso
+from agent.steps.types.outcome import Json
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection, StoreError
+from agent.store.engine import approvals as store
+from agent.store.engine.approvals import ApprovalRow
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models.task_documents import find_one
+
+_MOST_SHOWN: Final = 2000
+"""How many characters of a large request people are shown; `agent artifact` shows all of it."""
+
+
+def list_approvals(
+    connection: Connection,
+    *,
+    is_all: bool = False,
+    task_id: str | None = None,
+    limit: int = 100,
+    after: str | None = None,
+    like: str | None = None,
+) -> list[dict[str, Json]]:
+    """Return what waits for an answer, the oldest first; or everything, the newest first.
+
+    `after` is the id of the last one of the page before; with `like` only those whose ids begin or
+    end with it.
+    """
+    found = store.listed(
+        connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
+    )
+    return [_document(connection, *entry) for entry in found]
+
+
+def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
+    """Return one approval with everything about it."""
+    found = store.placed(connection, approval_id)
+    if found is None:
+        raise NotFoundError(f"there is no approval {approval_id}")
+    return _document(connection, *found)
+
+
+def find_approval(connection: Connection, text: str) -> str:
+    """Return the one approval whose id is, begins with, or ends with a text."""
+    return find_one(text, "approval", lambda part: store.like(connection, part))
+
+
+def _document(
+    connection: Connection,
+    row: ApprovalRow,
+    workflow: str,
+    task_status: str,
+    step: str,
+    parallel_index: int,
+) -> dict[str, Json]:
+    decision = None
+    if row.decided_at is not None:
+        decision = {
+            "by": row.decided_by,
+            "channel": row.decided_channel,
+            "at": to_iso(row.decided_at),
+            "comment": row.comment,
+            "value": _loaded(row.value),
+            "edits": _loaded(row.edits),
+        }
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "status": row.status,
+        "task": row.task_id,
+        "task_status": task_status,
+        "workflow": workflow,
+        "step": f"{step}[{parallel_index}]" if parallel_index >= 0 else step,
+        "attempt": row.attempt,
+        "message": row.message,
+        "request": _request(connection, row),
+        "request_hash": row.request_hash,
+        "choices": _loaded(row.choices),
+        "schema": _loaded(row.value_schema),
+        "editable": _loaded(row.editable) or [],
+        "who": _loaded(row.who) or [],
+        "created_at": to_iso(row.created_at),
+        "expires_at": to_iso(row.expires_at),
+        "on_expiry": row.on_expiry,
+        "remind_at": to_iso(row.remind_at),
+        "renews": row.renews,
+        "decision": decision,
+    }
+
+
+def _request(connection: Connection, row: ApprovalRow) -> Json:
+    """Return what was asked about; of a large request that is kept apart, how it begins."""
+    request = _loaded(row.request)
+    asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
+    if not isinstance(asked, dict) or asked.keys() != {artifact_rows.REFERENCE_KEY}:
+        return request
+    try:
+        content = artifact_rows.get(connection, str(asked[artifact_rows.REFERENCE_KEY]))
+    except StoreError as error:
+        return {**request, "request": {**asked, "problem": error.message}}
+    if content is None:
+        return request
+    begins = content.decode("utf-8", "replace")[:_MOST_SHOWN]
+    return {**request, "request": {**asked, "begins": begins}}
+
+
+def _loaded(text: str | None) -> Json:
+    return json.loads(text) if text is not None else None

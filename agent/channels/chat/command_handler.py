@@ -1,0 +1,268 @@
+"""Carrying out what people say in a chat: the same for every chat."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from agent.approvals import answering, approval_documents
+from agent.approvals.answering import InvalidAnswerError, Said
+from agent.approvals.permission import NotAllowedError
+from agent.channels.chat import commands, message_texts
+from agent.channels.chat.commands import Caller, Command, CommandError
+from agent.core import audit
+from agent.core.escape import harmless
+from agent.core.state_machine import TaskStatus
+from agent.steps.spec.questions import CHATS, read_answer
+from agent.steps.types.outcome import Json
+from agent.store.channels import answer_tokens
+from agent.store.db.database import Connection, Database
+from agent.store.db.json_values import NotPlainJsonError
+from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.read import health
+from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.read_models import task_documents
+from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
+from agent.tasks.rules.creation import Submission
+from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
+from agent.workflows.durations import parse_duration
+from agent.workflows.graph import Graph
+
+_EXPECTED: Final = (
+    AmbiguousIdError,
+    CommandError,
+    InputError,
+    InvalidAnswerError,
+    NotAllowedError,
+    NotFoundError,
+    NotPlainJsonError,
+    RefusedError,
+)
+_AUDITED: Final = frozenset(
+    name for name, word in commands.COMMANDS.items() if word.scope != "read"
+) - {"run"}
+"""What a task is started by is on its own record."""
+_LISTED: Final = 15
+_MOST_SHOWN: Final = 3500
+
+
+class CommandHandler:
+    """Understands commands and answers, of whoever a channel says is speaking."""
+
+    def __init__(self, database: Database, most_steps: int) -> None:
+        self._database = database
+        self._most_steps = most_steps
+        self._operator = Operator(database, database.clock)
+        self._does: dict[str, Callable[[Caller, Command, str | None], str]] = {
+            "status": self._status,
+            "tasks": self._tasks,
+            "task": self._task,
+            "why": self._why,
+            "run": self._run,
+            "pause": self._pause,
+            "resume": self._resume,
+            "cancel": self._cancel,
+            "retry": self._retry,
+            "approvals": self._approvals,
+            "approve": self._decide,
+            "deny": self._decide,
+            "edit": self._decide,
+            "answer": self._decide,
+            "defer": self._defer,
+            "help": self._help,
+        }
+        assert self._does.keys() == commands.COMMANDS.keys()
+
+    def reply(self, caller: Caller, text: str, key: str | None = None) -> str:
+        """Do what a text says, if this person may, and return what to tell them.
+
+        `key` names the message: what it creates is created once however often it arrives. Only a
+        database that cannot be used raises.
+        """
+        try:
+            command = commands.parse(text)
+            act = self._does.get(command.name, self._run_own)
+            with _audited(caller, command):
+                commands.check(caller, command)
+                return harmless(act(caller, command, key))
+        except _EXPECTED as error:
+            return harmless(str(error))
+
+    def give(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
+        """Give an answer that a button or a reply stands for, if this person may."""
+        try:
+            command = Command("answer", approval_id)
+            with _audited(caller, command):
+                commands.check(caller, command)
+                return harmless(self._given(caller, approval_id, said))
+        except _EXPECTED as error:
+            return harmless(str(error))
+
+    def _status(self, _caller: Caller, _command: Command, _key: str | None) -> str:
+        with self._database.connect("reader") as connection, connection.snapshot():
+            counts = health.task_counts(connection)
+            waiting = health.pending_approvals(connection)
+            unknown = len(health.unknown_calls(connection))
+        tasks = ", ".join(f"{count} {status}" for status, count in counts.items())
+        lines = [f"tasks: {tasks or 'none yet'}", f"questions that wait for an answer: {waiting}"]
+        if unknown:
+            lines.append(f"effects of unknown outcome: {unknown}")
+        return "\n".join(lines)
+
+    def _tasks(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        status = command.subject
+        if status is not None and status not in set(TaskStatus):
+            raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
+        with self._database.connect("reader") as connection, connection.snapshot():
+            found = task_documents.list_tasks(connection, status, limit=_LISTED)
+        return "\n".join(map(message_texts.task_line, found)) or "there are none"
+
+    def _task(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        return message_texts.cut(message_texts.task(self._document(command)), _MOST_SHOWN)
+
+    def _why(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        return message_texts.cut(message_texts.why(self._document(command)), _MOST_SHOWN)
+
+    def _run(self, caller: Caller, command: Command, key: str | None) -> str:
+        return self._start(caller, str(command.subject), command.pairs, key)
+
+    def _run_own(self, caller: Caller, command: Command, key: str | None) -> str:
+        """Start the workflow that has named a command of its own (`on: chat`)."""
+        for name, keys in self._own_commands():
+            if keys["command"] == command.name:
+                return self._start(caller, name, command.pairs, key)
+        raise CommandError(f"there is no command /{command.name}; /help lists them")
+
+    def _help(self, caller: Caller, _command: Command, _key: str | None) -> str:
+        own = {
+            keys["command"]: keys.get("description") or f"start {name}"
+            for name, keys in self._own_commands()
+        }
+        return commands.help_text(caller, own)
+
+    def _own_commands(self) -> list[tuple[str, dict[str, Json]]]:
+        """Return the workflows that have named a command, with what they say of it."""
+        found: list[tuple[str, dict[str, Json]]] = []
+        with self._database.connect("reader") as connection, connection.snapshot():
+            for each in workflow_histories.latest_versions(connection):
+                latest = workflow_versions.latest(connection, each.name)
+                keys = Graph.model_validate_json(latest[1]).on.get("chat") if latest else None
+                if keys:
+                    found.append((each.name, keys))
+        return found
+
+    def _start(self, caller: Caller, name: str, texts: dict[str, str], key: str | None) -> str:
+        with self._database.connect("reader") as connection:
+            found = workflow_versions.latest(connection, name)
+        if found is None:
+            raise NotFoundError(f"there is no workflow {name!r}")
+        _, text, source, path = found
+        graph = Graph.model_validate_json(text)
+        if len(graph.steps) > self._most_steps:
+            raise RefusedError(f"{name} has more steps than steps_per_task in [engine] allows")
+        submission = Submission(
+            graph=graph,
+            input=check_inputs(graph, read_inputs(graph, texts)),
+            trigger={"kind": "chat", "channel": caller.channel, "by": caller.identity},
+            dedupe_key=None if key is None else f"chat:{caller.channel}:{key}",
+            source=source,
+            path=path,
+        )
+        return f"started {name}: task {short_id(self._operator.submit(submission))}"
+
+    def _pause(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        return self._operator.pause(self._task_id(command), command.rest).message
+
+    def _resume(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        return self._operator.resume(self._task_id(command)).message
+
+    def _cancel(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        return self._operator.cancel(self._task_id(command), command.rest).message
+
+    def _retry(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        return self._operator.retry(self._task_id(command)).message
+
+    def _approvals(self, _caller: Caller, command: Command, _key: str | None) -> str:
+        with self._database.connect("reader") as connection, connection.snapshot():
+            if command.subject is not None:
+                approval_id = approval_documents.find_approval(connection, command.subject)
+                document = approval_documents.approval_document(connection, approval_id)
+                if document["status"] != "pending":
+                    return message_texts.ending(document, _MOST_SHOWN)
+                return message_texts.question(document, _MOST_SHOWN)[0]
+            found = approval_documents.list_approvals(connection, limit=_LISTED)
+        return "\n".join(map(message_texts.approval_line, found)) or "nothing waits for an answer"
+
+    def _decide(self, caller: Caller, command: Command, _key: str | None) -> str:
+        with self._database.connect("reader") as connection:
+            approval_id = approval_documents.find_approval(connection, str(command.subject))
+            document = approval_documents.approval_document(connection, approval_id)
+        said: dict[str, Json] = {"decision": command.name, "comment": command.rest}
+        if command.name == "edit":
+            if not command.pairs:
+                raise CommandError(f"write it as {commands.usage('edit')}")
+            edits = {name: commands.value_of(text) for name, text in command.pairs.items()}
+            said = {"decision": "approve", "edits": edits}
+        elif command.name == "answer":
+            said = {"decision": "answer", "value": typed_value(document, command.rest or "")}
+        return self._given(caller, approval_id, said)
+
+    def _defer(self, caller: Caller, command: Command, _key: str | None) -> str:
+        try:
+            seconds = parse_duration(command.rest or "")
+        except ValueError as problem:
+            raise CommandError(f"{commands.usage('defer')}: {problem}") from None
+        with self._database.connect("reader") as connection:
+            approval_id = approval_documents.find_approval(connection, str(command.subject))
+        answering.defer(
+            self._database,
+            approval_id,
+            seconds,
+            by=caller.identity,
+            channel=caller.channel,
+            is_paired=caller.is_paired,
+        )
+        return f"you will be reminded of {short_id(approval_id)} in {command.rest}"
+
+    def _given(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
+        decision: Said = said["decision"]
+        done = answering.answer(
+            self._database,
+            approval_id,
+            decision,
+            by=caller.identity,
+            channel=caller.channel,
+            comment=said.get("comment"),
+            value=said.get("value"),
+            edits=said.get("edits"),
+            is_paired=caller.is_paired,
+        )
+        with self._database.connect("writer") as tx, tx.transaction():
+            answer_tokens.use_up(tx, approval_id, self._database.clock.now())
+        return f"{done.status}: step {done.step} of task {short_id(done.task_id)}"
+
+    def _document(self, command: Command) -> dict[str, Json]:
+        with self._database.connect("reader") as connection, connection.snapshot():
+            return task_documents.task_document(connection, self._found(connection, command))
+
+    def _task_id(self, command: Command) -> str:
+        with self._database.connect("reader") as connection:
+            return self._found(connection, command)
+
+    def _found(self, connection: Connection, command: Command) -> str:
+        return task_documents.find_task(connection, str(command.subject))
+
+
+def _audited(caller: Caller, command: Command) -> AbstractContextManager[None]:
+    is_stranger = caller.channel in CHATS and not caller.is_paired
+    if command.name not in _AUDITED or is_stranger:
+        # Strangers give no commands, and must not fill the file.
+        return nullcontext()
+    who = f"{caller.channel}:{caller.identity}"
+    return audit.recorded(who, caller.channel, command.name, subject=command.subject)
+
+
+def typed_value(document: dict[str, Json], text: str) -> Json:
+    """Read what somebody typed as an answer to a question as the question wants it."""
+    if document["kind"] == "unknown":
+        return commands.value_of(text)
+    return read_answer(text, document["choices"], document["schema"])

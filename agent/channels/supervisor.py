@@ -1,0 +1,165 @@
+"""The channels of a daemon: in a thread and a loop of their own, beside the worker."""
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import structlog
+
+from agent.channels.channel import Channel
+from agent.channels.chat.command_handler import CommandHandler
+from agent.channels.delivery_loop import DeliveryLoop
+from agent.channels.link_signing import key_of
+from agent.channels.receive_loop import record_trouble
+from agent.channels.secret_ref import SecretError, read_secret
+from agent.channels.telegram.telegram import Telegram
+from agent.channels.telegram.telegram_api import BotApi
+from agent.channels.webhook import Webhook
+from agent.config.channels import TOLD
+from agent.config.settings import Settings
+from agent.store.db.database import Database, StoreError
+
+log = structlog.get_logger(__name__)
+
+GRACE_SECONDS: Final = 5.0
+"""How long channels may take to let go when the daemon ends."""
+_FIRST_PAUSE_SECONDS: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 300.0
+
+
+class MissingExtraError(Exception):
+    """A channel needs what is not installed."""
+
+
+def open_channel(name: str, settings: Settings, database: Database) -> Channel:
+    """Return a channel; raise `SecretError` where its secret is of no use."""
+    if name == "telegram":
+        bot = settings.channels.telegram
+        return Telegram(
+            database,
+            BotApi(bot.api_url, read_secret(bot.token)),
+            CommandHandler(database, settings.engine.steps_per_task),
+            bot.poll_seconds,
+        )
+    if name == "slack":
+        return _open_slack(settings, database)
+    hook = settings.channels.webhook
+    return Webhook(hook, key_of(read_secret(hook.secret)), database.clock)
+
+
+def _open_slack(settings: Settings, database: Database) -> Channel:
+    try:
+        from agent.channels.slack import Slack
+    except ImportError as error:
+        raise MissingExtraError(f"install agent[slack] ({error})") from None
+    app = settings.channels.slack
+    return Slack(
+        database,
+        CommandHandler(database, settings.engine.steps_per_task),
+        api_url=app.api_url,
+        bot_token=read_secret(app.bot_token),
+        app_token=read_secret(app.app_token),
+    )
+
+
+class Channels:
+    """Runs every channel that is turned on; `start` and `stop` are called from the worker's loop."""
+
+    event_types: Final = frozenset(TOLD)
+    """The events that some channel passes on."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopping = threading.Event()
+        self._stopped: asyncio.Event | None = None
+        self._couriers: list[DeliveryLoop] = []
+        self._thread = threading.Thread(target=self._run, name="channels", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver and to receive."""
+        self._thread.start()
+
+    def tell(self, events: list[tuple[Any, ...]]) -> None:
+        """Wake the couriers if one of the events is for them; a hint, which may come twice."""
+        loop = self._loop
+        if loop is None or not any(event[2] in self.event_types for event in events):
+            return
+        # It may have ended already.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._wake)
+
+    def stop(self) -> None:
+        """Begin to end."""
+        self._is_stopping.set()
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._end)
+
+    async def closed(self) -> None:
+        """Wait until it has ended, for a bounded time."""
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, 2 * GRACE_SECONDS)
+
+    def _wake(self) -> None:
+        for courier in self._couriers:
+            courier.wake()
+
+    def _end(self) -> None:
+        assert self._stopped is not None
+        self._stopped.set()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception:
+            # Tasks go on without it.
+            log.exception("channels.ended")
+
+    async def _serve(self) -> None:
+        self._stopped = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._is_stopping.is_set():
+            return
+        running = [
+            asyncio.create_task(self._keep(name)) for name in self._settings.channels.turned_on
+        ]
+        await self._stopped.wait()
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=GRACE_SECONDS)
+        log.info("channels.stopped")
+
+    async def _keep(self, name: str) -> None:
+        """Keep one channel open: what ends it is logged and on record, and it is opened again."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self._use(open_channel(name, self._settings, self._database))
+            except (SecretError, MissingExtraError) as error:
+                trouble = f"it cannot be opened: {error}"
+                log.error("channel.not_opened", channel=name, error=str(error), retry_seconds=pause)
+            except Exception as error:
+                trouble = f"an internal error: {type(error).__name__}"
+                log.exception("channel.ended", channel=name, retry_seconds=pause)
+            try:
+                await asyncio.to_thread(record_trouble, self._database, name, trouble)
+            except StoreError as error:
+                log.warning("channel.no_database", channel=name, error=str(error))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    async def _use(self, channel: Channel) -> NoReturn:
+        """Deliver and receive until cancelled."""
+        courier = DeliveryLoop(self._database, channel)
+        self._couriers.append(courier)
+        log.info("channel.opened", channel=channel.name)
+        try:
+            await courier.run()
+        finally:
+            self._couriers.remove(courier)
+            await channel.close()

@@ -1,0 +1,216 @@
+"""An agent by its database: commands write to it, and read from it, as the agent itself does."""
+
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent import bootstrap
+from agent.approvals import approval_documents
+from agent.cli.client.base import Document
+from agent.cli.output import terminal
+from agent.core import audit
+from agent.tasks.operator.operator import Answer, Operator, Verdict
+from agent.tasks.read_models import spending, task_documents, transcript, workflow_documents
+from agent.tasks.rules.budgets import MICROUSD
+from agent.tasks.state.graph_cache import GraphCache
+
+if TYPE_CHECKING:
+    from agent.approvals.answering import Said
+    from agent.config.settings import Settings
+    from agent.store.db.database import Connection, Database
+    from agent.workflows.graph import Graph
+
+_CHANNEL = "terminal"
+
+
+class LocalClient:
+    """The agent whose database the configuration names."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+
+    def _audited(self, what: str, **details: Any) -> AbstractContextManager[None]:
+        audit.configure(self._settings.home)
+        return audit.recorded(f"terminal:{terminal.user()}", "command line", what, **details)
+
+    @cached_property
+    def _database(self) -> "Database":
+        return bootstrap.open_database(self._settings)
+
+    @cached_property
+    def _reader(self) -> "Connection":
+        return self._database.connect("reader")
+
+    @cached_property
+    def _operator(self) -> Operator:
+        return Operator(self._database, self._database.clock)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if "_reader" in self.__dict__:
+            self._reader.close()
+
+    def find_task(self, text: str) -> str:
+        return task_documents.find_task(self._reader, text)
+
+    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
+        return task_documents.list_tasks(self._reader, status, workflow, limit)
+
+    def task(self, task_id: str) -> Document:
+        with self._reader.snapshot():
+            return task_documents.task_document(self._reader, task_id)
+
+    def graph(self, workflow: str, version: int) -> "Graph":
+        return GraphCache().get(self._reader, workflow, version)
+
+    def calls(self, task_id: str, after: str) -> list[Document]:
+        with self._reader.snapshot():
+            return transcript.calls_after(self._reader, task_id, after)
+
+    def transcript(self, task_id: str, step: str) -> Document:
+        with self._reader.snapshot():
+            return transcript.transcript(self._reader, task_id, step)
+
+    def logs(
+        self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
+    ) -> list[Document]:
+        return task_documents.step_logs(self._reader, task_id, step, attempt, after, limit)
+
+    def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
+        return task_documents.read_events(self._reader, after, task_id, limit)
+
+    def start(
+        self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
+    ) -> tuple[str, str]:
+        from agent.cli.commands import run
+        from agent.daemon import workflow_sync
+
+        run.close_to_others(self._settings)
+        asked = run.submission(self._settings, workflow, values, texts, priority)
+        bootstrap.open_database(self._settings, create=True)
+        if workflow_sync.has_children(asked.graph) and self.carrier() != "daemon":
+            # A daemon has the directory's files on record; here they may be needed as well.
+            workflow_sync.WorkflowSync(self._settings).sync(self._database)
+        if asked.path is not None and workflow_sync.has_children(asked.graph):
+            workflow_sync.record_beside(self._database, Path(asked.path), asked.graph)
+        return self._operator.submit(asked), asked.graph.name
+
+    def carrier(self) -> str | None:
+        holder = bootstrap.holder_of(self._database)
+        return None if holder is None else holder.role
+
+    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
+        from agent.cli.commands import run
+
+        return run.see_through(self._settings, self._database, self, task_id, is_quiet=is_quiet)
+
+    def pause(self, task_id: str, reason: str | None) -> Answer:
+        with self._audited("pause", task=task_id):
+            return self._operator.pause(task_id, reason)
+
+    def resume(self, task_id: str) -> Answer:
+        with self._audited("resume", task=task_id):
+            return self._operator.resume(task_id)
+
+    def cancel(self, task_id: str) -> Answer:
+        with self._audited("cancel", task=task_id):
+            return self._operator.cancel(task_id)
+
+    def retry(self, task_id: str) -> Answer:
+        with self._audited("retry", task=task_id):
+            return self._operator.retry(task_id)
+
+    def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
+        with self._audited("fork", task=task_id, step=from_step):
+            return self._operator.fork(task_id, from_step, edited)
+
+    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
+        with self._audited("resolve", task=task_id, step=step, verdict=verdict):
+            return self._operator.resolve(task_id, step, verdict, output, by=terminal.user())
+
+    def signal(self, task_id: str, name: str, payload: Any) -> Answer:
+        with self._audited("signal", task=task_id, name=name):
+            return self._operator.signal(task_id, name, payload)
+
+    def budget(self, task_id: str) -> Document:
+        return spending.budget_document(self._reader, task_id)
+
+    def day(self) -> Document:
+        now = self._database.clock.now()
+        return spending.day_document(self._reader, self._settings.budget, now)
+
+    def raise_budget(
+        self,
+        task_id: str,
+        *,
+        step: str | None,
+        tokens: int | None,
+        usd: float | None,
+        seconds: float | None,
+    ) -> Answer:
+        from agent.tasks.operator import budget_pause
+
+        limits = {"tokens": tokens, "usd": usd, "seconds": seconds}
+        with self._audited("set budget", task=task_id, step=step, **limits):
+            return budget_pause.raise_budget(
+                self._operator,
+                task_id,
+                step=step,
+                tokens=tokens,
+                microusd=None if usd is None else round(usd * MICROUSD),
+                seconds=seconds,
+            )
+
+    def find_approval(self, text: str) -> str:
+        return approval_documents.find_approval(self._reader, text)
+
+    def approvals(self, *, is_all: bool, limit: int) -> list[Document]:
+        return approval_documents.list_approvals(self._reader, is_all=is_all, limit=limit)
+
+    def approval(self, approval_id: str) -> Document:
+        return approval_documents.approval_document(self._reader, approval_id)
+
+    def decide(
+        self,
+        approval_id: str,
+        said: "Said",
+        *,
+        comment: str | None,
+        value: Any,
+        edits: Document | None,
+    ) -> None:
+        from agent.approvals import answering
+
+        with self._audited(said, approval=approval_id):
+            answering.answer(
+                self._database,
+                approval_id,
+                said,
+                by=terminal.user(),
+                channel=_CHANNEL,
+                comment=comment,
+                value=value,
+                edits=edits,
+            )
+
+    def defer(self, approval_id: str, seconds: float) -> None:
+        from agent.approvals import answering
+
+        with self._audited("defer", approval=approval_id, seconds=seconds):
+            answering.defer(
+                self._database, approval_id, seconds, by=terminal.user(), channel=_CHANNEL
+            )
+
+    def workflows(self) -> list[Document]:
+        from agent.daemon import workflow_sync
+
+        has_database = bootstrap.has_database(self._settings)
+        return workflow_sync.overview(self._settings, self._reader if has_database else None)
+
+    def workflow(self, name: str, version: int | None) -> Document:
+        with self._reader.snapshot():
+            return workflow_documents.workflow_document(self._reader, name, version)
+
+    def artifact(self, beginning: str) -> bytes:
+        return task_documents.find_artifact(self._reader, beginning)

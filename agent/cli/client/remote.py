@@ -1,0 +1,211 @@
+"""An agent over HTTP: the same documents from its API."""
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from agent.cli.client.base import Document
+from agent.cli.client.transport import Transport
+from agent.core.ids import new_id
+from agent.tasks.operator.operator import Answer, Verdict
+from agent.tasks.read_models import task_documents
+from agent.workflows.graph import Graph
+
+if TYPE_CHECKING:
+    from agent.approvals.answering import Said
+    from agent.config.settings import Settings
+
+_TASKS_PAGE: Final = 500
+_PAGE: Final = 1000
+
+
+class RemoteClient:
+    """The agent at an address."""
+
+    def __init__(self, url: str, settings: "Settings") -> None:
+        self._client = Transport(url, settings)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def find_task(self, text: str) -> str:
+        return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
+
+    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
+        return self._listed("tasks", _TASKS_PAGE, limit, status=status, workflow=workflow)
+
+    def task(self, task_id: str) -> Document:
+        return self._document(f"tasks/{task_id}")
+
+    def graph(self, workflow: str, version: int) -> Graph:
+        return Graph.model_validate(self.workflow(workflow, version)["graph"])
+
+    def calls(self, task_id: str, after: str) -> list[Document]:
+        found: list[Document] = self._client.get(f"tasks/{task_id}/calls", after=after)["calls"]
+        return found
+
+    def transcript(self, task_id: str, step: str) -> Document:
+        return self._document(f"tasks/{task_id}/steps/{_quoted(step)}/calls")
+
+    def logs(
+        self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
+    ) -> list[Document]:
+        of = f"tasks/{task_id}" if step is None else f"tasks/{task_id}/steps/{_quoted(step)}"
+        found: list[Document] = self._client.get(
+            f"{of}/logs", attempt=attempt, after=after, limit=limit
+        )["logs"]
+        return found
+
+    def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
+        found: list[Document] = []
+        while len(found) < limit:
+            most = min(_PAGE, limit - len(found))
+            page = self._client.get("events", after=after, task=task_id, limit=most)
+            found += page["events"]
+            after = page["cursor"]
+            if len(page["events"]) < most:
+                break
+        return found
+
+    def start(
+        self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
+    ) -> tuple[str, str]:
+        from agent.daemon import workflow_sync
+        from agent.workflows import loader
+        from agent.workflows.compile.inputs import read_inputs
+
+        if (path := workflow_sync.file_of(workflow)) is not None:
+            # What is wrong with it is told here, with its lines.
+            loaded = loader.load(path, is_trusted=True)
+            graph = loaded.graph
+            self._client.post_text("workflows", loaded.text, "application/yaml")
+        else:
+            found = self._document(f"workflows/{_quoted(workflow)}")
+            graph = Graph.model_validate(found["graph"])
+        asked = {"input": {**values, **read_inputs(graph, texts)}, "priority": priority}
+        created = self._client.post(f"workflows/{_quoted(graph.name)}/tasks", asked, key=new_id())
+        return str(created["id"]), graph.name
+
+    def carrier(self) -> str | None:
+        return "daemon"
+
+    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
+        from agent.cli.output import follow
+
+        return follow.follow(self, task_id, is_quiet=is_quiet)
+
+    def pause(self, task_id: str, reason: str | None) -> Answer:
+        return self._command(f"tasks/{task_id}/pause", {"reason": reason})
+
+    def resume(self, task_id: str) -> Answer:
+        return self._command(f"tasks/{task_id}/resume")
+
+    def cancel(self, task_id: str) -> Answer:
+        return self._command(f"tasks/{task_id}/cancel")
+
+    def retry(self, task_id: str) -> Answer:
+        return self._command(f"tasks/{task_id}/retry")
+
+    def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
+        asked = {"from_step": from_step, "input": edited or {}}
+        return self._command(f"tasks/{task_id}/fork", asked, key=new_id())
+
+    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
+        asked = {"verdict": verdict, "output": output}
+        return self._command(f"tasks/{task_id}/steps/{_quoted(step)}/resolve", asked)
+
+    def signal(self, task_id: str, name: str, payload: Any) -> Answer:
+        return self._command(f"tasks/{task_id}/signals/{_quoted(name)}", payload)
+
+    def budget(self, task_id: str) -> Document:
+        return self._document(f"tasks/{task_id}/budget")
+
+    def day(self) -> Document:
+        return self._document("budget")
+
+    def raise_budget(
+        self,
+        task_id: str,
+        *,
+        step: str | None,
+        tokens: int | None,
+        usd: float | None,
+        seconds: float | None,
+    ) -> Answer:
+        asked = {"step": step, "tokens": tokens, "usd": usd, "seconds": seconds}
+        return self._command(f"tasks/{task_id}/budget", asked)
+
+    def find_approval(self, text: str) -> str:
+        return task_documents.find_one(
+            text, "approval", lambda part: self._ids("approvals", id=part, all=True)
+        )
+
+    def approvals(self, *, is_all: bool, limit: int) -> list[Document]:
+        return self._listed("approvals", _PAGE, limit, all=is_all)
+
+    def approval(self, approval_id: str) -> Document:
+        return self._document(f"approvals/{approval_id}")
+
+    def decide(
+        self,
+        approval_id: str,
+        said: "Said",
+        *,
+        comment: str | None,
+        value: Any,
+        edits: Document | None,
+    ) -> None:
+        bodies: dict[str, Document] = {
+            "approve": {"comment": comment, "edits": edits or {}},
+            "deny": {"reason": comment},
+            "answer": {"value": value, "comment": comment},
+        }
+        self._client.post(f"approvals/{approval_id}/{said}", bodies[said])
+
+    def defer(self, approval_id: str, seconds: float) -> None:
+        self._client.post(f"approvals/{approval_id}/defer", {"seconds": seconds})
+
+    def workflows(self) -> list[Document]:
+        return [
+            {
+                **{name: each[name] for name in ("name", "version", "tasks", "file")},
+                "description": each["description"],
+                "remarks": [],
+            }
+            for each in self._client.get("workflows")["workflows"]
+        ]
+
+    def workflow(self, name: str, version: int | None) -> Document:
+        return self._document(f"workflows/{_quoted(name)}/versions/{version or 'latest'}")
+
+    def artifact(self, beginning: str) -> bytes:
+        return self._client.read(f"artifacts/{beginning}").content
+
+    def _document(self, path: str) -> Document:
+        found: Document = self._client.get(path)
+        return found
+
+    def _command(self, path: str, asked: Any = None, *, key: str | None = None) -> Answer:
+        done = self._client.post(path, asked, key=key)
+        return Answer(done["changed"], done["message"], done["task_id"])
+
+    def _ids(self, name: str, **given: Any) -> list[str]:
+        return [str(each["id"]) for each in self._listed(name, _TASKS_PAGE, 5, **given)]
+
+    def _listed(self, name: str, most: int, limit: int, **given: Any) -> list[Document]:
+        """Return a list that comes in pages."""
+        found: list[Document] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            page = self._client.get(
+                name, limit=min(most, limit - len(found)), cursor=cursor, **given
+            )
+            found += page[name]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        return found
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,5 @@
+"""The commands, one module per noun. Each parses its arguments, calls an `AgentClient`
+(`agent.cli.client`) and prints the result (`agent.cli.output`).
+
+Modules import only typer at the top: `agent --help` stays fast.
+"""

@@ -1,0 +1,224 @@
+"""`agent approvals`, `approve`, `deny` and `answer`: what waits for a person, and their word."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption, LimitOption
+
+if TYPE_CHECKING:
+    from agent.approvals.answering import Said
+
+ApprovalArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="An approval's id, or the unique start or end of one.")
+]
+
+
+def approvals(
+    approval: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Show this one in full.")
+    ] = None,
+    *,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also what was decided, the newest first.")
+    ] = False,
+    limit: LimitOption = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List what waits for an answer, or show one question in full."""
+    from agent.cli.output import terminal
+
+    with session.agent() as agent:
+        if approval is not None:
+            document = agent.approval(agent.find_approval(approval))
+            terminal.print_json(document) if as_json else _print_one(document)
+            return
+        found = agent.approvals(is_all=show_all, limit=limit)
+    if as_json:
+        terminal.print_json(found)
+    elif not found:
+        terminal.say("nobody was ever asked" if show_all else "nothing waits for an answer")
+    else:
+        headings = ("id", "task", "step", "kind", "status", "asked", "expires", "question")
+        terminal.print_table(headings, [_row(entry) for entry in found])
+
+
+def approve(
+    approval: ApprovalArgument,
+    comment: Annotated[str | None, typer.Option("--comment", help="Kept with the answer.")] = None,
+    edits: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change this first; may be repeated."),
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Say yes: the step does what was shown, with what you --set."""
+    _answer(approval, "approve", comment=comment, edits=_edits(edits or []), as_json=as_json)
+
+
+def deny(
+    approval: ApprovalArgument,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="The step's error says it.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Say no: the step fails."""
+    _answer(approval, "deny", comment=reason, as_json=as_json)
+
+
+def answer(
+    approval: ApprovalArgument,
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="VALUE|JSON", help="A text, a choice, JSON; or done, retry, fail. - reads it."
+        ),
+    ],
+    comment: Annotated[str | None, typer.Option("--comment", help="Kept with the answer.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Give the value that a step asks for.
+
+    Of an effect whose outcome is unknown, say what became of it: done, retry or fail.
+    """
+    import sys
+
+    text = sys.stdin.read().removesuffix("\n") if value == "-" else value
+    _answer(approval, "answer", comment=comment, text=text, as_json=as_json)
+
+
+def defer(
+    approval: ApprovalArgument,
+    time: Annotated[str, typer.Argument(metavar="TIME", help="As in 30m, 4h or 1d.")],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Be reminded of a question later.
+
+    It stays open, and expires when it would have.
+    """
+    from agent.cli.errors import CommandError
+    from agent.cli.output import terminal
+    from agent.workflows.durations import parse_duration
+
+    try:
+        seconds = parse_duration(time)
+    except ValueError as problem:
+        raise CommandError(f"{time}: {problem}") from None
+    with session.agent() as agent:
+        approval_id = agent.find_approval(approval)
+        agent.defer(approval_id, seconds)
+        document = agent.approval(approval_id)
+    if as_json:
+        terminal.print_json(document)
+    else:
+        terminal.say(f"{terminal.short(approval_id)}: deferred until {document['remind_at']}")
+
+
+def _answer(
+    approval: str,
+    said: "Said",
+    *,
+    as_json: bool,
+    comment: str | None = None,
+    text: str | None = None,
+    edits: dict[str, Any] | None = None,
+) -> None:
+    """Find the question, answer it in the name of whoever sits here, and say what came of it."""
+    from agent.cli.commands import run
+    from agent.cli.output import terminal
+
+    with session.agent() as agent:
+        approval_id = agent.find_approval(approval)
+        value = None if text is None else _value(agent.approval(approval_id), text)
+        agent.decide(approval_id, said, comment=comment, value=value, edits=edits)
+        document = agent.approval(approval_id)
+        if as_json:
+            terminal.print_json(document)
+            return
+        terminal.say(
+            f"{terminal.short(approval_id)}: {document['status']} (step {document['step']})"
+        )
+        if document["task_status"] == "running":
+            run.tell_if_nobody_runs(agent)
+
+
+def _value(document: dict[str, Any], text: str) -> Any:
+    """Read what was typed as the question wants it."""
+    import json
+
+    from agent.steps.spec.questions import read_answer
+
+    if document["kind"] != "unknown":
+        return read_answer(text, document["choices"], document["schema"])
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _edits(pairs: list[str]) -> dict[str, Any]:
+    """Read `--set key=value`: JSON where it is some, else text."""
+    import json
+
+    from agent.cli.errors import CommandError
+
+    edits: dict[str, Any] = {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator or not key:
+            raise CommandError(f"--set {pair}: write it as key=value")
+        if key in edits:
+            raise CommandError(f"--set {key}: given twice")
+        try:
+            edits[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            edits[key] = text
+    return edits
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    from agent.cli.output import terminal
+
+    return (
+        terminal.short(entry["id"]),
+        terminal.short(entry["task"]),
+        entry["step"],
+        entry["kind"],
+        entry["status"],
+        terminal.ago(entry["created_at"]),
+        entry["expires_at"] or "",
+        terminal.one_line(entry["message"], 80),
+    )
+
+
+def _print_one(document: dict[str, Any]) -> None:
+    """Print a question with all that an answer would be for."""
+    from agent.cli.output import terminal
+    from agent.cli.output.terminal import program, say, short
+
+    approval = short(document["id"])
+    say(f"{document['status']}: {document['kind']} {approval}", "bold")
+    say(f"step {document['step']} of task {short(document['task'])} ({document['workflow']})")
+    say(document["message"])
+    say("what it is about:", "bold")
+    say(terminal.written(document["request"]))
+    for name in ("choices", "schema", "editable", "who", "expires_at", "renews"):
+        if document[name]:
+            say(f"{name.replace('_', ' ')}: {terminal.one_line(document[name], 200)}")
+    if document["decision"]:
+        say("decided:", "bold")
+        say(terminal.written(document["decision"]))
+        return
+    if document["kind"] == "unknown":
+        say(f"  {program()} answer {approval} done | retry | fail")
+    elif document["kind"] == "input":
+        values = " | ".join(map(str, document["choices"] or ["VALUE"]))
+        say(f"  {program()} answer {approval} {values}")
+    else:
+        say(f"  {program()} approve {approval}   or   {program()} deny {approval} --reason WHY")

@@ -1,0 +1,121 @@
+"""`agent budget`: what a task has used of models, and how it gets more."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import session
+from agent.cli.commands.control import operate
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.cli.client.base import AgentClient
+    from agent.tasks.operator.operator import Answer
+
+
+def budget(
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="TASK", help="A task's id, or the unique start or end of one."),
+    ] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", metavar="STEP", help="The step's own budget.")
+    ] = None,
+    usd: Annotated[
+        float | None, typer.Option("--usd", metavar="X", help="US dollars, in all.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", metavar="N", help="Tokens, in all.")
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="D", help="Time since its start, or the step's, as in 2h."),
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Show use of models, today or by a task, or raise its budget.
+
+    A task that its budget paused then goes on.
+    """
+    from agent.cli.errors import CommandError
+
+    if usd is None and tokens is None and time is None:
+        if step is not None:
+            raise CommandError("--step goes with --usd, --tokens or --time")
+        if task is None:
+            _show_day(as_json=as_json)
+        else:
+            _show(task, as_json=as_json)
+        return
+    if task is None:
+        raise CommandError(
+            "name the task whose budget is to be raised; [budget] in the configuration sets a day's"
+        )
+    if (usd is not None and not 0 < usd <= 10**9) or (tokens is not None and tokens < 1):
+        raise CommandError("a budget is more than nothing")
+    seconds = None if time is None else _seconds(time)
+
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
+        return agent.raise_budget(task_id, step=step, tokens=tokens, usd=usd, seconds=seconds)
+
+    operate(task, command, as_json=as_json)
+
+
+def _seconds(text: str) -> float:
+    from agent.cli.errors import CommandError
+    from agent.workflows.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"--time: {error}") from None
+
+
+def _show(task: str, *, as_json: bool) -> None:
+    from agent.cli.output import terminal
+    from agent.cli.output.transcript import used
+
+    with session.agent() as agent:
+        task_id = agent.find_task(task)
+        document = agent.budget(task_id)
+    if as_json:
+        terminal.print_json(document)
+        return
+    usage = used({**document, "turns": document["calls"], "tools": 0})
+    terminal.say(f"task {terminal.short(task_id)}: {usage}")
+    if document["budgets"]:
+        rows = [_row(budget) for budget in document["budgets"]]
+        terminal.print_table(("budget", "tokens", "of", "usd", "of"), rows)
+
+
+def _show_day(*, as_json: bool) -> None:
+    from agent.cli.output import terminal
+
+    with session.agent() as agent:
+        day = agent.day()
+    if as_json:
+        terminal.print_json(day)
+        return
+    terminal.say(f"used of models on {day['day']} (UTC), of what [budget] allows in a day:")
+    rows = [
+        ("tokens", str(day["tokens"]), _of(day["tokens_limit"], "{}")),
+        ("usd", f"{day['usd']:.6f}", _of(day["usd_limit"], "{:.6f}")),
+        ("seconds", f"{day['seconds']:.1f}", _of(day["seconds_limit"], "{:.1f}")),
+    ]
+    terminal.print_table(("", "used", "of"), rows)
+
+
+def _of(limit: float | None, form: str) -> str:
+    return "-" if limit is None else form.format(limit)
+
+
+def _row(budget: dict[str, Any]) -> tuple[str, ...]:
+    tokens, usd = budget["tokens_limit"], budget["usd_limit"]
+    return (
+        budget["step"] or "task",
+        str(budget["tokens"]),
+        _of(tokens, "{}"),
+        f"{budget['usd']:.6f}",
+        _of(usd, "{:.6f}"),
+    )

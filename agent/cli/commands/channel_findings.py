@@ -1,0 +1,52 @@
+"""What `agent doctor` says of channels: turned on, open, heard, delivering."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from agent.core.clock import to_iso
+from agent.steps.spec.questions import CHATS
+from agent.store.channels import cursors, pairings
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
+    from agent.store.channels.cursors import Cursor
+    from agent.store.db.database import Connection
+
+
+def channel_findings(
+    settings: "Settings", connection: "Connection", *, is_running: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Return (what, state, message) for each channel that the configuration turns on."""
+    for name in settings.channels.turned_on:
+        cursor = cursors.cursor(connection, name)
+        paired = len(pairings.listed(connection, name))
+        state, message = _standing(cursor, is_running=is_running)
+        if state == "ok" and name in CHATS:
+            message += f"; {paired} paired"
+            if not paired:
+                state = "warning"
+                message = "nobody is paired: write to it, then `agent pair CODE`"
+        yield f"channel {name}", state, message
+    host = urlsplit(settings.channels.webhook.link_base_url).hostname
+    known = {"localhost", "127.0.0.1", "::1", settings.server.host, *settings.server.allowed_hosts}
+    if host is not None and host not in known:
+        yield (
+            "channel webhook",
+            "warning",
+            f"links lead to {host}, which is not among allowed_hosts in [server]: they are refused",
+        )
+
+
+def _standing(cursor: "Cursor | None", *, is_running: bool) -> tuple[str, str]:
+    if cursor is None:
+        return ("warning", "it has not been used yet" + ("" if is_running else ": `agent up`"))
+    if cursor.trouble is not None:
+        return "error", cursor.trouble
+    if cursor.failures:
+        return (
+            "error",
+            f"the last delivery failed {cursor.failures} times, is tried again"
+            f" at {to_iso(cursor.retry_at)}: {cursor.error}",
+        )
+    return "ok", "everything is delivered" if is_running else "it waits for `agent up`"

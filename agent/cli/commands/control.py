@@ -1,0 +1,161 @@
+"""Commands on one task: pause, resume, cancel, retry, fork, resolve, signal."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import InputJsonOption, InputOption, JsonOption, TaskArgument, WaitOption
+
+if TYPE_CHECKING:
+    from agent.cli.client.base import AgentClient
+    from agent.tasks.operator.operator import Answer, Verdict
+
+StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
+
+
+def pause(
+    task: TaskArgument,
+    reason: Annotated[str | None, typer.Option("--reason", help="Shown with the task.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Start nothing new of a task.
+
+    Steps in flight finish, or stop at their next checkpoint.
+    """
+    operate(task, lambda agent, task_id: agent.pause(task_id, reason), as_json=as_json)
+
+
+def resume(task: TaskArgument, *, as_json: JsonOption = False) -> None:
+    """Let a paused task go on."""
+    operate(task, lambda agent, task_id: agent.resume(task_id), as_json=as_json)
+
+
+def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
+    """End a task now; its steps in flight are stopped."""
+    operate(task, lambda agent, task_id: agent.cancel(task_id), as_json=as_json)
+
+
+def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption = False) -> None:
+    """Run again what of a task has not succeeded.
+
+    It is a new task that starts from what the old one has done.
+    """
+
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
+        return agent.retry(task_id)
+
+    operate(task, command, wait=wait, as_json=as_json)
+
+
+def fork(
+    task: TaskArgument,
+    from_step: Annotated[str, typer.Option("--from", metavar="STEP", help="Run again from here.")],
+    given: InputOption = None,
+    input_json: InputJsonOption = None,
+    *,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run again from one step on, with other inputs if given.
+
+    It is a new task; what came before the step is kept.
+    """
+    from agent.cli import inputs
+
+    values, texts = inputs.given_inputs(given or [], input_json)
+
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
+        edited = _edited(agent, task_id, values, texts) if values or texts else None
+        return agent.fork(task_id, from_step, edited)
+
+    operate(task, command, wait=wait, as_json=as_json)
+
+
+def resolve(
+    task: TaskArgument,
+    step: StepArgument,
+    *,
+    done: Annotated[bool, typer.Option("--done", help="It happened: go on.")] = False,
+    again: Annotated[bool, typer.Option("--retry", help="It did not happen: do it.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Give the step up.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="JSON", help="With --done: its output.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what became of an effect whose outcome is unknown."""
+    from agent.cli import inputs
+    from agent.cli.errors import CommandError
+
+    verdicts: dict[Verdict, bool] = {"done": done, "retry": again, "fail": fail}
+    chosen = [verdict for verdict, is_given in verdicts.items() if is_given]
+    if len(chosen) != 1:
+        raise CommandError("give exactly one of --done, --retry and --fail")
+    if output is not None and not done:
+        raise CommandError("--output goes with --done")
+    value = None if output is None else inputs.parse_json(output, "--output")
+
+    def command(agent: "AgentClient", task_id: str) -> "Answer":
+        return agent.resolve(task_id, step, chosen[0], value)
+
+    operate(task, command, as_json=as_json)
+
+
+def signal(
+    task: TaskArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
+    payload: Annotated[
+        str | None, typer.Argument(metavar="JSON", help="What it carries; - reads it.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a signal to a task; it keeps until a step takes it."""
+    from agent.cli import inputs
+
+    value = None if payload is None else inputs.parse_json(payload, "the payload")
+    operate(task, lambda agent, task_id: agent.signal(task_id, name, value), as_json=as_json)
+
+
+def _edited(
+    agent: "AgentClient", task_id: str, values: dict[str, Any], texts: dict[str, str]
+) -> dict[str, Any]:
+    """Return edited inputs, what was typed being read as the workflow's types."""
+    from agent.workflows.compile.inputs import read_inputs
+
+    document = agent.task(task_id)
+    graph = agent.graph(document["workflow"], document["version"])
+    return {**values, **read_inputs(graph, texts)}
+
+
+def operate(
+    task: str,
+    command: "Callable[[AgentClient, str], Answer]",
+    *,
+    wait: bool = False,
+    as_json: bool,
+) -> None:
+    """Find the task, carry out the command, and say what came of it, or wait for that."""
+    from agent.cli.commands import run
+    from agent.cli.output import terminal
+
+    with session.agent() as agent:
+        task_id = agent.find_task(task)
+        answer = command(agent, task_id)
+        message = answer.message.replace(answer.task_id, terminal.short(answer.task_id))
+        told = f"task {terminal.short(task_id)}: {message}"
+        if wait:
+            if not as_json:
+                terminal.note(told)
+            run.see_to_its_end(agent, answer.task_id, as_json=as_json)
+        if as_json:
+            terminal.print_json(
+                {"changed": answer.is_changed, "message": answer.message, "task_id": answer.task_id}
+            )
+            return
+        terminal.say(told)
+        if agent.task(answer.task_id)["status"] == "running":
+            run.tell_if_nobody_runs(agent)

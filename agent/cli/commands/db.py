@@ -1,0 +1,161 @@
+"""`agent db`: the database's own upkeep."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.errors import CommandError, Exit
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.store.db.database import Database
+    from agent.store.free_space import Space
+    from agent.store.pruning import Kept
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Upgrade, back up and prune the database."
+)
+
+
+@app.command("upgrade")
+def upgrade(
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Declare dead the workers of earlier versions that live."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the database to this program's schema, or make it."""
+    from agent import bootstrap as root
+    from agent.cli.output import terminal
+    from agent.store.schema import migrate
+
+    root.upgrade_database(session.settings(), must_fence=force, on_wait=terminal.note)
+    if as_json:
+        terminal.print_json({"schema": migrate.HEAD})
+    else:
+        terminal.say(f"the database has schema {migrate.HEAD}")
+
+
+@app.command("backup")
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; must not exist.")],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a consistent copy, also while an agent runs."""
+    from agent.cli.output import terminal
+    from agent.store import pruning
+
+    database = session.existing_database()
+    if target.exists():
+        raise CommandError(f"{target}: there is already something here", Exit.REFUSED)
+    if not target.absolute().parent.is_dir():
+        raise CommandError(f"{target.absolute().parent}: there is no such directory")
+    pruning.backup(database, target)
+    size = target.stat().st_size
+    if as_json:
+        terminal.print_json({"file": str(target), "bytes": size})
+    else:
+        terminal.say(f"wrote {target} ({size:,} bytes)")
+
+
+@app.command("prune")
+def prune(
+    days: Annotated[
+        float | None,
+        typer.Option("--days", min=0, help="Ended longer ago (default: retention_days)."),
+    ] = None,
+    *,
+    vacuum: Annotated[
+        bool,
+        typer.Option("--vacuum", help="Then rewrite a SQLite file without gaps; no agent may run."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove tasks that ended long ago, with all their records.
+
+    The space that they took is given back.
+    """
+    from dataclasses import asdict
+
+    from agent.cli.output import terminal
+    from agent.core.clock import SECOND
+    from agent.store import free_space, pruning
+
+    if days is not None and not math.isfinite(days):
+        raise CommandError(f"--days {days}: give a number of days")
+    settings = session.settings()
+    age_days = settings.engine.retention_days if days is None else days
+    database = session.existing_database()
+    before = database.clock.now() - int(age_days * 86_400 * SECOND)
+    size_before = free_space.measure(database)
+    with database.connect("writer") as connection:
+        counts = pruning.prune(connection, before)
+        kept = pruning.kept(connection, before)
+    if vacuum and database.is_sqlite:
+        _rewrite(database)
+    free_space.give_back(database)
+    size = free_space.measure(database)
+    freed = None
+    if size is not None and size_before is not None:
+        freed = max(0, size_before.file_bytes - size.file_bytes)
+    session.audit("db prune", days=age_days, removed=counts)
+    if as_json:
+        free = None if size is None else size.free_bytes
+        more = {"kept": asdict(kept), "bytes_freed": freed, "free_bytes": free}
+        terminal.print_json(counts | more)
+        return
+    what = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    terminal.say(f"removed what ended more than {age_days:g} days ago: {what}")
+    _say_kept(kept)
+    _say_space(size, freed or 0)
+
+
+def _rewrite(database: "Database") -> None:
+    """Rewrite a SQLite file under the daemon's lock, so that no daemon can start meanwhile."""
+    from agent.daemon import daemon
+    from agent.store import free_space
+
+    try:
+        lock = daemon.take_lock(database, "upkeep")
+    except daemon.AlreadyRunningError as error:
+        raise CommandError(f"--vacuum: {error}; stop it first", Exit.REFUSED) from None
+    try:
+        free_space.rewrite(database)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _say_kept(kept: "Kept") -> None:
+    from agent.cli.output.terminal import say
+
+    if kept.tasks:
+        say(
+            f"kept {kept.tasks:,} tasks that ended before: their parents, children, retries or forks"
+            " still need them, or a process had them locked"
+        )
+    if kept.artifacts:
+        say(
+            f"kept {kept.artifacts:,} large values ({kept.artifact_bytes:,} bytes) that nothing"
+            " refers to: they go one day after they were last written"
+        )
+
+
+def _say_space(size: "Space | None", freed: int) -> None:
+    from agent.cli.output.terminal import program, say
+
+    if size is None:
+        say("PostgreSQL reuses the space by itself, through autovacuum")
+        return
+    say(f"gave {freed:,} bytes back to the disk; the database takes {size.file_bytes:,}")
+    if size.free_bytes and not size.is_incremental:
+        say(
+            f"{size.free_bytes:,} bytes more are free inside the file and will be reused;"
+            f" `{program()} db prune --vacuum`, while no agent runs, gives them back"
+        )

@@ -1,0 +1,60 @@
+"""What `agent doctor` says of files: who can change what the agent acts on, and read its secrets."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
+
+
+def file_findings(settings: "Settings") -> Iterator[tuple[str, str, str]]:
+    """Say what is exposed to other users: (what, state, message)."""
+    from agent.config import file_exposure
+
+    try:
+        trust = file_exposure.trust_of(settings)
+    except ValueError as error:
+        yield "files", "error", f"trusted_users or trusted_groups in [agent]: {error}"
+        return
+    if trust.is_for_everyone:
+        yield "files", "warning", "not checked: trusted_users in [agent] trusts everyone"
+        return
+    found = [("files", "warning", remark) for remark in file_exposure.remarks(settings)]
+    for weakness in file_exposure.exposed(settings, trust):
+        message = f"{weakness.path} {weakness.problem}: {weakness.remedy}"
+        found.append(("files", "error", message))
+    found += [
+        ("files", "warning", f"{path} can be read by other users: chmod 600 {path}")
+        for path in file_exposure.readable(settings, trust)
+    ]
+    found += _secrets(settings)
+    yield from found or [("files", "ok", "only trusted users can change what the agent acts on")]
+
+
+def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
+    """Look at the files that hold secrets, as the configuration and the workflows name them."""
+    from agent.config import file_exposure
+    from agent.core.file_trust import can_be_read_by_others, weaknesses
+    from agent.daemon import workflow_sync
+    from agent.steps.attempt.secrets import files_named, path_of
+
+    trust = file_exposure.trust_of(settings)
+    named = files_named(settings.model_dump(mode="json"))
+    for entry in workflow_sync.scan(settings):
+        if entry.workflow is not None:
+            named |= files_named(entry.workflow.graph.model_dump(mode="json"))
+    for name in sorted(named):
+        try:
+            path = path_of(name)
+        except OSError as error:
+            yield "secrets", "warning", f"the file {name} cannot be read: {error.strerror}"
+            continue
+        for weakness in weaknesses(path, trust):
+            message = f"{weakness.path} {weakness.problem}: {weakness.remedy}"
+            yield "secrets", "error", f"{path} holds a secret, and {message}"
+        try:
+            is_open = can_be_read_by_others(path.stat(), trust)
+        except OSError:
+            continue
+        if is_open:
+            yield "secrets", "warning", f"{path} can be read by other users: chmod 600 {path}"

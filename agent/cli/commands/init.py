@@ -1,0 +1,87 @@
+"""`agent init`: a place for an agent to live in."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption
+
+STARTER = """\
+# Try it: agent run hello -i name=you
+name: hello
+description: A greeting and the time, side by side, and then both in one sentence.
+inputs:
+  name: {type: string, default: world}
+steps:
+  greet:
+    shell: {argv: [echo, "hello, {{ inputs.name }}"], effect: none}
+  look:
+    shell: {argv: [date, "+%A, %H:%M"], effect: none}
+  tell:
+    depends_on: [greet, look]
+    shell:
+      argv: [echo, "{{ steps.greet.output.stdout | trim }} - it is {{ steps.look.output.stdout | trim }}"]
+      effect: none
+output: "{{ steps.tell.output.stdout | trim }}"
+"""
+
+
+def init(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="Where.", show_default="here")
+    ] = Path(),
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a configuration, a first workflow and the database.
+
+    What is already there stays as it is.
+    """
+    from agent import bootstrap
+    from agent.cli.output import terminal
+    from agent.config import settings as config
+    from agent.config.loader import DEFAULT_FILE, load
+
+    session.stay_here()
+    # What others could write would be refused at the next start.
+    os.umask(os.umask(0) | 0o022)
+    made: list[str] = []
+    _write(directory / DEFAULT_FILE, config.default_text(), made)
+    settings = load(directory / DEFAULT_FILE)
+    _write(settings.workflow_directory / "hello.yaml", STARTER, made)
+    database = bootstrap.open_database(settings, create=True)
+    if as_json:
+        terminal.print_json({"made": made, "home": str(settings.home)})
+        return
+    for path in made:
+        terminal.say(f"made {path}")
+    where = database.path or "the configured PostgreSQL"
+    terminal.say(f"the database is ready: {where}")
+    enter = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
+    terminal.say(f"\ntry: {enter}agent run hello -i name=you\nor:  {enter}agent up")
+
+
+def _write(path: Path, text: str, made: list[str]) -> None:
+    """Write a file unless there is one; nobody's work is overwritten."""
+    from agent.cli.errors import CommandError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        if path.parent.is_dir():
+            return
+        raise CommandError(f"{path.parent}: this is no directory") from None
+    except OSError as error:
+        raise CommandError(f"{path} cannot be made: {error.strerror}") from None
+    try:
+        with file:
+            file.write(text)
+    except OSError as error:
+        # Half of it would be taken for somebody's work the next time.
+        path.unlink()
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+    made.append(str(path))

@@ -1,0 +1,78 @@
+"""`agent logs`: what a task's steps said."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import session
+from agent.cli.errors import CommandError, Exit
+from agent.cli.options import FollowOption, JsonOption, TaskArgument
+
+if TYPE_CHECKING:
+    from agent.cli.client.base import AgentClient
+
+_PAGE = 1000
+_LOOK_SECONDS = 0.3
+
+
+def logs(
+    task: TaskArgument,
+    step: Annotated[str | None, typer.Argument(metavar="STEP", help="Only this step's.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Only this attempt's.")
+    ] = None,
+    *,
+    follow: FollowOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a task's steps wrote."""
+    from agent.cli.output import terminal
+
+    if follow and as_json:
+        raise CommandError("--follow prints lines as they come; --json prints one document")
+    with session.agent() as agent:
+        task_id = agent.find_task(task)
+        _check_step(agent, task_id, step)
+        after = 0
+        gathered: list[dict[str, Any]] = []
+        while True:
+            page = agent.logs(task_id, step, attempt, after, _PAGE)
+            after = page[-1]["id"] if page else after
+            if as_json:
+                gathered += page
+            else:
+                _print(page, is_one_step=step is not None)
+            if len(page) < _PAGE:
+                if not follow or _has_ended(agent, task_id):
+                    break
+                time.sleep(_LOOK_SECONDS)
+    if as_json:
+        terminal.print_json(gathered)
+
+
+def _print(page: list[dict[str, Any]], *, is_one_step: bool) -> None:
+    from agent.cli.output import terminal
+
+    for piece in page:
+        lead = "" if is_one_step else f"{piece['step']} | "
+        style = "dim" if piece["stream"] == "stderr" else None
+        for line in piece["text"].rstrip("\n").split("\n"):
+            terminal.say(f"{lead}{line}", style)
+
+
+def _check_step(agent: "AgentClient", task_id: str, step: str | None) -> None:
+    """Refuse a step that the task does not have: silence would look like an empty log."""
+    if step is None:
+        return
+    document = agent.task(task_id)
+    graph = agent.graph(document["workflow"], document["version"])
+    if step.partition("[")[0] not in graph.index_of:
+        names = ", ".join(graph.index_of)
+        raise CommandError(f"the task has no step {step!r}; it has {names}", Exit.REFUSED)
+
+
+def _has_ended(agent: "AgentClient", task_id: str) -> bool:
+    from agent.cli.output.follow import ENDED
+
+    return agent.task(task_id)["status"] in ENDED

@@ -1,0 +1,93 @@
+"""`agent tasks` and `agent show`: what there is, and how one of them stands."""
+
+from typing import Annotated, Any
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption, LimitOption, TaskArgument
+
+STATUSES = ("pending", "running", "paused", "succeeded", "failed", "canceled")
+
+
+def tasks(
+    status: Annotated[
+        str | None, typer.Option("--status", "-s", help="Only these: " + ", ".join(STATUSES) + ".")
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", help="Only tasks of this workflow.")
+    ] = None,
+    limit: LimitOption = 20,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks, the newest first."""
+    from agent.cli.commands import run
+    from agent.cli.errors import CommandError
+    from agent.cli.output import terminal
+
+    if status is not None and status not in STATUSES:
+        raise CommandError(f"there is no status {status!r}; known are " + ", ".join(STATUSES))
+    with session.agent() as agent:
+        found = agent.tasks(status, workflow, limit)
+        if as_json:
+            terminal.print_json(found)
+            return
+        if not found:
+            how = " like that" if status or workflow else " yet: agent run FILE"
+            terminal.say("no tasks" + how)
+            return
+        terminal.print_table(
+            ("task", "workflow", "status", "created", "took", "remarks"),
+            [_row(task) for task in found],
+            status_column=2,
+        )
+        if any(task["status"] == "running" for task in found):
+            run.tell_if_nobody_runs(agent)
+
+
+def show(
+    task: TaskArgument,
+    step: Annotated[
+        str | None, typer.Argument(metavar="STEP", help="One of its steps, call by call.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one task, or the whole transcript of one of its steps."""
+    from agent.cli.commands import run
+    from agent.cli.output import task_view, terminal, transcript
+
+    with session.agent() as agent:
+        task_id = agent.find_task(task)
+        if step is not None:
+            found = agent.transcript(task_id, step)
+            (terminal.print_json if as_json else transcript.print_transcript)(found)
+            return
+        document = agent.task(task_id)
+        if as_json:
+            terminal.print_json(document)
+            return
+        task_view.print_task(document, agent.graph(document["workflow"], document["version"]))
+        if document["status"] == "running":
+            run.tell_if_nobody_runs(agent)
+
+
+def _row(task: dict[str, Any]) -> tuple[str, ...]:
+    from agent.cli.output import terminal
+
+    remark = (task["error"] or {}).get("message", "")
+    if task["status"] == "paused":
+        remark = task["pause_reason"] or ""
+    if not remark and task.get("delay"):
+        remark = f"waits for the artifact store {task['delay'].get('store')}"
+    if not remark and task["waits"]:
+        remark = "waits for somebody: agent show " + terminal.short(task["id"])
+    return (
+        terminal.short(task["id"]),
+        f"{task['workflow']} v{task['version']}",
+        task["status"],
+        terminal.ago(task["created_at"]),
+        terminal.duration(terminal.seconds_between(task["started_at"], task["ended_at"])),
+        terminal.one_line(remark, 60),
+    )

@@ -1,0 +1,106 @@
+"""`agent token`: who may use the HTTP API, and for what."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.server.tokens import Tokens
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make, list and revoke tokens of the API."
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    scope: Annotated[
+        list[str],
+        typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
+    ],
+    *,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="DURATION", help="After how long it ends, as in 90d."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it, this once."""
+    from agent.cli.output import terminal
+    from agent.core.clock import SECOND, Clock, to_iso
+
+    now = Clock().now()
+    ends = None if expires is None else to_iso(now + int(_seconds(expires) * SECOND))
+    token = _tokens().create(name, scope, to_iso(now), ends)
+    session.audit("token create", name, scopes=scope, expires=ends)
+    if as_json:
+        terminal.print_json({"name": name, "scopes": scope, "expires": ends, "token": token})
+        return
+    until = "" if ends is None else f", valid until {ends}"
+    terminal.note(f"the token {name!r}{until}; it is not kept and cannot be shown again:")
+    terminal.say(token)
+
+
+@app.command("list")
+def list_tokens(*, as_json: JsonOption = False) -> None:
+    """List the tokens that were made, besides the owner's."""
+    from agent.cli.output import terminal
+
+    found = _tokens().listed()
+    if as_json:
+        terminal.print_json(found)
+        return
+    if not found:
+        terminal.say(f"none but the owner's, in {_tokens().owner_file}")
+        return
+    terminal.print_table(
+        ("token", "scopes", "made", "expires"),
+        [
+            (
+                each["name"],
+                ", ".join(each["scopes"]),
+                each["created_at"] or "",
+                each["expires"] or "never",
+            )
+            for each in found
+        ],
+    )
+
+
+@app.command("revoke")
+def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
+    """Take a token back: it lets nobody in from now on."""
+    from agent.cli.output import terminal
+
+    _tokens().revoke(name)
+    session.audit("token revoke", name)
+    if as_json:
+        terminal.print_json({"name": name, "revoked": True})
+    else:
+        terminal.say(f"{name!r} is revoked")
+
+
+def _seconds(text: str) -> float:
+    from agent.cli.errors import CommandError
+    from agent.workflows.durations import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"--expires {text}: {error}") from None
+    if seconds <= 0:
+        raise CommandError(f"--expires {text}: it must be greater than zero")
+    return seconds
+
+
+def _tokens() -> "Tokens":
+    from agent.config.file_exposure import trust_of
+    from agent.server.tokens import Tokens
+
+    settings = session.settings()
+    return Tokens(settings.home, trust_of(settings))

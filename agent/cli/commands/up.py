@@ -1,0 +1,160 @@
+"""`agent up` and `agent worker`: the processes that run tasks."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import session
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
+    from agent.store.db.database import Database
+
+
+def up(
+    first: Annotated[
+        str | None,
+        typer.Option("--run", metavar="FILE|NAME", help="Start this workflow once, at the start."),
+    ] = None,
+) -> None:
+    """Start the agent.
+
+    It runs tasks until it is stopped with Ctrl-C or SIGTERM.
+    """
+    settings = session.settings()
+    _serve(settings, first, is_worker=False)
+
+
+def worker() -> None:
+    """Start one more worker beside others, on PostgreSQL."""
+    from agent.cli.errors import CommandError
+
+    settings = session.settings()
+    if settings.database_url.startswith("sqlite:"):
+        raise CommandError(
+            "`agent worker` is for PostgreSQL; on SQLite one process runs all tasks: `agent up`"
+        )
+    _serve(settings, None, is_worker=True)
+
+
+def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
+    from agent import bootstrap
+    from agent.cli.commands import run
+    from agent.cli.errors import CommandError, Exit
+    from agent.core import event_loop, logging
+    from agent.daemon import daemon, startup_retry
+    from agent.server.bind import check_bind
+
+    check_bind(settings.server)
+    run.close_to_others(settings)
+    submission = None if first is None else run.submission(settings, first, {}, {})
+    logging.configure(settings.log.format, settings.log.level)
+    database = startup_retry.open_database(settings)
+    try:
+        lock = daemon.take_lock(database, "daemon")
+    except daemon.AlreadyRunningError as error:
+        raise CommandError(str(error), Exit.REFUSED) from None
+    bootstrap.hide_secrets(settings)
+
+    async def ready(address: str | None) -> None:
+        first_name = _greet(settings, database, is_worker=is_worker)
+        if not is_worker:
+            _tell_address(settings, address)
+            _tell_channels(settings)
+        task_id = None
+        if submission is not None:
+            from agent.tasks.operator.operator import Operator
+
+            operator = Operator(database, database.clock)
+            task_id = await startup_retry.patiently(
+                lambda: operator.submit(submission), may_be_done_twice=False
+            )
+        if not is_worker:
+            _suggest(task_id, first_name if submission is None else submission.graph.name)
+
+    try:
+        event_loop.run(
+            daemon.serve(
+                settings,
+                database,
+                on_ready=ready,
+                has_api=not is_worker,
+                has_channels=not is_worker,
+            )
+        )
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
+    """Say what runs here; return the name of a workflow to begin with."""
+    from agent import __version__
+    from agent.cli.output.terminal import program, say
+    from agent.daemon import workflow_sync
+
+    where = "PostgreSQL" if database.path is None else str(database.path)
+    name = "agent worker" if is_worker else "agent"
+    say(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
+    if is_worker:
+        return "NAME"
+    entries = workflow_sync.scan(settings)
+    say(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
+    known = workflow_sync.graphs_of(entries)
+    for entry in entries:
+        if entry.problems:
+            count = len(entry.problems)
+            about = [
+                f"{count} problem{'s'[: count > 1]}: `{program()} validate` shows what is wrong"
+            ]
+        else:
+            description = None if entry.workflow is None else entry.workflow.graph.description
+            about = [description or "", *workflow_sync.remarks(entry, known)]
+        style = "red" if entry.problems else None
+        say(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
+    return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
+
+
+def _tell_address(settings: "Settings", address: str | None) -> None:
+    """Say where programs find the agent and the token that lets them in, or why they cannot."""
+    from agent.cli.output.terminal import say
+
+    server = settings.server
+    if address is not None:
+        from agent.server.tokens import Tokens
+
+        token = Tokens(settings.home).owner_file
+        say(f"\nits HTTP API is at {address}/api/v1; the token is in {token}")
+    elif server.enabled:
+        say(
+            f"\nit has no HTTP API: port {server.port} of {server.host} is not to be had;"
+            " set another `port` in [server]",
+            "yellow",
+        )
+
+
+def _tell_channels(settings: "Settings") -> None:
+    """Say where people are told and asked besides."""
+    from agent.cli.output.terminal import program, say
+
+    if names := settings.channels.turned_on:
+        say(f"channels: {', '.join(names)}; `{program()} doctor` says how they fare")
+
+
+def _suggest(task_id: str | None, workflow: str) -> None:
+    """Say how to talk to it."""
+    from agent.cli.output.terminal import program, say, short
+
+    rows = [
+        (f"run {workflow} --wait", "start one and follow it"),
+        ("tasks", "what ran, and how it went"),
+        ("events --follow", "everything, as it happens"),
+        ("--help", "all commands"),
+    ]
+    if task_id is not None:
+        rows.insert(0, (f"show {short(task_id)}", "the task that was just started"))
+    width = max(len(command) for command, _ in rows)
+    say("\nin another terminal, try:")
+    for command, about in rows:
+        say(f"  {program()} {command:<{width}}   {about}")
+    say("")

@@ -1,0 +1,121 @@
+"""`agent validate`: what is wrong with workflow files, all of it at once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.errors import CommandError, Exit
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.workflows.directory import Entry
+    from agent.workflows.graph import Graph
+
+
+def validate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Workflow files (default: the directory's)."),
+    ] = None,
+    *,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run workflow files in Python, to check what they make.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check workflow files without running them."""
+    from agent.cli.output import terminal
+    from agent.daemon import workflow_sync
+
+    if files:
+        entries = [_read(path, is_trusted=trust) for path in files]
+        known = _beside(entries)
+    else:
+        settings = session.settings()
+        entries = list(workflow_sync.scan(settings))
+        if not entries:
+            raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
+        known = workflow_sync.graphs_of(entries)
+    if as_json:
+        terminal.print_json(
+            {
+                "ok": not any(entry.problems for entry in entries),
+                "files": [_document(entry, known) for entry in entries],
+            }
+        )
+    else:
+        for entry in entries:
+            _print(entry, known)
+    if any(entry.problems for entry in entries):
+        raise typer.Exit(int(Exit.BAD_INPUT))
+
+
+def _read(path: Path, *, is_trusted: bool) -> "Entry":
+    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
+    from agent.workflows.diagnostics import Problem
+    from agent.workflows.directory import Entry, read_entry
+
+    if path.suffix == ".py" and not is_trusted and path.is_file():
+        message = (
+            "not checked: to check a workflow in Python its file must be run, with your rights"
+        )
+        problem = Problem(str(path), None, None, "", message, "--trust runs it; read it first")
+        return Entry(path, problems=(problem,))
+    return read_entry(path, is_trusted=is_trusted)
+
+
+def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
+    """Return the workflows that given files may run: each other, their neighbours, the directory's."""
+    from agent.daemon import workflow_sync
+    from agent.workflows.directory import Directory
+
+    if not any(
+        each.workflow and workflow_sync.has_children(each.workflow.graph) for each in entries
+    ):
+        return {}
+    known: dict[str, Graph] = {}
+    for place in dict.fromkeys(
+        [session.settings().workflow_directory, *(each.path.parent for each in entries)]
+    ):
+        directory = Directory(place)
+        directory.scan()
+        known |= workflow_sync.graphs_of(directory.entries)
+    return known | workflow_sync.graphs_of(entries)
+
+
+def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
+    from agent.daemon import workflow_sync
+
+    return {
+        "file": str(entry.path),
+        "name": entry.name,
+        "ok": not entry.problems,
+        "problems": [problem.document() for problem in entry.problems],
+        "remarks": [] if entry.problems else workflow_sync.remarks(entry, known),
+    }
+
+
+def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
+    from agent.cli.output import terminal
+    from agent.daemon import workflow_sync
+    from agent.workflows.diagnostics import WorkflowError, show
+    from agent.workflows.loader import read_content
+
+    if not entry.problems:
+        assert entry.workflow is not None
+        count = len(entry.workflow.graph.steps)
+        terminal.say(
+            f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
+        )
+        for remark in workflow_sync.remarks(entry, known):
+            terminal.say(f"  {remark}", "yellow")
+        return
+    try:
+        texts = {str(entry.path): read_content(entry.path).decode()}
+    except (WorkflowError, UnicodeError):
+        texts = {}
+    terminal.say(show(entry.problems, texts))
+    count = len(entry.problems)
+    terminal.say(f"✗ {entry.path}: {count} problem{'s' if count > 1 else ''}", "red")

@@ -1,0 +1,115 @@
+"""`agent workflows`: which there are, how one looks, and what changed between two versions."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from agent.cli import session
+from agent.cli.options import JsonOption
+
+app = typer.Typer(rich_markup_mode=None, help="List, show and compare workflows.")
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")]
+
+
+@app.callback(invoke_without_command=True)
+def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
+    if context.invoked_subcommand is None:
+        list_workflows(as_json=as_json)
+
+
+@app.command("list")
+def list_workflows(*, as_json: JsonOption = False) -> None:
+    """List workflows, in files and on record."""
+    from agent.cli.output import terminal
+
+    with session.agent() as agent:
+        found = agent.workflows()
+    if as_json:
+        terminal.print_json(found)
+        return
+    if not found:
+        terminal.say("no workflows yet: agent validate FILE checks one")
+        return
+    terminal.print_table(
+        ("workflow", "version", "tasks", "file", "remarks"),
+        [
+            (
+                entry["name"],
+                "" if entry["version"] is None else str(entry["version"]),
+                str(entry["tasks"]),
+                entry["file"] or "",
+                "; ".join(entry["remarks"]),
+            )
+            for entry in found
+        ],
+    )
+
+
+@app.command("show")
+def show(
+    name: NameArgument,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, help="Default: the newest.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a workflow: its graph, its inputs and its versions."""
+    from agent.cli.output import terminal
+    from agent.workflows.draw import draw
+    from agent.workflows.graph import Graph
+
+    with session.agent() as agent:
+        document = agent.workflow(name, version)
+    if as_json:
+        terminal.print_json(document)
+        return
+    graph = Graph.model_validate(document["graph"])
+    terminal.say(f"{name} version {document['version']}", "bold")
+    if graph.description:
+        terminal.say(graph.description)
+    for line in draw(graph, None):
+        terminal.say(line)
+    for key, keys in graph.inputs.items():
+        terminal.say(f"input {key}: {terminal.one_line(keys)}")
+    for each in document["versions"]:
+        terminal.say(
+            f"version {each['version']}  {each['created_at']}  {each['tasks']} tasks"
+            + ("  removed" if each["removed_at"] else ""),
+            "dim",
+        )
+
+
+@app.command("compare")
+def compare(
+    name: NameArgument,
+    old: Annotated[int, typer.Argument(metavar="OLD", min=1)],
+    new: Annotated[int, typer.Argument(metavar="NEW", min=1)],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what changed between two versions."""
+    import difflib
+
+    from agent.cli.output import terminal
+
+    with session.agent() as agent:
+        documents = [agent.workflow(name, number) for number in (old, new)]
+    # Sources show what a person wrote; graphs serve where one came without.
+    sources = [each["source"] for each in documents]
+    if None in sources:
+        sources = [json.dumps(each["graph"], indent=2) for each in documents]
+    before, after = ((source or "").splitlines() for source in sources)
+    lines = list(
+        difflib.unified_diff(
+            before, after, f"{name} version {old}", f"{name} version {new}", lineterm=""
+        )
+    )
+    if as_json:
+        terminal.print_json({"name": name, "old": old, "new": new, "diff": lines})
+        return
+    if not lines:
+        terminal.say("they read the same")
+    for line in lines:
+        terminal.say(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))

@@ -1,0 +1,286 @@
+"""A task for a person: its graph, its steps, its ending and what to do next."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from agent.cli.output import terminal
+from agent.cli.output.terminal import program, say, short
+from agent.cli.output.transcript import used
+
+if TYPE_CHECKING:
+    from agent.workflows.graph import Graph
+
+_MOST_ITEMS = 20
+_WAITING_KINDS = ("wait", "workflow", "approval", "input")
+"""What such a step is given as its start is only when it went on."""
+_SKIPPED = {
+    "if": "its if was false",
+    "run_on": "what it waits for did not end that way",
+    "upstream_failed": "what it depends on failed",
+    "fail_fast": "another step failed",
+    "deadline": "the task's time was over",
+}
+_IN_DOUBT = {
+    "ask": "a question follows",
+    "retry": "the step tries again",
+    "reconcile": "the step finds out whether it happened",
+    "fail": "the step fails",
+}
+"""What follows once an effect of unknown outcome can no longer be under way."""
+
+
+def print_task(document: dict[str, Any], graph: "Graph") -> None:
+    """Print all that a person wants to know of one task."""
+    say(headline(document), terminal.style_of(document["status"]))
+    _print_origins(document)
+    for line in graph_lines(document, graph):
+        say(line)
+    say("")
+    terminal.print_table(
+        ("step", "attempt", "took", "result"),
+        [_row(step) for step in _shown(document["steps"])],
+    )
+    _print_usage(document)
+    _print_result(document)
+    _print_hints(document)
+
+
+def print_ending(document: dict[str, Any]) -> None:
+    """Print how a task that was followed ended, or what it waits on."""
+    say(headline(document), terminal.style_of(document["status"]))
+    _print_usage(document)
+    _print_result(document)
+    _print_hints(document)
+
+
+def print_started(task_id: str, workflow: str, *, is_running: bool) -> None:
+    """Print that a task was handed over."""
+    say(f"task {short(task_id)} of {workflow} was handed over")
+    if is_running:
+        say(f"  {program()} watch {short(task_id)}   follows it")
+    else:
+        say(f"  no agent is running: `{program()} up` carries it on")
+
+
+def step_line(step: dict[str, Any]) -> str:
+    """Return one line on a step, for what is no terminal."""
+    line = f"{terminal.marked(step['status'])} {step['name']}"
+    if step["attempt"] > 1:
+        line += f" (attempt {step['attempt']})"
+    if step["ended_at"] and step["started_at"] and took(step):
+        line += f" in {took(step)}"
+    why = reason(step)
+    return f"{line}: {why}" if why else line
+
+
+def graph_lines(
+    document: dict[str, Any], graph: "Graph", notes: dict[str, str] | None = None
+) -> list[str]:
+    """Draw the task's graph with each step's status, and with notes on steps by their names."""
+    from agent.workflows.draw import draw
+
+    steps = [step for step in document["steps"] if step["parallel_index"] is None]
+    return draw(graph, {step["name"]: step["status"] for step in steps}, notes)
+
+
+def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what has nothing to tell: what was never begun, and many items that went well."""
+    return [
+        step
+        for step in steps
+        if (step["status"] != "pending" or step["attempt"] > 1)
+        and (
+            step["parallel_index"] is None
+            or step["status"] != "succeeded"
+            or (step["parallel_count"] or 0) <= _MOST_ITEMS
+        )
+    ]
+
+
+def headline(document: dict[str, Any]) -> str:
+    """Return one line on a task."""
+    what = f"{document['workflow']} version {document['version']}"
+    line = f"{terminal.marked(document['status'])}: task {short(document['id'])} of {what}"
+    if document["ended_at"]:
+        line += f", in {took(document)}"
+    if document["pause_reason"]:
+        line += f" ({document['pause_reason']})"
+    return line
+
+
+def took(timed: dict[str, Any]) -> str:
+    """Return how long a task or a step took, or has taken so far; nothing of one that only waits."""
+    if timed.get("kind") in _WAITING_KINDS:
+        return ""
+    seconds = terminal.seconds_between(timed["started_at"], timed["ended_at"])
+    return terminal.duration(seconds)
+
+
+def _row(step: dict[str, Any]) -> tuple[str, ...]:
+    result = reason(step)
+    if not result and step["status"] == "succeeded" and step["output"] is not None:
+        result = terminal.one_line(step["output"], 80)
+    so_long = took(step) if step["ended_at"] or step["status"] == "running" else ""
+    return (step["name"], attempt(step), so_long, result)
+
+
+def attempt(step: dict[str, Any]) -> str:
+    """Say which attempt a step is at, unless it is the first."""
+    number = step["attempt"]
+    if (step.get("error") or {}).get("code") == "attempts_exhausted":
+        # The last one did not run: it only found out that none is left.
+        number -= 1
+    if step["attempt"] <= 1:
+        return ""
+    if number > step["max_attempts"]:
+        # One that only waits, asks, or finds out what became of the last.
+        return str(number)
+    return f"{number} of {step['max_attempts']}"
+
+
+def reason(step: dict[str, Any]) -> str:
+    """Say why a step stands where it does, if that needs saying."""
+    if step["status"] == "failed" and step["error"]:
+        return terminal.one_line(step["error"]["message"], 200)
+    if step["status"] == "pending" and step["attempt"] > 1 and step["error"]:
+        left = terminal.seconds_until(step["wake_at"])
+        soon = f"in {terminal.duration(left)}, " if left else ""
+        return f"{soon}after {terminal.one_line(step['error']['message'], 200)}"
+    if step["status"] == "skipped":
+        return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
+    if step["status"] == "waiting":
+        return _waiting(step["waiting_on"] or {})
+    if delay := step.get("delay"):
+        return delayed(delay)
+    return ""
+
+
+def delayed(delay: dict[str, Any]) -> str:
+    """Say which store of large values a step waits for."""
+    why = terminal.one_line(delay.get("error") or "", 200)
+    return f"waits for the artifact store {delay.get('store')}: {why}"
+
+
+def _waiting(on: dict[str, Any]) -> str:
+    if "signal" in on:
+        return f"waits for the signal {on['signal']!r}"
+    if "unknown" in on:
+        return "nobody knows whether its effect happened"
+    if "approval" in on:
+        return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
+    if "store" in on:
+        return f"waits for the artifact store: {terminal.one_line(on['store'], 200)}"
+    if "timer" in on:
+        from agent.core.clock import to_iso
+
+        instant = str(to_iso(on["timer"]))
+        left = terminal.seconds_until(instant)
+        until = f"until {terminal.moment(instant)}" + (
+            f", {terminal.duration(left)} left" if left else ""
+        )
+        then = _IN_DOUBT.get(str(on.get("in_doubt")))
+        return f"its effect may still be under way {until}; then {then}" if then else until
+    if "child" in on:
+        child = f"on the child task {short(str(on['child']))}"
+        return f"{child}, which waits for somebody" if on.get("asks") else child
+    if "items" in on:
+        return "while its items run"
+    return terminal.one_line(on)
+
+
+def _print_usage(document: dict[str, Any]) -> None:
+    """Say what the task has used of models, and where to read what they said."""
+    if document["usage"]["turns"]:
+        steps = [step["name"] for step in document["steps"] if step["usage"]]
+        say(f"models: {used(document['usage'])}")
+        if steps:
+            say(f"  {program()} show {short(document['id'])} {steps[0]}   what was said")
+
+
+def _print_origins(document: dict[str, Any]) -> None:
+    """Print where a task comes from and what it was given."""
+    kind = (document["trigger"] or {}).get("kind")
+    by = f", by {kind}" if kind not in (None, "manual") else ""
+    say(f"created {terminal.ago(document['created_at'])}{by}", "dim")
+    for name, value in (document["input"] or {}).items():
+        say(f"input {name}: {terminal.one_line(value, 100)}", "dim")
+    relations = {"child of": "parent", "retry of": "retry_of", "fork of": "forked_from"}
+    for words, key in relations.items():
+        if document[key]:
+            say(f"{words} {short(document[key])}", "dim")
+    if document["children"]:
+        say(f"children: {', '.join(map(short, document['children']))}", "dim")
+
+
+def _print_result(document: dict[str, Any]) -> None:
+    if document["status"] == "succeeded" and document["output"] is not None:
+        say("output:", "bold")
+        output = document["output"]
+        say(output if isinstance(output, str) else terminal.written(output))
+    if document["error"]:
+        error = document["error"]
+        step = f"step {error['step']}: " if error.get("step") else ""
+        say(f"{step}{error['message']}", "red")
+
+
+def _print_ask(on: dict[str, Any], task: str) -> None:
+    """Print what a step of a task, or of one of its children, wants of somebody."""
+    if "paused" in on:
+        why = f" ({on['paused']})" if on["paused"] else ""
+        say(f"the child task {task} is paused{why}; let it go on with:")
+        say(f"  {program()} resume {task}")
+        return
+    where = f"step {on['step']}" + (f" of the child task {task}" if "task" in on else "")
+    if "signal" in on:
+        say(f"{where} waits for a signal; send it with:")
+        say(f"  {program()} signal {task} {on['signal']} [JSON]")
+    elif "unknown" not in on:
+        _print_question(on, where)
+    else:
+        say(f"nobody knows whether the effect of {where} happened; say what is true:")
+        if "now" in on:
+            say(f"  sent, outcome unknown:      {terminal.one_line(on['was'], 2000)}")
+            say(f"  what --retry would send:    {terminal.one_line(on['now'], 2000)}")
+        say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
+
+
+def _print_question(on: dict[str, Any], where: str) -> None:
+    """Print what a step asks, and how to answer."""
+    approval = short(on["approval"])
+    say(f"{where} asks: {on.get('message')}")
+    if on.get("kind") == "input":
+        say(f"  {program()} answer {approval} VALUE")
+    else:
+        say(f"  {program()} approve {approval}   or   {program()} deny {approval} --reason WHY")
+    say(f"  {program()} approvals {approval}   shows it in full")
+
+
+def _print_hints(document: dict[str, Any]) -> None:
+    """Say what a person can do now."""
+    from agent.tasks.read_models import waits
+
+    task = short(document["id"])
+    for on in waits.waits_on_person(document):
+        _print_ask(on, short(on.get("task") or document["id"]))
+    if document["status"] == "paused":
+        # A budget that is used up pauses it again; its reason says what raises it.
+        raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")
+        command = raising[1] if raising else f"resume {task}"
+        say(f"  {program()} {command}   lets it go on")
+    if document["status"] in ("failed", "canceled"):
+        say(f"  {program()} logs {task}     what its steps wrote")
+        forking = _fork_of(document)
+        if forking is not None:
+            say(f"  {program()} {forking}   runs that step again, with all its effects")
+        else:
+            say(f"  {program()} retry {task}    runs again only what has not succeeded")
+
+
+def _fork_of(document: dict[str, Any]) -> str | None:
+    """Return the fork that an error advises where a retry would fail in the same way."""
+    for step in document["steps"]:
+        message = (step["error"] or {}).get("message", "") if step["status"] == "failed" else ""
+        found = re.search(r"`agent (fork [^`]+)`", message)
+        if found:
+            return found[1]
+    return None

@@ -1,0 +1,241 @@
+"""How things look on a terminal: consoles, marks, times, ids, tables."""
+
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.cli import session
+from agent.core.escape import harmless as escaped
+from agent.core.escape import harmless_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 200
+"""Columns of what is no terminal: a pipe should get whole lines."""
+
+SHORT_ID = 8
+_SHOW_SECONDS = 0.2
+
+STYLES = {
+    "pending": ("○", "dim"),
+    "running": ("●", "cyan"),
+    "waiting": ("◔", "yellow"),
+    "paused": ("◫", "yellow"),
+    "succeeded": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("–", "dim"),
+    "canceled": ("⊘", "red"),
+}
+"""Each status with its mark, the same as in drawn graphs, and its colour."""
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@cache
+def console(*, is_error: bool = False) -> "Console":
+    """Return the console for answers, or for what is said beside them."""
+    from rich.console import Console
+
+    stream = sys.stderr if is_error else sys.stdout
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=None if stream.isatty() else WIDE,
+        no_color=bool(os.environ.get("NO_COLOR")) or None,
+    )
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Print one line for a person."""
+    console().print(harmless(text), style=style, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print one line beside the answer, on standard error."""
+    print(harmless(text), file=sys.stderr, flush=True)
+
+
+def harmless(text: str) -> str:
+    """Write what would steer a terminal as escapes; colours go without a trace."""
+    return escaped(_COLOUR.sub("", text))
+
+
+def print_json(document: Any) -> None:
+    """Print exactly one document."""
+    print(written(document), flush=True)
+
+
+@contextmanager
+def working(what: str, *, is_quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal what takes a while; elsewhere nothing."""
+    beside = console(is_error=True)
+    if is_quiet or not beside.is_terminal:
+        yield
+        return
+    with beside.status(what):
+        yield
+
+
+@contextmanager
+def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how much of something long is done, and how long it will take; else nothing."""
+    beside = console(is_error=True)
+    if is_quiet or not beside.is_terminal:
+        yield lambda _: None
+        return
+    began = last = time.monotonic()
+    with beside.status(f"0 of {total:,} {what}") as status:
+
+        def show(done: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            # Drawing costs more than checking a task does.
+            if now - last < _SHOW_SECONDS:
+                return
+            last = now
+            left = duration((now - began) / done * max(total - done, 0))
+            status.update(f"{done:,} of {total:,} {what}, about {left} left")
+
+        yield show
+
+
+def program() -> str:
+    """Return how this program is called from here, for the agent that this command was for."""
+    return _name() + session.server_option()
+
+
+@cache
+def _name() -> str:
+    # Not everybody has it on their PATH.
+    own = Path(sys.argv[0])
+    found = shutil.which("agent")
+    if own.name != "agent" or (found is not None and Path(found).absolute() == own.absolute()):
+        return "agent"
+    try:
+        return str(own.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(own)
+
+
+@cache
+def user() -> str:
+    """Return who sits here."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # An account without a name, as in some containers.
+        return f"user {os.getuid()}"
+
+
+def written(value: Any) -> str:
+    """Write a value as JSON that a person can read, and a program as the very same value."""
+    return harmless_json(value, indent=2)
+
+
+def short(task_id: str | None) -> str:
+    """Return the end of an id: ids made together share their beginnings."""
+    return (task_id or "")[-SHORT_ID:]
+
+
+def marked(status: str) -> str:
+    """Return a status with its mark."""
+    return f"{STYLES.get(status, ('?', ''))[0]} {status}"
+
+
+def style_of(status: str) -> str:
+    """Return the colour of a status."""
+    return STYLES.get(status, ("?", ""))[1]
+
+
+def seconds_between(start: str | None, end: str | None) -> float | None:
+    """Return the time from one ISO instant to another, or to now."""
+    if start is None:
+        return None
+    until = datetime.fromisoformat(end) if end else datetime.now(UTC)
+    return max(0.0, (until - datetime.fromisoformat(start)).total_seconds())
+
+
+def moment(instant: str) -> str:
+    """Write an ISO instant by the clock on the wall; its day only where that is not today."""
+    there = datetime.fromisoformat(instant).astimezone()
+    is_today = there.date() == datetime.now(UTC).astimezone().date()
+    return there.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M")
+
+
+def seconds_until(instant: str | None) -> float:
+    """Return the time from now to an ISO instant; zero when it has passed, or there is none."""
+    if instant is None:
+        return 0.0
+    return max(0.0, (datetime.fromisoformat(instant) - datetime.now(UTC)).total_seconds())
+
+
+def duration(seconds: float | None) -> str:
+    """Write a length of time as people say it."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def ago(instant: str | None) -> str:
+    """Write how long ago an instant was."""
+    seconds = seconds_between(instant, None)
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return "just now"
+    return f"{int(seconds)} s ago" if seconds < 60 else f"{duration(seconds)} ago"
+
+
+def one_line(value: Any, width: int = 60) -> str:
+    """Write any value on one line that is not too long."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, status_column: int | None = None
+) -> None:
+    """Print rows under their headings; the status column is coloured."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in columns:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        cells: list[str | Text] = [harmless(cell) for cell in row]
+        if status_column is not None:
+            status = row[status_column]
+            cells[status_column] = Text(marked(status), style=style_of(status))
+        table.add_row(*cells)
+    with console().capture() as captured:
+        console().print(table)
+    # The last column is filled up to its width, which is a nuisance in whatever is copied or piped.
+    for line in captured.get().splitlines():
+        console().file.write(line.rstrip() + "\n")

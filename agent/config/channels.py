@@ -1,0 +1,132 @@
+"""The sections of the configuration that are about channels: where people are told and asked."""
+
+from pydantic import Field, field_validator, model_validator
+
+from agent.config.models import REFERENCE, Section
+
+OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
+"""The events that say how the store of large values fares."""
+
+TOLD = (
+    "approval.requested",
+    "approval.renewed",
+    "approval.reminded",
+    "approval.decided",
+    "approval.expired",
+    "approval.withdrawn",
+    "task.failed",
+    *OUTAGES,
+)
+"""The events that channels are about."""
+
+TELLABLE = (
+    *TOLD,
+    "task.created",
+    "task.started",
+    "task.paused",
+    "task.resumed",
+    "task.succeeded",
+    "task.canceled",
+)
+"""The events that a webhook may ask for."""
+
+
+class TelegramSettings(Section):
+    """A Telegram bot. Nobody may use it until paired: write to it, then `agent pair CODE`."""
+
+    token: str = Field(
+        default="",
+        pattern=REFERENCE,
+        description="Where the bot's token is: env:NAME or file:PATH. Empty: no bot.",
+    )
+    api_url: str = Field(
+        default="https://api.telegram.org",
+        pattern=r"^https?://[^/\s]+(/[^\s]*)?$",
+        description="Where the Bot API is.",
+    )
+    poll_seconds: int = Field(
+        default=25, ge=0, le=50, description="How long one request waits for messages."
+    )
+
+
+class SlackSettings(Section):
+    """A Slack app in Socket Mode; needs the extra `slack`. Pairing is as with Telegram."""
+
+    bot_token: str = Field(
+        default="",
+        pattern=REFERENCE,
+        description="Where the bot's token (xoxb-…) is: env:NAME or file:PATH. Empty: no app.",
+    )
+    app_token: str = Field(
+        default="",
+        pattern=REFERENCE,
+        description="Where the app-level token (xapp-…, with connections:write) is.",
+    )
+    api_url: str = Field(
+        default="https://slack.com/api",
+        pattern=r"^https?://[^/\s]+(/[^\s]*)?$",
+        description="Where the Web API is.",
+    )
+
+    @model_validator(mode="after")
+    def _has_both(self) -> "SlackSettings":
+        if bool(self.bot_token) != bool(self.app_token):
+            raise ValueError("bot_token and app_token go together")
+        return self
+
+
+class WebhookSettings(Section):
+    """Notices to a program of yours, signed by the Standard Webhooks scheme."""
+
+    url: str = Field(
+        default="", pattern=r"^$|^https?://[^\s]+$", description="Where they go. Empty: nowhere."
+    )
+    secret: str = Field(
+        default="",
+        pattern=REFERENCE,
+        description="Where the secret is (whsec_ and base64): env:NAME or file:PATH.",
+    )
+    link_base_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://[^\s]+$",
+        description="Under which address people reach the HTTP API, for links that answer a"
+        " question. Empty: no links.",
+    )
+    link_hours: float = Field(
+        default=24.0, gt=0, le=8760, description="How long such a link is good."
+    )
+    events: list[str] = Field(
+        default_factory=lambda: list(TOLD), description="Which events are told."
+    )
+
+    @field_validator("events")
+    @classmethod
+    def _are_known(cls, events: list[str]) -> list[str]:
+        for event in events:
+            if event not in TELLABLE:
+                raise ValueError(f"there is no event {event!r} to be told: {', '.join(TELLABLE)}")
+        return events
+
+    @model_validator(mode="after")
+    def _is_signed(self) -> "WebhookSettings":
+        if self.url and not self.secret:
+            raise ValueError("url needs secret: what is not signed would not be believed")
+        return self
+
+
+class ChannelSettings(Section):
+    """Where people are told and asked."""
+
+    telegram: TelegramSettings = Field(default_factory=TelegramSettings)
+    slack: SlackSettings = Field(default_factory=SlackSettings)
+    webhook: WebhookSettings = Field(default_factory=WebhookSettings)
+
+    @property
+    def turned_on(self) -> list[str]:
+        """The names of the channels that are used."""
+        is_on = {
+            "telegram": bool(self.telegram.token),
+            "slack": bool(self.slack.bot_token),
+            "webhook": bool(self.webhook.url),
+        }
+        return [name for name, used in is_on.items() if used]

@@ -1,0 +1,374 @@
+"""The configuration: what can be set, within which bounds, and its defaults.
+
+The models are the one definition: the commented `config.toml` that is shipped is `default_text()`,
+and a test holds the two equal. `config_file` reads them from a file and the environment.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from agent.config.channels import ChannelSettings
+from agent.config.models import (
+    MODELS_TEXT,
+    ArtifactSettings,
+    BudgetSettings,
+    LlmSettings,
+    McpSettings,
+    ModelSettings,
+    Section,
+)
+
+
+def _check_private(entry: str) -> str:
+    """Refuse what no address and no host name is equal to: it would allow nothing."""
+    try:
+        ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        if re.fullmatch(r"[\w-]+(\.[\w-]+)*\.?", entry) is None:
+            raise ValueError("should be an address, a network or a host name") from None
+    return entry
+
+
+Private = Annotated[str, AfterValidator(_check_private)]
+Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
+"""A name as it is, without quotes around it."""
+
+
+class AgentSettings(Section):
+    """Where the agent lives."""
+
+    home: str = Field(
+        default="data",
+        min_length=1,
+        description="Directory for the database and other files; relative to this file."
+        " AGENT_HOME overrides it.",
+    )
+    trusted_users: list[Bare] = Field(
+        default_factory=list,
+        description="Users, by name or number, that may own the configuration, the home directory and"
+        ' the workflows, besides the agent\'s own user and root; ["*"] turns the check off. For the'
+        " configuration file itself only AGENT_AGENT__TRUSTED_USERS counts.",
+    )
+    trusted_groups: list[Bare] = Field(
+        default_factory=list,
+        description="Groups, by name or number, whose members may write to these files. For the"
+        " configuration file itself only AGENT_AGENT__TRUSTED_GROUPS counts.",
+    )
+
+
+class DatabaseSettings(Section):
+    """Where tasks are kept."""
+
+    url: str = Field(
+        default="",
+        pattern=r"^$|^sqlite:///.+|^postgres(ql)?://.+",
+        description='Empty: SQLite in the home directory. Or "sqlite:///path/to/file.db", or'
+        ' "postgresql://user@host/name"; a connection pooler, as PgBouncer, may stand before it.',
+    )
+
+
+class EngineSettings(Section):
+    """How tasks are run."""
+
+    slots: int = Field(
+        default=50, ge=1, le=10_000, description="Steps that one worker runs at the same time."
+    )
+    poll_seconds: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=60,
+        description="Looks for work this often even when nothing woke it: the safety net.",
+    )
+    batch: int = Field(default=64, ge=1, le=1000, description="Steps claimed at most in one turn.")
+    lease_seconds: float = Field(
+        default=60.0,
+        ge=1,
+        le=3600,
+        description="A worker that has given no sign for so long is dead; its steps go to others.",
+    )
+    shutdown_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=3600,
+        description="How long steps in flight may go on after SIGTERM.",
+    )
+    solo_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        le=3600,
+        description="A step whose last attempt took its worker down runs with nothing beside it,"
+        " for at most so long.",
+    )
+    task_depth: int = Field(
+        default=8, ge=1, le=100, description="Child tasks of child tasks, at most."
+    )
+    items_per_group: int = Field(
+        default=10_000, ge=1, le=10_000, description="Items of one foreach or parallel step."
+    )
+    steps_per_task: int = Field(
+        default=20_000, ge=1, le=20_000, description="Steps of one task, its items not counted."
+    )
+    inline_output_bytes: int = Field(
+        default=65_536,
+        ge=1024,
+        le=1_048_576,
+        description="Outputs larger than this are kept compressed, apart from their steps.",
+    )
+    retention_days: float = Field(
+        default=30.0,
+        gt=0,
+        le=36_500,
+        description="`agent db prune` removes tasks that ended longer ago than this.",
+    )
+
+
+class StepSettings(Section):
+    """Bounds on what a step may do."""
+
+    output_bytes: int = Field(
+        default=1_048_576, ge=1024, le=67_108_864, description="The largest output of one step."
+    )
+    send_window_seconds: float = Field(
+        default=10.0,
+        ge=0.1,
+        le=300,
+        description="An effect whose intent was recorded begins within this time or not at all.",
+    )
+    call_seconds: float = Field(
+        default=60.0,
+        ge=0.1,
+        le=86_400,
+        description="How long one call may take where neither it nor its step says so.",
+    )
+    attempt_seconds: float = Field(
+        default=3600.0,
+        ge=1,
+        le=31_536_000,
+        description="How long an attempt of a `python` or `shell` step may take where neither the"
+        " step, nor `defaults`, nor the workflow has a `timeout`; `timeout: none` lifts it.",
+    )
+    log_bytes: int = Field(
+        default=4_194_304,
+        ge=1024,
+        le=1_073_741_824,
+        description="What one attempt may write to its log; the rest is cut.",
+    )
+
+
+class HttpSettings(Section):
+    """The `http` kind of step."""
+
+    allow_private: list[Private] = Field(
+        default_factory=list,
+        description="Private, loopback and link-local addresses are refused but for these"
+        ' (addresses, networks or host names, as in ["127.0.0.1", "10.0.0.0/8"]).',
+    )
+    response_bytes: int = Field(
+        default=10_485_760, ge=1024, le=1_073_741_824, description="The largest response taken."
+    )
+    max_redirects: int = Field(default=10, ge=0, le=50, description="Redirects followed at most.")
+
+
+class ShellSettings(Section):
+    """The `shell` kind of step, and the `shell` tool of agents."""
+
+    inherit: list[Bare] = Field(
+        default_factory=list,
+        description="Variables of the agent's own environment that commands get, besides PATH, HOME,"
+        ' USER, LOGNAME, SHELL, LANG, LC_*, TZ and TMPDIR, as in ["SSH_AUTH_SOCK"].',
+    )
+    kill_grace_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        le=300,
+        description="Between asking a command and its children to end, and ending them.",
+    )
+
+
+class ServerSettings(Section):
+    """The HTTP API of the daemon."""
+
+    enabled: bool = Field(default=True, description="Whether `agent up` offers it.")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Where it listens: this machine alone, unless allow_remote is set.",
+    )
+    port: int = Field(default=8420, ge=0, le=65_535, description="0: any that is free.")
+    allow_remote: bool = Field(
+        default=False,
+        description="Whether host may be an address that others reach. It speaks no TLS: put a"
+        " proxy in front of it.",
+    )
+    allowed_hosts: list[Bare] = Field(
+        default_factory=list,
+        description="Names under which it may be called, besides localhost and host: those of a"
+        " proxy in front of it.",
+    )
+    allowed_origins: list[Bare] = Field(
+        default_factory=list,
+        description='Web pages of other origins that may call it, as in ["https://example.com"].',
+    )
+    max_body_bytes: int = Field(
+        default=1_048_576, ge=1024, le=67_108_864, description="The largest body taken."
+    )
+    max_requests: int = Field(
+        default=256,
+        ge=1,
+        le=10_000,
+        description="Requests answered at the same time; more are told to come back later.",
+    )
+    max_streams: int = Field(
+        default=64, ge=1, le=1000, description="Streams of events open at the same time."
+    )
+    database_threads: int = Field(
+        default=4, ge=1, le=64, description="Threads that read for it, and as many for commands."
+    )
+
+
+class LogSettings(Section):
+    """What the daemon says of itself."""
+
+    format: Literal["auto", "console", "json"] = Field(
+        default="auto", description="auto: console on a terminal, json elsewhere."
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="debug, info, warning or error."
+    )
+
+
+class ApprovalSettings(Section):
+    """Questions to people."""
+
+    loop_seconds: float = Field(
+        default=5.0,
+        ge=0.05,
+        le=3600,
+        description="Looks for questions that expired or want a reminder this often, paused tasks"
+        " included: the safety net.",
+    )
+
+
+class WorkflowSettings(Section):
+    """Where workflow files are found."""
+
+    directory: str = Field(
+        default="workflows",
+        min_length=1,
+        description="Files here can be started by name; relative to this file.",
+    )
+
+
+class Settings(Section):
+    """The whole configuration, with the directory that its relative paths start from."""
+
+    agent: AgentSettings = Field(default_factory=AgentSettings)
+    database: DatabaseSettings = Field(default_factory=DatabaseSettings)
+    engine: EngineSettings = Field(default_factory=EngineSettings)
+    steps: StepSettings = Field(default_factory=StepSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    shell: ShellSettings = Field(default_factory=ShellSettings)
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    llm: LlmSettings = Field(default_factory=LlmSettings)
+    budget: BudgetSettings = Field(default_factory=BudgetSettings)
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
+    channels: ChannelSettings = Field(default_factory=ChannelSettings)
+    artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
+    workflows: WorkflowSettings = Field(default_factory=WorkflowSettings)
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    mcp: dict[str, McpSettings] = Field(default_factory=dict)
+    base: Path = Field(default_factory=Path, exclude=True)
+    file: Path | None = Field(default=None, exclude=True)
+    trusted_by_environment: tuple[list[str], list[str]] = Field(default=([], []), exclude=True)
+    """The users and groups that may own and write the configuration file."""
+
+    @property
+    def home(self) -> Path:
+        """The directory for the database and other files."""
+        return self.base / self.agent.home
+
+    @property
+    def database_url(self) -> str:
+        """The database; SQLite files are looked for from the configuration's directory."""
+        url = self.database.url
+        if not url:
+            return f"sqlite:///{self.home / 'agent.db'}"
+        if url.startswith("sqlite:///"):
+            return f"sqlite:///{self.base / url.removeprefix('sqlite:///')}"
+        return url
+
+    @property
+    def artifacts_url(self) -> str:
+        """Where large values are kept; directories are looked for from the configuration's own."""
+        url = self.artifacts.url
+        return url if not url or "://" in url else str((self.base / url).absolute())
+
+    @property
+    def mcp_servers(self) -> dict[str, McpSettings]:
+        """The MCP servers; their programs are started in the configuration's directory, or from it."""
+        base = self.base.absolute()
+        return {
+            name: server.model_copy(update={"cwd": str(base / server.cwd)})
+            for name, server in self.mcp.items()
+        }
+
+    @property
+    def workflow_directory(self) -> Path:
+        """The directory of workflow files."""
+        return self.base / self.workflows.directory
+
+
+def default_text() -> str:
+    """Return the commented default configuration: what `agent init` writes."""
+    blocks = [
+        "# The agent's configuration, with its defaults. A variable of the environment overrides\n"
+        "# a value here: AGENT_ENGINE__SLOTS=10 sets slots in [engine]. A list is written a,b or as\n"
+        "# JSON.\n"
+    ]
+    for name, section in sections().items():
+        lines = [f"# {section.__doc__}", f"[{name}]"]
+        for key, field in section.model_fields.items():
+            lines += _comment(field.description or "")
+            lines.append(f"{key} = {_toml(field.get_default(call_default_factory=True))}")
+        blocks.append("\n".join(lines) + "\n")
+    return "\n".join([*blocks, MODELS_TEXT])
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Return the sections of the file by name; a section of sections is named with its own."""
+    return dict(_sections(Settings, ""))
+
+
+def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            inner = list(_sections(section, f"{prefix}{name}."))
+            yield from inner or [(prefix + name, section)]
+
+
+def _comment(text: str, width: int = 98) -> list[str]:
+    lines = ["#"]
+    for word in text.split():
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append("#")
+        lines[-1] += f" {word}"
+    return lines
+
+
+def _toml(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case list():
+            return "[" + ", ".join(_toml(item) for item in value) + "]"
+        case _:
+            return str(value)

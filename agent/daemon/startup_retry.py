@@ -1,0 +1,91 @@
+"""A start that waits out what passes: a lost session or a statement that took too long is no reason to end.
+
+A worker that runs repeats what failed for such a reason; one that starts must not be worse off. What
+does not pass by itself, as a wrong address or a schema of another version, ends the start at once.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import structlog
+
+from agent import bootstrap, recovery
+from agent.config.settings import Settings
+from agent.store.db.database import CommitUnknownError, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema.migrate import OlderWorkersError
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+FIRST_PAUSE_SECONDS: Final = 0.2
+LONGEST_PAUSE_SECONDS: Final = 5.0
+_PROBE_PAUSES: Final = (0.2, 0.5, 1.0)
+_PASSING: Final = (Fault.BUSY, Fault.LOST, Fault.FULL)
+"""Once a database was reached: what a running worker waits for as well."""
+
+
+def open_database(settings: Settings) -> Database:
+    """Open, make or upgrade the database for a process that is to stay."""
+    pauses = _Pauses()
+    while True:
+        try:
+            return bootstrap.open_database(settings, create=True)
+        except StoreError as error:
+            # A server that cannot be reached at all is a wrong address as likely as an outage.
+            is_passing = error.fault is Fault.BUSY or (
+                error.fault is Fault.LOST and _answers(settings)
+            )
+            if not is_passing or isinstance(error, OlderWorkersError):
+                raise
+            time.sleep(pauses.after(error))
+
+
+async def patiently(work: Callable[[], Result], *, may_be_done_twice: bool) -> Result:
+    """Do in a thread what needs the database, and again after what passes."""
+    pauses = _Pauses()
+    while True:
+        try:
+            return await asyncio.to_thread(work)
+        except StoreError as error:
+            is_unknown = isinstance(error, CommitUnknownError) and not may_be_done_twice
+            if is_unknown or error.fault not in _PASSING:
+                raise
+            await asyncio.sleep(pauses.after(error))
+
+
+async def recover(database: Database) -> None:
+    """Run the startup pass to its end; one that was interrupted is run again."""
+    await patiently(lambda: recovery.recover(database, database.clock), may_be_done_twice=True)
+
+
+class _Pauses:
+    """Growing pauses, each with its line in the log."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE_SECONDS
+
+    def after(self, error: StoreError) -> float:
+        pause = self._next
+        self._next = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        log.warning("start.repeated", fault=str(error.fault), error=error.message, seconds=pause)
+        return pause
+
+
+def _answers(settings: Settings) -> bool:
+    """Whether a PostgreSQL server can be reached after all."""
+    database = Database(settings.database_url)
+    if database.is_sqlite:
+        return False
+    for pause in _PROBE_PAUSES:
+        time.sleep(pause)
+        try:
+            with database.connect("reader") as connection:
+                connection.query("SELECT 1")
+        except StoreError:
+            continue
+        return True
+    return False

@@ -1,1 +1,0 @@
-"""Pages for people, whole in themselves: they load nothing and run no script."""

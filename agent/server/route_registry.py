@@ -1,0 +1,197 @@
+"""The table of routes: each says which scope it needs, or the server cannot be built."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, Literal
+
+import structlog
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.core import audit
+from agent.core.log_limit import LogLimit
+from agent.core.scopes import Scope
+from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
+from agent.server.request_args import RequestArgs
+from agent.server.schemas import ProblemDocument
+from agent.server.tokens import Grant
+
+log = structlog.get_logger(__name__)
+
+PREFIX: Final = "/api/v1"
+GRANT: Final = "agent.grant"
+"""Under which name the door leaves in a request's scope what its token allows."""
+
+Method = Literal["GET", "POST", "DELETE"]
+Public = Literal["public"]
+Function = Callable[..., Awaitable[Response]]
+
+_refusals = LogLimit(most=10, window_seconds=60.0)
+
+_ALWAYS: Final = {
+    400: "The request cannot be read, or its host is not allowed",
+    401: "No valid token",
+    403: "The token's scopes do not allow it, or the origin is not allowed",
+    408: "The body did not come in time",
+    413: "The body is too large",
+    422: "What was given is not valid; `errors` says all of it",
+    429: "Too many failures or too many new tasks; `Retry-After` says when to come back",
+    500: "An internal error",
+    503: "Overloaded, stopping, or without its database; `Retry-After` says when to come back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One route."""
+
+    method: Method
+    path: str
+    scope: Scope | Public
+    function: Function
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class RouteRegistry:
+    """The routes of one module."""
+
+    def __init__(self, tag: str, prefix: str = PREFIX) -> None:
+        self.endpoints: list[Endpoint] = []
+        self._tag = tag
+        self._prefix = prefix
+
+    def route(
+        self,
+        method: Method,
+        path: str,
+        *,
+        scope: Scope | Public,
+        status: int = 200,
+        returns: type[BaseModel] | None = None,
+        refuses: dict[int, str] | None = None,
+        **options: Any,
+    ) -> Callable[[Function], Function]:
+        """Add a route; `returns` and `refuses` are what its documentation says of its answers."""
+
+        def add(function: Function) -> Function:
+            words = _ALWAYS | (refuses or {})
+            options["responses"] = {
+                number: problem_response(text) for number, text in sorted(words.items())
+            } | options.get("responses", {})
+            options.update(status_code=status, response_model=returns, tags=[self._tag])
+            self.endpoints.append(
+                Endpoint(method, self._prefix + path, scope, function, dict(options))
+            )
+            return function
+
+        return add
+
+
+def mount(app: FastAPI, tables: list[RouteRegistry]) -> None:
+    """Add every route of the tables to an application that has none."""
+    assert not app.routes
+    for endpoint in (each for table in tables for each in table.endpoints):
+        app.router.add_api_route(
+            endpoint.path,
+            endpoint.function,
+            methods=[endpoint.method],
+            route_class_override=_guarded(endpoint.scope),
+            **endpoint.options,
+        )
+
+
+@cache
+def _guarded(scope: Scope | Public) -> type[APIRoute]:
+    """Return the class of routes that need a scope: it is checked before the body is read."""
+
+    class Guarded(APIRoute):
+        required = scope
+
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            take, endpoint = RequestArgs(self.dependant), self.endpoint
+            takes_json = self.body_field is not None
+
+            is_audited = scope != "public" and "GET" not in (self.methods or ())
+
+            async def answer(request: Request) -> Response:
+                try:
+                    _check(request, scope)
+                    if takes_json:
+                        _check_media(request)
+                    response: Response = await endpoint(**await take(request))
+                except Exception as error:
+                    problem = problem_of(error)
+                    if is_audited:
+                        is_invalid = problem.slug == "invalid"
+                        outcome = audit.INVALID if is_invalid else f"refused: {problem.detail}"
+                        _audit(request, endpoint.__name__, outcome)
+                    return problem.response()
+                if is_audited:
+                    _audit(request, endpoint.__name__, "done")
+                return response
+
+            return answer
+
+    return Guarded
+
+
+def _audit(request: Request, function: str, outcome: str) -> None:
+    """Record a command; a new task is no command, and says itself who started it."""
+    grant: Grant | None = request.scope.get(GRANT)
+    if function == "create_task" or grant is None:
+        return
+    audit.record(
+        f"api:{grant.name}",
+        client_address(request.scope),
+        function.replace("_", " "),
+        outcome,
+        **{name.removesuffix("_id"): value for name, value in request.path_params.items()},
+    )
+
+
+def client_address(scope: Mapping[str, Any]) -> str:
+    """Return where a request comes from."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _check(request: Request, scope: Scope | Public) -> None:
+    if scope == "public":
+        return
+    grant: Grant | None = request.scope.get(GRANT)
+    if grant is None:
+        raise Problem(401, "unauthorized", "no token was given")
+    if scope not in grant.scopes:
+        held_back = _refusals.admit()
+        if held_back is not None:
+            log.warning(
+                "api.scope_refused",
+                by=grant.name,
+                address=client_address(request.scope),
+                needs=scope,
+                path=request.url.path,
+                held_back=held_back,
+            )
+        raise Problem(
+            403, "forbidden", f"this needs the scope {scope!r}", needs=scope, token=grant.name
+        )
+
+
+def _check_media(request: Request) -> None:
+    """Refuse a body that is not announced as JSON: a web page could send it without asking."""
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json" and not media.endswith("+json"):
+        raise unsupported("application/json")
+
+
+def problem_response(text: str) -> dict[str, Any]:
+    """Return how a refusal is described."""
+    schema = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
+    return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}

@@ -1,0 +1,180 @@
+"""The server as the daemon holds it: a thread with an event loop of its own, beside the worker."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from agent.config.file_exposure import trust_of
+from agent.config.settings import Settings
+from agent.core import file_descriptors
+from agent.server.bind import listen, url_of
+from agent.server.startup import Startup
+from agent.server.tokens import Tokens
+from agent.store.channels.cursors import Place
+from agent.store.db.database import Database, StoreError
+from agent.tasks.read_models.event_tail import EventTail
+from agent.tasks.worker.worker import Worker
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from agent.server.context import Context
+
+log = structlog.get_logger(__name__)
+
+GRACE_SECONDS: Final = 3.0
+"""How long requests in flight may go on when the server ends."""
+_LAST_SECONDS: Final = 2.0
+_LEAST_CONNECTIONS: Final = 16
+_MOST_CONNECTIONS: Final = 900
+"""Open at the same time, idle ones included, or twice as many as requests where that is more."""
+_OWN_DESCRIPTORS: Final = 128
+"""For the databases, the log, the channels and the listening socket."""
+_DESCRIPTORS_PER_SLOT: Final = 6
+"""For the pipes of a command, or the connections of a call."""
+
+
+def most_connections(settings: Settings) -> int:
+    """Return how many connections may be open, so that descriptors are left for the steps."""
+    limit = file_descriptors.limit()
+    kept = min(limit // 2, _OWN_DESCRIPTORS + _DESCRIPTORS_PER_SLOT * settings.engine.slots)
+    wanted = max(_MOST_CONNECTIONS, 2 * settings.server.max_requests)
+    return max(_LEAST_CONNECTIONS, min(wanted, limit - kept))
+
+
+class Server:
+    """Listens from the moment it is made; answers once `start` was called."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        worker: Worker,
+        count_from: Place | None = None,
+    ) -> None:
+        """Take the address, or raise OSError; make the owner's token unless there is one.
+
+        Metrics count events after `count_from`, or from the server's start.
+        """
+        # Here and not in the server's thread: modules that two threads load at once, each needing
+        # the other's, may be seen half made.
+        import agent.server.application  # noqa: F401
+
+        self.tokens = Tokens(settings.home, trust_of(settings))
+        self.tokens.ensure_owner()
+        self.startup = Startup()
+        self._settings = settings
+        self._database = database
+        self._worker = worker
+        self._count_from = count_from
+        self._listening: socket.socket = listen(settings.server)
+        self.url = url_of(self._listening)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._uvicorn: uvicorn.Server | None = None
+        self._context: Context | None = None
+        self._is_stopping = threading.Event()
+        self._has_started = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to answer; called from the worker's loop."""
+        worker_loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(
+            target=self._run, args=(worker_loop,), name="api", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin to end: nothing new is taken, streams end, requests in flight get their grace."""
+        self._is_stopping.set()
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._end)
+
+    async def closed(self) -> None:
+        """Wait until it has ended, for a bounded time."""
+        if self._thread is None:
+            self._listening.close()
+            return
+        await asyncio.to_thread(self._thread.join, GRACE_SECONDS + _LAST_SECONDS)
+
+    def wait_until_ready(self, timeout_seconds: float) -> bool:
+        """Wait until it answers; say whether it does."""
+        return self._has_started.wait(timeout_seconds)
+
+    def _run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            asyncio.run(self._serve(worker_loop))
+        except Exception:
+            # Tasks go on without it.
+            log.exception("api.ended")
+        finally:
+            self._listening.close()
+
+    async def _serve(self, worker_loop: asyncio.AbstractEventLoop) -> None:
+        import uvicorn
+
+        from agent.server.application import build, close, context_of
+        from agent.server.header_limits import HEAD_SECONDS, bounded
+
+        if self._count_from is None:
+            # Without the database counting begins with the first scrape.
+            with contextlib.suppress(StoreError):
+                self._count_from = await asyncio.to_thread(EventTail(self._database).open)
+        context = context_of(
+            self._settings,
+            self._database,
+            self._worker,
+            worker_loop,
+            self.tokens,
+            self.startup,
+            self._count_from,
+        )
+        self._context = context
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                build(context),
+                lifespan="off",
+                ws="none",
+                http=bounded(most_connections(self._settings)),
+                log_config=None,
+                # Its warnings are about requests that cannot be read: strangers could fill the log.
+                log_level="error",
+                access_log=False,
+                # Whoever is behind a proxy is the proxy: headers can say anything.
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=int(HEAD_SECONDS),
+                timeout_graceful_shutdown=int(GRACE_SECONDS),
+            )
+        )
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_report)
+        if self._is_stopping.is_set():
+            self._end()
+        self._worker.commit_listeners.append(context.feed.tell)
+        self._has_started.set()
+        try:
+            await self._uvicorn.serve(sockets=[self._listening])
+        finally:
+            self._worker.commit_listeners.remove(context.feed.tell)
+            await asyncio.to_thread(close, context)
+
+    def _end(self) -> None:
+        assert self._context is not None
+        assert self._uvicorn is not None
+        self._context.desk.is_open = False
+        self._context.feed.close()
+        self._uvicorn.should_exit = True
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what went wrong in the loop; without descriptors each accept fails, once a second."""
+    if file_descriptors.is_exhaustion(context.get("exception")):
+        file_descriptors.report_exhaustion("a connection to the HTTP API")
+    else:
+        loop.default_exception_handler(context)

@@ -1,0 +1,72 @@
+"""Python functions as tools: the schema comes from the signature, the words from the docstring."""
+
+import inspect
+from typing import Any, NotRequired, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from typing_extensions import TypedDict
+
+from agent.steps.agent.tool import Doing, Offer, RefusedError, Work
+from agent.steps.attempt.context import StepContext
+from agent.steps.kinds import python
+from agent.steps.kinds.python_modules import Function, find
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json
+
+
+def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> Offer:
+    """Return the tool."""
+    function = find(call, source_path)
+    if function.takes_context:
+        # Its calls would be numbered among the loop's own, and missing when it is replayed.
+        raise _bad(f"{call} takes ctx: a tool is journaled as a whole and makes no calls itself")
+    try:
+        adapter = arguments_of(function)
+        schema = adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as problem:
+        raise _bad(f"{call}: no schema can be made of its signature: {problem}") from None
+    schema.pop("title", None)
+
+    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+        try:
+            given = adapter.validate_python(arguments)
+        except ValidationError as problem:
+            texts = [
+                f"{'.'.join(map(str, error['loc'])) or 'arguments'}: {error['msg']}"
+                for error in problem.errors(include_url=False, include_input=False)
+            ]
+            raise RefusedError("; ".join(texts)) from None
+
+        async def perform(_: object) -> Json:
+            return await python.start(function, given, context)
+
+        return Doing(perform)
+
+    text = inspect.getdoc(function.function) or f"the function {call.partition(':')[2]}"
+    return Offer(name, text, schema, lambda _: is_effect, start, on_unknown="ask")
+
+
+def arguments_of(function: Function) -> TypeAdapter[dict[str, Any]]:
+    """Return what checks and describes the arguments of a function."""
+    try:
+        hints = get_type_hints(function.function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        hints = {}
+    fields: dict[str, Any] = {}
+    parameters = function.signature.parameters.values() if function.signature else ()
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{parameter.name} can only be given by its position")
+        hint = hints.get(parameter.name, Any)
+        fields[parameter.name] = hint if parameter.default is parameter.empty else NotRequired[hint]
+    make: Any = TypedDict
+    shape = make("Arguments", fields)
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    return TypeAdapter(shape)
+
+
+def _bad(text: str) -> DefiniteFailure:
+    return DefiniteFailure(text, code="bad_function", kind="input", may_retry=False)

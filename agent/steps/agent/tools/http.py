@@ -1,0 +1,74 @@
+"""HTTP requests as a tool: only to addresses of the allow-list, redirects included."""
+
+from agent.steps.agent.tool import Doing, Offer, RefusedError, Work
+from agent.steps.agent.tools.url_allow_list import may_visit
+from agent.steps.attempt.context import StepContext
+from agent.steps.http.response import verdict
+from agent.steps.spec.agent_config import HttpTool
+from agent.steps.types.call_types import Call
+from agent.steps.types.errors import UnknownOutcomeError
+from agent.steps.types.outcome import Json, StepError
+
+_READING = frozenset({"get", "head"})
+
+
+def offer(name: str, config: HttpTool, *, is_effect: bool) -> Offer:
+    """Return the tool."""
+    acts = is_effect and not set(config.methods) <= _READING
+
+    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+        method = arguments.get("method", config.methods[0])
+        url = arguments["url"]
+        if not may_visit(url, config.urls):
+            raise RefusedError(f"{url} is not among the addresses that are allowed: {config.urls}")
+        if "json" in arguments and method in _READING:
+            raise RefusedError(f"{method} takes no body")
+
+        async def perform(call: Call) -> Json:
+            return await _send(config, context, method, url, arguments.get("json"), call)
+
+        return Doing(perform)
+
+    def acts_with(arguments: dict[str, Json]) -> bool:
+        return acts and arguments.get("method", config.methods[0]) not in _READING
+
+    text = f"Make an HTTP request to an address that begins with one of {', '.join(config.urls)}"
+    return Offer(name, text, _schema(config), acts_with, start, on_unknown="ask")
+
+
+async def _send(
+    config: HttpTool, context: StepContext, method: str, url: str, body: Json, call: Call
+) -> Json:
+    # The HTTP client is slow to import, and most agents have other tools.
+    from agent.steps.http.exchange import Exchange
+
+    headers = context.secrets.resolve({"headers": config.headers}, context.secret_places)["headers"]
+    exchange = Exchange(
+        context.services,
+        is_effect=call.is_effect,
+        may_visit=lambda address: may_visit(address, config.urls),
+    )
+    values = {"headers": headers, "json": body}
+    answer = await exchange.send(method, url, values, set(config.headers))
+    status = answer["status"]
+    if call.is_effect and verdict(status, [(200, 299)], is_repeatable=False) == "unknown":
+        text = f"{method.upper()} {url} was answered with status {status}"
+        error = StepError(f"status_{status}", "unknown", f"{text}; whether it acted is unknown")
+        raise UnknownOutcomeError(error)
+    shown = {"status": status, "body": answer["body"]}
+    return {**shown, "truncated": True} if answer.get("truncated") else shown
+
+
+def _schema(config: HttpTool) -> dict[str, Json]:
+    properties: dict[str, Json] = {
+        "url": {"type": "string"},
+        "method": {"type": "string", "enum": list(config.methods)},
+    }
+    if not set(config.methods) <= _READING:
+        properties["json"] = {"description": "the body, as a JSON value"}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["url"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,76 @@
+"""Programs as a tool: only command lines of the allow-list, never a shell's text."""
+
+from collections.abc import Sequence
+
+from agent.steps.agent.tool import Offer, RefusedError, Work
+from agent.steps.attempt.context import StepContext
+from agent.steps.kinds.shell import Shell
+from agent.steps.spec.agent_config import ShellTool
+from agent.steps.spec.configs import ShellConfig
+from agent.steps.types.call_types import Call
+from agent.steps.types.outcome import Json
+
+_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "argv": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "the program and its arguments; no shell reads them",
+        },
+        "stdin": {"type": "string"},
+    },
+    "required": ["argv"],
+    "additionalProperties": False,
+}
+
+
+def offer(name: str, config: ShellTool, *, is_effect: bool) -> Offer:
+    """Return the tool."""
+    shown = "; ".join(" ".join(pattern) for pattern in config.allow)
+    text = f"Run a program. Allowed (* is one argument, ... any): {shown}"
+
+    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+        argv = arguments["argv"]
+        if any("\0" in part for part in argv):
+            raise RefusedError("an argument must not contain a NUL character")
+        if not any(fits(argv, pattern) for pattern in config.allow):
+            raise RefusedError(f"{argv} is not among the command lines that are allowed: {shown}")
+        return _Command(
+            ShellConfig(
+                argv=argv,
+                env=config.env,
+                inherit=config.inherit,
+                cwd=config.cwd,
+                stdin=arguments.get("stdin"),
+                effect=None if is_effect else "none",
+            ),
+            context,
+        )
+
+    return Offer(name, text, _SCHEMA, lambda _: is_effect, start, on_unknown="ask")
+
+
+def fits(argv: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a command line is one that a pattern allows."""
+    is_open = pattern[-1] == "..."
+    wanted = pattern[:-1] if is_open else pattern
+    if len(argv) < len(wanted) or (len(argv) > len(wanted) and not is_open):
+        return False
+    return all(
+        not given.startswith("-") if part == "*" else given == part
+        for given, part in zip(argv, wanted, strict=False)
+    )
+
+
+class _Command(Work):
+    def __init__(self, config: ShellConfig, context: StepContext) -> None:
+        self._shell = Shell(config, context, takes_any_exit=True)
+        self.prepare = self._shell.prepare
+
+    async def perform(self, call: Call) -> Json:
+        return await self._shell.perform()
+
+    async def close(self) -> None:
+        await self._shell.close()

@@ -1,0 +1,70 @@
+"""Workflows as tools: a child task whose output is the tool's answer.
+
+The child is created in the transaction that lets the step wait for it, so it has a record of its own:
+the use of the tool is written down once the child has ended. While it runs the step holds nothing.
+"""
+
+from agent.steps.agent.tool import Offer, Work
+from agent.steps.attempt.context import StepContext
+from agent.steps.types.call_types import Call
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json, Waiting
+
+
+def described(workflow: str, context: StepContext) -> dict[str, Json]:
+    """Return what a model is shown of a workflow; one that is not there fails the step."""
+    found = context.claimed.workflows.get(workflow)
+    if found is None:
+        text = f"there is no workflow called {workflow!r}"
+        raise DefiniteFailure(text, code="no_such_workflow", kind="input", may_retry=False)
+    text = found["description"] or f"Run the workflow {workflow}."
+    return {"name": workflow, "description": text, "schema": found["schema"]}
+
+
+def offer(
+    name: str, workflow: str, description: str, schema: dict[str, Json], *, is_effect: bool
+) -> Offer:
+    """Return the tool."""
+
+    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+        return _Child(workflow, arguments, context)
+
+    return Offer(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
+
+
+class _Child(Work):
+    has_own_record = True
+
+    def __init__(self, workflow: str, arguments: dict[str, Json], context: StepContext) -> None:
+        self._workflow = workflow
+        self._arguments = arguments
+        self._context = context
+        self.prepare = self._wait
+
+    @property
+    def _ended(self) -> dict[str, Json] | None:
+        """What became of the child that this very use asked for."""
+        waited = self._context.claimed.waited
+        is_ours = waited is not None and waited.get("for") == self._context.calls.number
+        return waited if is_ours else None
+
+    async def _wait(self) -> None:
+        """End the attempt by asking for the child, unless it has ended."""
+        if self._ended is None:
+            number = self._context.calls.number
+            asked = {"workflow": self._workflow, "input": self._arguments, "for": number}
+            checkpoint = self._context.checkpoint
+            self._context.calls.end(Waiting({"child": asked}, None, checkpoint))
+
+    async def perform(self, call: Call) -> Json:
+        ended = self._ended
+        assert ended is not None
+        status = ended.get("status")
+        error = ended.get("error")
+        reason = error.get("message") if isinstance(error, dict) else error
+        if status == "succeeded":
+            # Its steps have run, also where no output can be made of what they gave.
+            return ended.get("output") if error is None else {"error": reason}
+        text = f"the workflow {self._workflow} was not run" if status == "refused" else ""
+        text = text or f"the task {ended['child']} of {self._workflow} is {status or 'gone'}"
+        raise DefiniteFailure(f"{text}: {reason}" if reason else text, may_retry=False)

@@ -1,0 +1,94 @@
+"""Containing what a step's code raises: every exception ends its attempt, and nothing else.
+
+`except Exception` does not catch `SystemExit`, `KeyboardInterrupt`, `GeneratorExit` and
+`CancelledError`. The event loop re-raises the first two out of `run_forever`, which would end the
+process. A step's code may raise any of them, also from a method of its own exception or result.
+Wherever the engine calls a step's code they become a `StepExitError`, an ordinary exception that
+names the function.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+from agent.core import event_loop
+from agent.steps.types.errors import EndAttempt
+
+MOST_TEXT: Final = 4000
+"""What an error keeps of an exception's text. Callers cut it after they have removed secrets."""
+
+
+class StepExitError(Exception):
+    """A step's code raised an exception that is meant to end a process, a task or a generator."""
+
+    def __init__(self, where: str, problem: BaseException) -> None:
+        super().__init__(f"{where} raised {_shown(problem)}")
+
+
+def call(where: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    """Call a step's function; `where` names it in the error."""
+    try:
+        return function(*arguments, **named)
+    except (Exception, EndAttempt):
+        raise
+    except BaseException as problem:
+        raise StepExitError(where, problem) from problem
+
+
+async def call_async(
+    where: str, function: Callable[..., Any], /, *arguments: Any, **named: Any
+) -> Any:
+    """Call and await a step's coroutine function; `where` names it in the error."""
+    try:
+        with event_loop.step_code():
+            return await function(*arguments, **named)
+    except (Exception, EndAttempt):
+        raise
+    except BaseException as problem:
+        if is_interruption(problem):
+            raise
+        raise StepExitError(where, problem) from problem
+
+
+def is_interruption(problem: BaseException) -> bool:
+    """Whether the engine or the interpreter interrupts the coroutine, not the step's code."""
+    if isinstance(problem, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    # A coroutine that is closed without having ended gets a GeneratorExit while no task runs it.
+    return isinstance(problem, GeneratorExit) and _is_outside_of_tasks()
+
+
+def described(problem: BaseException) -> str:
+    """Return an exception's type and text, whatever its `__str__` does."""
+    if isinstance(problem, StepExitError):
+        return problem.args[0] if isinstance(problem.args[0], str) else "StepExitError"
+    try:
+        text = f"{type(problem).__name__}: {problem}".rstrip(": ")
+    except BaseException as failure:
+        text = f"{type(problem).__name__} (its __str__ raised {type(failure).__name__})"
+    return text
+
+
+def trace(problem: BaseException) -> str:
+    """Return an exception's traceback as text, whatever its methods do."""
+    try:
+        return "".join(traceback.format_exception(problem))
+    except BaseException as failure:
+        return f"{type(problem).__name__}: no traceback ({type(failure).__name__})\n"
+
+
+def _shown(problem: BaseException) -> str:
+    try:
+        text = repr(problem)
+    except BaseException:
+        text = type(problem).__name__
+    return text
+
+
+def _is_outside_of_tasks() -> bool:
+    try:
+        return asyncio.current_task() is None
+    except RuntimeError:
+        return True

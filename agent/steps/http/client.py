@@ -1,0 +1,99 @@
+"""The HTTP connections that a worker's steps share; imported at the first request only."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import httpcore
+import httpx
+
+from agent.steps.attempt.services import Limits, Services
+from agent.steps.http.address_policy import AddressPolicy, GuardedBackend
+from agent.steps.http.body_reader import ENCODINGS
+
+CONNECT_SECONDS: Final = 10.0
+REPEATABLE: Final = frozenset({"GET", "HEAD"})
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, stream: object) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:  # type: ignore[attr-defined]
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()  # type: ignore[attr-defined]
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """Sends requests through connections whose addresses were checked.
+
+    Effects get a connection of their own: on one that was kept open, a server that closes it at the
+    wrong moment would leave the effect unknown for no good reason.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        backend = GuardedBackend(AddressPolicy(limits.allow_private))
+        context = httpx.create_ssl_context()
+        self._reused = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=None,
+            max_keepalive_connections=20,
+            keepalive_expiry=5.0,
+            network_backend=backend,
+        )
+        self._fresh = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=None,
+            max_keepalive_connections=0,
+            network_backend=backend,
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request; failures are httpcore's own exceptions."""
+        pool = self._reused if request.method in REPEATABLE else self._fresh
+        answer = await pool.handle_async_request(
+            httpcore.Request(
+                method=request.method,
+                url=httpcore.URL(
+                    scheme=request.url.raw_scheme,
+                    host=request.url.raw_host,
+                    port=request.url.port,
+                    target=request.url.raw_path,
+                ),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(
+            status_code=answer.status,
+            headers=answer.headers,
+            stream=_Body(answer.stream),
+            extensions=answer.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._reused.aclose()
+        await self._fresh.aclose()
+
+
+def new_client(services: Services) -> httpx.AsyncClient:
+    """Return a client for one exchange, on the worker's connections.
+
+    Cookies that it is given go with its own redirects and are known to nobody else. There is
+    nothing to be closed but the connections, which are the worker's.
+    """
+    transport = services.resources.get("http")
+    if transport is None:
+        transport = services.resources["http"] = GuardedTransport(services.limits)
+    assert isinstance(transport, GuardedTransport)
+    return httpx.AsyncClient(
+        transport=transport,
+        timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+        headers={"User-Agent": "agent", "Accept-Encoding": ENCODINGS},
+        follow_redirects=False,
+        trust_env=False,
+    )

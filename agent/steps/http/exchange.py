@@ -1,0 +1,150 @@
+"""One HTTP exchange, redirects included, with what is known when it breaks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpcore
+import httpx
+
+from agent.core import file_descriptors
+from agent.steps.attempt.services import Services
+from agent.steps.http import body_reader, redirects
+from agent.steps.http.address_policy import AddressRefusedError
+from agent.steps.http.client import new_client
+from agent.steps.http.response import document
+from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
+from agent.steps.types.outcome import Json, StepError
+
+_BROKEN = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+    httpx.HTTPError,
+    httpx.StreamError,
+    body_reader.BadEncodingError,
+    OSError,
+)
+
+
+class Exchange:
+    """Follows one request to its last answer, and knows whether an effect may have begun."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        is_effect: bool,
+        may_visit: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._services = services
+        self._is_effect = is_effect
+        self._may_visit = may_visit
+        self._has_begun = False
+
+    async def send(
+        self, method: str, url: str, values: dict[str, Json], secret_headers: set[str]
+    ) -> dict[str, Any]:
+        """Return the last answer as a document.
+
+        Raise `DefiniteFailure` where nothing began or the request may be repeated, and
+        `UnknownOutcomeError` where an effect may have happened.
+        """
+        client = new_client(self._services)
+        try:
+            address = httpx.URL(url)
+            if values.get("params"):
+                # Given as an argument they would replace what the address itself asks for.
+                address = address.copy_merge_params(values["params"])
+            request = client.build_request(
+                method.upper(),
+                address,
+                headers=values.get("headers"),
+                json=values.get("json"),
+                data=values["data"] if isinstance(values.get("data"), dict) else None,
+                content=values["data"] if isinstance(values.get("data"), str) else None,
+                extensions={"trace": self._watch},
+            )
+        except (httpx.InvalidURL, ValueError, TypeError) as problem:
+            raise _refused("bad_request", f"{url}: {problem}") from None
+        try:
+            return await self._follow(client, request, {name.lower() for name in secret_headers})
+        except AddressRefusedError as problem:
+            raise self._broken(problem, may_retry=False) from None
+        except _BROKEN as problem:
+            raise self._broken(problem) from problem
+
+    async def _follow(
+        self, client: httpx.AsyncClient, request: httpx.Request, secret_headers: set[str]
+    ) -> dict[str, Any]:
+        limits = self._services.limits
+        for _ in range(limits.max_redirects + 1):
+            if request.url.scheme not in ("http", "https") or not request.url.host:
+                raise _refused("bad_request", f"{request.url} is no http or https address")
+            if self._may_visit is not None and not self._may_visit(str(request.url)):
+                problem = AddressRefusedError(f"{request.url} is not among what is allowed")
+                raise self._broken(problem, may_retry=False)
+            response = await client.send(request, stream=True)
+            try:
+                following = response.next_request
+                if following is None:
+                    size = min(limits.response_bytes, limits.output_bytes)
+                    return await _read(response, size)
+            finally:
+                await response.aclose()
+            if following.method == request.method:
+                # 307 and 308: the server did nothing but name another place.
+                self._has_begun = False
+            if not redirects.is_same_place(request.url, following.url):
+                if redirects.repeats_body(request, following):
+                    raise self._refused_redirect(request, response.status_code, following)
+                redirects.strip(following.headers, secret_headers)
+            request = following
+        raise httpx.TooManyRedirects(f"more than {limits.max_redirects} redirects")
+
+    def _refused_redirect(
+        self, request: httpx.Request, status: int, following: httpx.Request
+    ) -> DefiniteFailure:
+        """Say that nothing was done, and how to have it done at the other place."""
+        text = (
+            f"{request.method} {request.url.copy_with(query=None)} was redirected with status"
+            f" {status} to {redirects.origin(following.url)}, another origin: its body is not sent"
+            " there. If that is the right place, give the final address in the step"
+        )
+        return DefiniteFailure(text, code="redirect_refused", kind="denied", may_retry=False)
+
+    async def _watch(self, event: str, _: dict[str, Any]) -> None:
+        if event.endswith("send_request_headers.started"):
+            self._has_begun = True
+
+    def _broken(self, problem: Exception, *, may_retry: bool = True) -> Exception:
+        name = type(problem).__name__
+        text = f"{name}: {problem}".rstrip(": ")
+        if self._is_effect and self._has_begun:
+            text = f"{text}; whether it took effect is unknown"
+            return UnknownOutcomeError(StepError("connection_broken", "unknown", text))
+        if isinstance(problem, AddressRefusedError):
+            return DefiniteFailure(
+                str(problem), code="address_refused", kind="denied", may_retry=False
+            )
+        if isinstance(problem, httpx.TooManyRedirects | httpx.UnsupportedProtocol):
+            may_retry = False
+        if isinstance(problem, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
+            return _refused("bad_request", text)
+        if file_descriptors.is_exhaustion(problem):
+            return OutOfDescriptorsError("an HTTP request")
+        return DefiniteFailure(text, code="transport", kind="transport", may_retry=may_retry)
+
+
+async def _read(response: httpx.Response, limit_bytes: int) -> dict[str, Any]:
+    encoding = response.headers.get("content-encoding", "")
+    body = await body_reader.read(response.aiter_raw(), encoding, limit_bytes)
+    if body is None:
+        return {**document(response.status_code, response.headers, b""), "truncated": True}
+    is_packed = not body_reader.is_known(encoding)
+    return document(response.status_code, response.headers, body, is_packed=is_packed)
+
+
+def _refused(code: str, message: str) -> DefiniteFailure:
+    return DefiniteFailure(message, code=code, kind="input", may_retry=False)

@@ -1,0 +1,109 @@
+"""The `http` kind: one request, whose outcome says what is known and nothing more.
+
+GET and HEAD are repeatable and are not journaled. Everything else is an effect with an intent. What
+surely did not begin (refused, not resolved, no TLS) is a definite failure; what broke after the
+first byte is unknown.
+"""
+
+import asyncio
+
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.prepare import scope_of
+from agent.steps.http.exchange import Exchange
+from agent.steps.http.response import delay_seconds, verdict
+from agent.steps.spec.configs import HttpConfig, status_ranges
+from agent.steps.types.call_types import Call
+from agent.steps.types.errors import (
+    Applied,
+    DefiniteFailure,
+    OutOfDescriptorsError,
+    UnknownOutcomeError,
+)
+from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Succeeded
+from agent.workflows.templates.templates import TemplateError, evaluate
+
+
+async def run(config: HttpConfig, context: StepContext) -> Outcome:
+    """Make the request."""
+    limits = context.services.limits
+    seconds = context.claimed.step.timeout_seconds or limits.call_seconds
+    if config.method in ("get", "head"):
+        try:
+            async with asyncio.timeout(seconds):
+                return _outcome(await _perform(config, context, None), None)
+        except OutOfDescriptorsError as problem:
+            return problem.outcome()
+        except TimeoutError:
+            raise DefiniteFailure(
+                f"no answer within {seconds:g} s", code="timeout", kind="timeout"
+            ) from None
+    body = config.model_dump(by_alias=True, exclude_defaults=True, exclude={"reconcile"})
+    is_safe_again = config.method in ("put", "delete") or config.idempotent
+    request = context.request(
+        f"http.{config.method}",
+        body,
+        on_unknown="reconcile" if config.reconcile else "retry" if is_safe_again else "ask",
+        timeout=seconds,
+        reconcile=(lambda _: _reconcile(config, context)) if config.reconcile else None,
+    )
+    answer = await context.perform(request, lambda call: _perform(config, context, call))
+    return _outcome(answer.response, answer.idempotency_key)
+
+
+def _outcome(output: Json, key: str | None) -> Outcome:
+    if isinstance(output, dict) and output.get("truncated"):
+        text = "the response is larger than the limit; its body was not taken"
+        return Failed(StepError("response_too_large", "limit", text), key)
+    return Succeeded(output, idempotency_key=key)
+
+
+async def _perform(config: HttpConfig, context: StepContext, call: Call | None) -> Json:
+    """Send the request and judge the answer."""
+    is_repeatable = config.method in ("get", "head", "put", "delete")
+    raw = config.model_dump(by_alias=True, include={"headers", "params", "json_", "data"})
+    values = context.secrets.resolve(raw, context.secret_places)
+    secret_headers = {
+        str(place[1]) for place in context.secret_places if place[0] == "headers" and len(place) > 1
+    }
+    if call is not None and config.idempotent:
+        values["headers"] = {**values["headers"], "Idempotency-Key": call.remote_key}
+    exchange = Exchange(context.services, is_effect=call is not None)
+    output = await exchange.send(config.method, config.url, values, secret_headers)
+    status = output["status"]
+    said = verdict(status, status_ranges(config.expect), is_repeatable=is_repeatable)
+    if said == "succeeded":
+        return output
+    delay = delay_seconds(output["headers"].get("retry-after"), context.services.clock.now())
+    text = f"{config.method.upper()} {config.url} was answered with status {status}"
+    code = f"status_{status}"
+    if said == "unknown":
+        error = StepError(code, "unknown", f"{text}; whether it took effect is unknown")
+        raise UnknownOutcomeError(error, delay)
+    raise DefiniteFailure(text, code=code, may_retry=said == "retry", delay_seconds=delay)
+
+
+async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool | None:
+    """Ask the remote whether the effect happened; None when its answer does not tell."""
+    ask = config.reconcile
+    assert ask is not None
+    raw = {"headers": config.headers, "reconcile": {"headers": ask.headers}}
+    values = context.secrets.resolve(raw, context.secret_places)
+    headers = {**values["headers"], **values["reconcile"]["headers"]}
+    try:
+        exchange = Exchange(context.services, is_effect=False)
+        async with asyncio.timeout(context.services.limits.call_seconds):
+            output = await exchange.send("get", ask.get, {"headers": headers}, set(headers))
+        if output["status"] >= 500 or output["status"] == 429 or output.get("truncated"):
+            context.log(f"reconcile: {ask.get} was answered with status {output['status']}")
+            return None
+        found = evaluate(ask.applied, {**scope_of(context.claimed), "response": output})
+    except OutOfDescriptorsError as problem:
+        # The question can be asked later: a person need not answer it.
+        context.calls.end(problem.outcome())
+    except (DefiniteFailure, TimeoutError, TemplateError) as problem:
+        context.log(f"reconcile: it cannot be told whether it happened: {problem}")
+        return None
+    if not isinstance(found, bool):
+        context.log(f"reconcile: applied gives {found!r}, and must give true or false")
+        return None
+    return Applied({**output, "reconciled": True}) if found else False

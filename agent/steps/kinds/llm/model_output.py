@@ -1,0 +1,92 @@
+"""Whether a model's answer is what was asked for: a pure function of its text."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.steps.spec.output_checks import find_problem
+from agent.steps.types.outcome import Json, StepError
+from agent.store.db.json_values import NotPlainJsonError, encode
+
+_FENCED: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An answer that may be used, as a value."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """An answer that is not what was asked for."""
+
+    error: StepError
+
+
+def wants_json(is_json: bool, schema: dict[str, Any] | None) -> bool:
+    """Whether an answer is read as JSON; a schema for a text is held against the text itself."""
+    return is_json or (schema is not None and schema.get("type") != "string")
+
+
+def read_answer(
+    text: str, *, is_json: bool, schema: dict[str, Any] | None, limit_bytes: int
+) -> Taken | Invalid:
+    """Read a model's answer as text or as JSON, and check it."""
+    if not text.strip():
+        return _invalid("empty_answer", "the model's answer is empty")
+    if len(text) * 4 > limit_bytes and len(text.encode("utf-8", "replace")) > limit_bytes:
+        return too_long(len(text.encode("utf-8", "replace")), limit_bytes)
+    value: Json = text
+    if is_json:
+        try:
+            value = _parsed(text)
+        except (ValueError, RecursionError) as problem:
+            reason = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
+            return _invalid("invalid_json", f"the model's answer is not JSON: {reason}")
+    error = find_problem(value, schema, limit_bytes)
+    if error is None:
+        return Taken(value)
+    code = "invalid_json" if error.code == "bad_output" else error.code
+    return _invalid(code, error.message)
+
+
+def too_long(size: int, limit_bytes: int) -> Invalid:
+    """Say that an answer is longer than a step's output may be."""
+    text = f"the model's answer is {size} bytes, and {limit_bytes} are allowed"
+    return _invalid("answer_too_long", text)
+
+
+def _parsed(text: str) -> Json:
+    """Read JSON that stands alone, or in the one code fence of an answer."""
+    stripped = text.strip().removeprefix("\ufeff")
+    try:
+        return _strict(stripped)
+    except (ValueError, RecursionError) as problem:
+        fenced = _FENCED.findall(stripped)
+        if len(fenced) != 1:
+            raise
+        first: Exception = problem
+    try:
+        return _strict(fenced[0].strip())
+    except (ValueError, RecursionError) as problem:
+        raise problem from first
+
+
+def _strict(text: str) -> Json:
+    value = json.loads(text, parse_constant=_refuse)
+    try:
+        encode(value, "answer")
+    except NotPlainJsonError as problem:
+        raise ValueError(str(problem)) from None
+    return value
+
+
+def _refuse(name: str) -> Json:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _invalid(code: str, message: str) -> Invalid:
+    return Invalid(StepError(code, "remote", message))

@@ -1,0 +1,80 @@
+"""The `python` kind: coroutine functions run on the event loop, others in threads of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from agent.steps.attempt import containment
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.kinds.python_modules import Function, find, find_loaded
+from agent.steps.spec.configs import PythonConfig
+from agent.steps.types.attempt_input import RevokedError
+from agent.steps.types.outcome import Json, Outcome, Succeeded
+
+T = TypeVar("T")
+
+
+async def run(config: PythonConfig, context: StepContext) -> Outcome:
+    """Call the function; as one journaled call if it is declared an effect."""
+    function = await load(config.call, context)
+    function.check(config.call, frozenset(config.with_))
+    if config.effect is None:
+        return Succeeded(await start(function, config.with_, context))
+    request = context.request(
+        "python", {"call": config.call, "with": config.with_}, on_unknown="ask"
+    )
+    answer = await context.perform(request, lambda _: start(function, config.with_, context))
+    return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
+
+
+async def load(call: str, context: StepContext) -> Function:
+    """Return the function that `module:function` names.
+
+    A module that is not loaded yet is loaded in a thread: its code may take long, or hang.
+    """
+    path = context.claimed.task.source_path
+    loaded = find_loaded(call, path)
+    if loaded is not None:
+        return loaded
+    function: Function = await _in_thread(lambda: containment.call(call, find, call, path), context)
+    if context.is_interrupted():
+        raise RevokedError(f"the attempt ended while {call} was loaded")
+    return function
+
+
+def start(function: Function, arguments: dict[str, Json], context: StepContext) -> Awaitable[Json]:
+    """Begin a function, on the event loop or in a thread of its own."""
+    # The function's own copy: a rendered configuration without templates serves many attempts.
+    given: dict[str, Any] = _copied(arguments) if arguments else {}
+    if function.is_async:
+        if function.takes_context:
+            given["ctx"] = context
+        return containment.call_async(function.name, function.function, **given)
+    if function.takes_context:
+        given["ctx"] = BlockingContext(context)
+    return _in_thread(lambda: containment.call(function.name, function.function, **given), context)
+
+
+async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
+    """Wait for a thread; one that is over its time loses its context and keeps its slot."""
+    future = context.services.threads.start(function)
+    try:
+        found: T = await asyncio.shield(future)
+        return found
+    except asyncio.CancelledError:
+        context.calls.is_revoked = True
+        context.signals.is_out_of_hand = not future.done()
+        if not context.is_interrupted():
+            raise
+    result: T = await asyncio.shield(future)
+    context.signals.is_out_of_hand = False
+    return result
+
+
+def _copied(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _copied(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_copied(member) for member in value]
+    return value

@@ -1,0 +1,31 @@
+"""The environment of the programs that steps start: commands and MCP servers.
+
+The agent's own environment holds the secrets that `env:NAME` refers to, and a program's output is
+recorded. So a program gets only what nearly every program needs, what the step or the configuration
+names, and what the step sets itself.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from agent.steps.process.processes import marks
+
+BASIC: Final = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"})
+"""What every program gets, besides the variables of the locale (`LC_*`)."""
+
+
+def environment_of(
+    step_id: str, attempt: int, own: Mapping[str, str], inherit: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the environment of a program that an attempt starts.
+
+    The marks come last: orphans are found by them, so nothing may replace them.
+    """
+    passed = BASIC | set(inherit)
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in passed or name.startswith("LC_")
+    }
+    return {**inherited, **own, **marks(step_id, attempt)}

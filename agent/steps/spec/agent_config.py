@@ -1,0 +1,138 @@
+"""The keys of the `agent` kind and of its tools."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from agent.steps.spec.configs import Count, JsonSchema, Names, Number, Seconds, Text
+from agent.steps.spec.questions import Lasting, Who
+
+Method = Literal["get", "head", "post", "put", "patch", "delete"]
+Argv = Annotated[list[Text], Field(min_length=1)]
+
+
+def _a_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class HttpTool(_Keys):
+    """Requests to addresses that begin as one of these."""
+
+    urls: Annotated[list[str], BeforeValidator(_a_list)] = Field(min_length=1)
+    methods: list[Method] = Field(default=["get"], min_length=1)
+    headers: dict[str, Text] = Field(default_factory=dict)
+
+
+class ShellTool(_Keys):
+    """Programs with their arguments; `*` stands for one that is no option, a last `...` for any."""
+
+    allow: list[Argv] = Field(min_length=1)
+    cwd: str | None = None
+    env: dict[str, Text] = Field(default_factory=dict)
+    inherit: Names = Field(default_factory=list)
+
+
+class FilesTool(_Keys):
+    """Files below one directory."""
+
+    directory: str = Field(min_length=1)
+    write: bool = False
+
+
+class McpTool(_Keys):
+    """Tools of an MCP server that the configuration names."""
+
+    server: str = Field(min_length=1, description="NAME of [mcp.NAME] in the configuration")
+    tools: list[str] | None = Field(
+        default=None, min_length=1, description="which; default: those that the configuration lists"
+    )
+
+
+_KINDS = ("http", "shell", "python", "files", "workflow", "mcp")
+
+
+class ToolConfig(_Keys):
+    """One tool: what it is, and how far it may be used."""
+
+    http: HttpTool | None = None
+    shell: ShellTool | None = None
+    python: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$",
+        description="module:function",
+    )
+    files: FilesTool | None = None
+    workflow: str | None = Field(default=None, min_length=1, description="a workflow's name")
+    mcp: McpTool | None = None
+    description: str | None = Field(default=None, max_length=4000)
+    allowed: bool = True
+    approve: Literal["always", "first", "never"] | None = Field(
+        default=None, description="when somebody is asked; always for what acts, else never"
+    )
+    arguments: JsonSchema | None = Field(
+        default=None, description="a JSON Schema that its arguments must meet besides its own"
+    )
+    max_calls: Count | None = Field(default=None, ge=1)
+    timeout: Seconds | None = None
+    effect: Literal["none"] | None = Field(
+        default=None, description="none: it only reads, and may be repeated"
+    )
+    on_unknown: Literal["retry", "ask", "fail"] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "ToolConfig":
+        if sum(getattr(self, kind) is not None for kind in _KINDS) != 1:
+            raise ValueError("give exactly one of " + ", ".join(_KINDS))
+        if self.workflow is not None and (self.timeout is not None or self.on_unknown is not None):
+            raise ValueError("a workflow has a timeout of its own, and its end is never unknown")
+        return self
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is described by something else than the definition."""
+        return self.workflow is not None or self.mcp is not None
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where it is described."""
+        if self.mcp is not None:
+            return {"mcp": self.mcp.server, "tools": self.mcp.tools}
+        return {"workflow": self.workflow}
+
+
+def workflows_of(config: dict[str, Any]) -> list[str]:
+    """Return the workflows that the tools of a step name, as they stand in its definition."""
+    tools = config.get("tools")
+    found = tools.values() if isinstance(tools, dict) else ()
+    names = (tool.get("workflow") for tool in found if isinstance(tool, dict))
+    return [name for name in names if isinstance(name, str)]
+
+
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=50)]
+
+
+class AgentConfig(_Keys):
+    """`agent`: a goal that a model pursues with tools, turn by turn."""
+
+    goal: Annotated[Text, Field(min_length=1)]
+    system: Text | None = None
+    model: str | None = Field(default=None, description="a name of [models] in the configuration")
+    tools: dict[ToolName, ToolConfig] = Field(default_factory=dict)
+    max_turns: Count = Field(default=20, ge=1, le=1000, description="answers of the model, at most")
+    max_tokens: Count | None = Field(default=None, ge=1, le=10_000_000)
+    max_repeats: Count = Field(
+        default=3, ge=1, le=100, description="turns in a row that ask for the very same"
+    )
+    max_result_chars: Count = Field(
+        default=20_000, ge=100, le=200_000, description="of a tool's answer; the rest is cut"
+    )
+    effort: Literal["minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    who: Annotated[list[Who], BeforeValidator(_a_list)] = Field(
+        default_factory=list, description="who may approve; nobody named: everybody who can"
+    )
+    expires: Lasting | None = Field(default=None, description="how long a question stands")

@@ -1,0 +1,264 @@
+"""The keys of each kind of step, checked once their templates are rendered."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
+
+from agent.core.clock import SECOND
+from agent.workflows.durations import MAX_SECONDS, parse_duration
+from agent.workflows.templates.templates import has_templates
+
+RENDERED: Final = {"is_rendered": True}
+"""The context of a check at run time, where templates have become values of any type."""
+
+
+def parse_seconds(value: object, info: ValidationInfo) -> float:
+    """Read a duration such as `1h30m`, or a number of seconds as a template may give it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and info.context is RENDERED:
+        assert isinstance(value, int | float)
+        if not 0 <= value <= MAX_SECONDS:
+            raise ValueError("must be between 0 and a year")
+        return float(value)
+    return parse_duration(value)
+
+
+def parse_instant(value: object) -> int:
+    """Read an ISO 8601 instant, with its offset, as microseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be an instant such as 2030-01-31T08:00:00+01:00")
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not an instant such as 2030-01-31T08:00:00+01:00") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{value!r} has no offset: write Z for UTC, or +01:00")
+    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * SECOND)
+
+
+def _as_text(value: object, info: ValidationInfo) -> object:
+    """Write what is not text as a program or a header expects it.
+
+    A list or a mapping is a mistake in a file; what a template yields is written as JSON.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | dict) and info.context is RENDERED:
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value
+
+
+def _no_truth(value: object) -> object:
+    """Refuse what Python would take for 0 or 1."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number, and is {'true' if value else 'false'}")
+    return value
+
+
+def _plain_text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not contain a NUL character")
+    return value
+
+
+def _usable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a JSON Schema that no value can be held against, when the file is read."""
+    # Loaded here: few steps have a schema, and the library behind it is slow to import.
+    from agent.workflows.compile.output_schema import refuse_unusable
+
+    if not has_templates(schema):
+        refuse_unusable(schema)
+    return schema
+
+
+Seconds = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=str)]
+Instant = Annotated[int, BeforeValidator(parse_instant, json_schema_input_type=str)]
+Text = Annotated[
+    str,
+    BeforeValidator(_as_text, json_schema_input_type=str | float | bool | None),
+]
+Count = Annotated[int, BeforeValidator(_no_truth, json_schema_input_type=int)]
+ExitCode = Annotated[Count, Field(ge=1, le=255)]
+Number = Annotated[float, BeforeValidator(_no_truth, json_schema_input_type=float)]
+Names = list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]]
+"""Names of environment variables."""
+JsonSchema = Annotated[dict[str, Any], AfterValidator(_usable)]
+Url = Annotated[str, Field(min_length=1, max_length=8192)]
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class PythonConfig(_Config):
+    """`python`: a function, found beside the workflow file or among what is installed."""
+
+    call: str = Field(
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$",
+        description="module:function",
+        examples=["my_steps:check"],
+    )
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    effect: Literal["once"] | None = Field(
+        default=None, description="once: the function is an effect and runs at most once unasked"
+    )
+
+
+class ShellConfig(_Config):
+    """`shell`: a program with its arguments, or a script that takes values by environment."""
+
+    argv: list[Text] | None = Field(default=None, min_length=1)
+    script: str | None = Field(default=None, min_length=1)
+    env: dict[str, Text] = Field(default_factory=dict)
+    inherit: Names = Field(
+        default_factory=list, description="variables of the agent's own environment that it gets"
+    )
+    cwd: str | None = None
+    stdin: Text | None = None
+    effect: Literal["none"] | None = Field(
+        default=None, description="none: the command only reads, and may be repeated"
+    )
+    retry_exit_codes: list[ExitCode] = Field(
+        default_factory=list,
+        description="exit codes that say that nothing was done, so that the command may be tried again",
+        examples=[[75]],
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "ShellConfig":
+        if (self.argv is None) == (self.script is None):
+            raise ValueError("give exactly one of argv and script")
+        if self.retry_exit_codes and self.effect == "none":
+            raise ValueError(
+                "retry_exit_codes is for commands with an effect: with effect: none every exit"
+                " code but 0 is tried again"
+            )
+        for text in [*(self.argv or []), self.script or "", *self.env, *self.env.values()]:
+            _plain_text(text)
+        if self.argv is not None and not self.argv[0]:
+            raise ValueError("argv: the program's name is empty")
+        if any(not name or "=" in name for name in self.env):
+            raise ValueError("env: a variable's name must not be empty nor contain '='")
+        return self
+
+
+class Reconciliation(_Config):
+    """How to find out whether an effect happened: a question and what its answer means."""
+
+    get: Url
+    headers: dict[str, Text] = Field(default_factory=dict)
+    applied: str = Field(min_length=1, description="an expression over response.status and .body")
+
+
+class HttpConfig(_Config):
+    """`http`: one request."""
+
+    get: Url | None = None
+    head: Url | None = None
+    post: Url | None = None
+    put: Url | None = None
+    patch: Url | None = None
+    delete: Url | None = None
+    headers: dict[str, Text] = Field(default_factory=dict)
+    params: dict[str, list[Text] | Text] = Field(default_factory=dict)
+    json_: Any = Field(default=None, alias="json")
+    data: dict[str, Text] | str | None = None
+    expect: int | str | list[int | str] | None = None
+    idempotent: bool = False
+    reconcile: Reconciliation | None = None
+
+    @property
+    def method(self) -> str:
+        """The method, in lower case."""
+        return next(name for name in METHODS if getattr(self, name) is not None)
+
+    @property
+    def url(self) -> str:
+        """Where the request goes."""
+        return str(getattr(self, self.method))
+
+    @model_validator(mode="after")
+    def _one_request(self) -> "HttpConfig":
+        if sum(getattr(self, name) is not None for name in METHODS) != 1:
+            raise ValueError("give exactly one of " + ", ".join(METHODS))
+        if self.json_ is not None and self.data is not None:
+            raise ValueError("give json or data, not both")
+        if self.method in ("get", "head") and (self.json_ is not None or self.data is not None):
+            raise ValueError(f"{self.method} takes no body: put values into params")
+        status_ranges(self.expect)
+        return self
+
+
+METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
+
+
+def status_ranges(expect: int | str | list[int | str] | None) -> list[tuple[int, int]]:
+    """Read `expect`: 204, "2xx", "200-299" or a list of these; nothing means 2xx."""
+    if expect is None:
+        return [(200, 299)]
+    ranges = []
+    for part in expect if isinstance(expect, list) else [expect]:
+        text = str(part).strip().lower()
+        found = re.fullmatch(r"([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", text)
+        if re.fullmatch(r"[1-5]xx", text):
+            ranges.append((int(text[0]) * 100, int(text[0]) * 100 + 99))
+        elif found is not None:
+            ranges.append((int(found[1]), int(found[2] or found[1])))
+        else:
+            raise ValueError(f"expect: {part!r} is not a status such as 204, 2xx or 200-299")
+    return ranges
+
+
+class LlmConfig(_Config):
+    """`llm`: one question to a model."""
+
+    prompt: Annotated[Text, Field(min_length=1)]
+    system: Text | None = None
+    model: str | None = Field(default=None, description="a name of [models] in the configuration")
+    max_tokens: Count | None = Field(default=None, ge=1, le=10_000_000)
+    effort: Literal["minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    stop: list[str] = Field(default_factory=list, max_length=16)
+    json_: bool = Field(default=False, alias="json", description="the answer must be JSON")
+    on_invalid: Literal["retry", "repair", "fail"] = Field(
+        default="retry", description="what to do when the answer is not what was asked for"
+    )
+    max_repairs: Count = Field(default=2, ge=1, le=10)
+
+
+class WaitConfig(_Config):
+    """`wait`: for some time, until an instant, or for a signal."""
+
+    duration: Seconds | None = None
+    until: Instant | None = None
+    signal: str | None = Field(
+        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100, examples=["approved"]
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "WaitConfig":
+        if sum(way is not None for way in (self.duration, self.until, self.signal)) != 1:
+            raise ValueError("give exactly one of duration, until and signal")
+        return self
+
+
+class WorkflowConfig(_Config):
+    """`workflow`: another workflow, run as a child task."""
+
+    name: str = Field(pattern=r"^[a-z_][a-z0-9_-]*$", max_length=100)
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")

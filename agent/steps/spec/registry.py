@@ -1,0 +1,200 @@
+"""The kinds of steps: each with the model of its keys and the function that runs it.
+
+Importing this module makes every kind known to the language. What runs a kind is imported at its
+first attempt, so that checking a workflow loads neither HTTP clients nor process handling.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from agent.steps.spec.agent_config import AgentConfig
+from agent.steps.spec.configs import (
+    HttpConfig,
+    LlmConfig,
+    PythonConfig,
+    ShellConfig,
+    WaitConfig,
+    WorkflowConfig,
+)
+from agent.steps.spec.questions import ApprovalConfig, InputConfig
+from agent.workflows.graph import OnUnknown
+from agent.workflows.kind_registry import KindSpec, register
+
+if TYPE_CHECKING:
+    from agent.steps.attempt.context import StepContext
+    from agent.steps.types.outcome import Outcome
+
+Handler = Callable[[Any, "StepContext"], Awaitable["Outcome"]]
+Ready = Callable[[Any, "StepContext"], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Kind:
+    """One kind of step."""
+
+    name: str
+    model: type[BaseModel]
+    module: str
+    """Where its `run(config, context)` is found."""
+    description: str
+    on_unknown: OnUnknown = "retry"
+    short_key: str | None = None
+    verbatim: frozenset[tuple[str, ...]] = frozenset()
+    """Keys in which nothing is rendered."""
+    expressions: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    """Verbatim keys that hold an expression, each with the names that are known only there."""
+    example: str | None = None
+    """How it is written, where there is no short form."""
+    secret_keys: frozenset[str] = frozenset()
+    """Keys under which `env:NAME` and `file:PATH` name secrets."""
+    acts: bool = True
+    """False when its attempts only wait or ask: losing one costs nothing but the time."""
+    runs_code: bool = False
+    """Whether an attempt runs a program of the user's, which may never end: it is bounded by
+    `attempt_seconds`. The calls of other kinds have bounds of their own."""
+    _handler: Handler | None = field(default=None, repr=False)
+    _ready: "Ready | None" = field(default=None, repr=False)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its code is imported."""
+        return self._handler is not None
+
+    @property
+    def handler(self) -> Handler:
+        """The function that runs it."""
+        if self._handler is None:
+            module = import_module(self.module)
+            self._ready = getattr(module, "ready", None)
+            self._handler = module.run
+        assert self._handler is not None
+        return self._handler
+
+    @property
+    def ready(self) -> Ready | None:
+        """The function that loads what an attempt needs besides; none for most kinds."""
+        return self._ready
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def add(kind: Kind) -> None:
+    """Make a kind known to the runner and to the language."""
+    KINDS[kind.name] = kind
+    register(
+        KindSpec(
+            name=kind.name,
+            model=kind.model,
+            description=kind.description,
+            default_on_unknown=kind.on_unknown,
+            short_key=kind.short_key,
+            verbatim=kind.verbatim,
+            expressions=kind.expressions,
+            example=kind.example,
+        )
+    )
+
+
+add(
+    Kind(
+        "python",
+        PythonConfig,
+        "agent.steps.kinds.python",
+        "calls a Python function",
+        short_key="call",
+        runs_code=True,
+    )
+)
+add(
+    Kind(
+        "shell",
+        ShellConfig,
+        "agent.steps.kinds.shell",
+        "runs a program or a shell script",
+        on_unknown="ask",
+        # No text from outside may choose which variables a command gets.
+        verbatim=frozenset({("script",), ("inherit",)}),
+        example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
+        secret_keys=frozenset({"env"}),
+        runs_code=True,
+    )
+)
+add(
+    Kind(
+        "http",
+        HttpConfig,
+        "agent.steps.kinds.http",
+        "makes an HTTP request",
+        verbatim=frozenset({("reconcile", "applied")}),
+        expressions={("reconcile", "applied"): ("response",)},
+        example='{get: "https://example.com"}',
+        secret_keys=frozenset({"headers", "params", "json", "data", "reconcile"}),
+    )
+)
+add(
+    Kind(
+        "llm",
+        LlmConfig,
+        "agent.steps.kinds.llm.llm",
+        "asks a model",
+        short_key="prompt",
+    )
+)
+add(
+    Kind(
+        "agent",
+        AgentConfig,
+        "agent.steps.agent.loop",
+        "lets a model pursue a goal with tools",
+        example="{goal: tidy up, tools: {notes: {files: {directory: notes}}}}",
+        # What may be done is the definition's alone: no text from outside can widen it.
+        verbatim=frozenset({("tools",)}),
+        secret_keys=frozenset({"tools"}),
+    )
+)
+add(
+    Kind(
+        "wait",
+        WaitConfig,
+        "agent.steps.kinds.wait",
+        "waits for a time or for a signal",
+        short_key="duration",
+        acts=False,
+    )
+)
+add(
+    Kind(
+        "workflow",
+        WorkflowConfig,
+        "agent.steps.kinds.child_workflow",
+        "runs another workflow as a child task",
+        short_key="name",
+        acts=False,
+    )
+)
+add(
+    Kind(
+        "approval",
+        ApprovalConfig,
+        "agent.steps.kinds.approval",
+        "asks somebody for a yes; beside another kind it asks before that one acts",
+        short_key="message",
+        acts=False,
+    )
+)
+add(
+    Kind(
+        "input",
+        InputConfig,
+        "agent.steps.kinds.input",
+        "asks somebody for a value",
+        short_key="message",
+        verbatim=frozenset({("schema",)}),
+        acts=False,
+    )
+)

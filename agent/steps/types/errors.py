@@ -1,0 +1,78 @@
+"""The exceptions by which a step's code and its calls say what became of them."""
+
+from dataclasses import dataclass
+
+from agent.core import file_descriptors
+from agent.steps.types.outcome import Json, Outcome, Returned, Spend, StepError
+
+
+class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read as a statement
+    """It surely did not happen.
+
+    Raised inside a journaled call it resolves the call as failed. Raised anywhere in a step it ends
+    the attempt; the step is tried again unless `may_retry` is false.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "failed",
+        kind: str = "remote",
+        may_retry: bool = True,
+        delay_seconds: float | None = None,
+        spend: Spend | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.error = StepError(code, kind, message)
+        self.may_retry = may_retry
+        self.delay_seconds = delay_seconds
+        self.spend = spend
+        """What a call of a model used all the same; None when nobody knows."""
+
+
+class OutOfDescriptorsError(DefiniteFailure):
+    """Nothing began, because this process has no file descriptor left for it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: too many open files in this process",
+            code="no_descriptors",
+            kind="limit",
+            delay_seconds=file_descriptors.RETRY_SECONDS,
+        )
+        file_descriptors.report_exhaustion(what)
+
+    def outcome(self) -> Returned:
+        """Return the attempt, to be made later; the caller is sure that no call of it began."""
+        return Returned("no_descriptors", file_descriptors.RETRY_SECONDS)
+
+
+class UnknownOutcomeError(Exception):
+    """A call began and nobody knows whether it took effect; any other exception means the same."""
+
+    def __init__(self, error: StepError, delay_seconds: float | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.delay_seconds = delay_seconds
+
+
+class EndAttempt(BaseException):
+    """Ends the attempt with an outcome that is already decided.
+
+    Not an `Exception`, so that a step's own `except Exception` does not swallow it.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(type(outcome).__name__)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a reconcile function returns when the effect did happen, with the call's response.
+
+    Returning False says that it surely did not, None that it cannot be told.
+    """
+
+    response: Json = None

@@ -1,0 +1,251 @@
+"""Large values, kept once by their content and compressed.
+
+A stored value refers to one as ``{"$artifact": hash}``. An artifact is put before the row that
+refers to it, in a transaction of its own; so one that nothing refers to may only be about to be
+referred to, and is removed a day after somebody last put it at the earliest.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.clock import SECOND
+from agent.core.ids import content_hash
+from agent.store.artifacts.blobs import BlobStore
+from agent.store.db.database import Connection, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.json_values import Json, encode
+
+REFERENCE_KEY: Final = "$artifact"
+GRACE_US: Final = 24 * 3600 * SECOND
+
+_REFERENCES: Final = re.compile(r'"\$artifact":\s*"([0-9a-f]{64})"')
+# Where a stored value may refer to an artifact.
+_REFERRING: Final = {
+    "tasks": ("input", "output", "error", "trigger"),
+    "steps": ("output", "error", "checkpoint", "item", "items", "waiting_on"),
+    "tool_calls": ("request", "response", "error"),
+    "signals": ("payload",),
+    "events": ("data",),
+}
+_PAGE: Final = 500
+_BEGINNING: Final = f'{{"{REFERENCE_KEY}"'
+_ELSEWHERE: Final = "@"
+"""Ends the encoding of what is kept outside the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Content that is ready to be put."""
+
+    name: str
+    size: int
+    encoding: str
+    data: bytes
+    """Or its address, where the content is kept outside the database."""
+
+
+def pack(content: bytes, kept_in: BlobStore | None = None) -> Packed:
+    """Compress content, and write it where it is to be kept, if that is outside the database.
+
+    Such a place may take its time, or hang: this is no work for a thread that others wait for.
+    """
+    name = content_hash(content)
+    packed = zlib.compress(content)
+    is_smaller = len(packed) < len(content)
+    encoding, data = ("zlib", packed) if is_smaller else ("identity", content)
+    if kept_in is not None:
+        encoding, data = f"{encoding}{_ELSEWHERE}", kept_in.write(name, data).encode()
+    return Packed(name, len(content), encoding, data)
+
+
+def put(tx: Connection, content: bytes | Packed, now: int) -> str:
+    """Store content unless it is there, say that it is in use, and return its hash."""
+    packed = content if isinstance(content, Packed) else pack(content)
+    tx.execute(
+        "INSERT INTO artifacts (hash, size, encoding, data, created_at, touched_at)"
+        " VALUES (:hash, :size, :encoding, :data, :now, :now)"
+        " ON CONFLICT (hash) DO UPDATE SET touched_at = excluded.touched_at",
+        hash=packed.name,
+        size=packed.size,
+        encoding=packed.encoding,
+        data=packed.data,
+        now=now,
+    )
+    return packed.name
+
+
+def get(tx: Connection, name: str) -> bytes | None:
+    """Return content by its hash, within a few seconds; None when there is none."""
+    return _get(tx, name, tx.vaults.read)
+
+
+def _get(tx: Connection, name: str, read: Callable[[str], bytes | None]) -> bytes | None:
+    rows = tx.query("SELECT encoding, data FROM artifacts WHERE hash = :hash", hash=name)
+    if not rows:
+        return None
+    encoding, data = rows[0]
+    if encoding.endswith(_ELSEWHERE):
+        data = read(bytes(data).decode())
+        if data is None:
+            return None
+    try:
+        content = zlib.decompress(data) if encoding.startswith("zlib") else bytes(data)
+    except zlib.error:
+        content = None
+    if content is None or content_hash(content) != name:
+        raise StoreError(Fault.DATA, f"the artifact {name} is damaged")
+    return content
+
+
+def names_like(connection: Connection, beginning: str) -> list[str]:
+    """Return the hashes that begin with a text; a few of them, if there are many."""
+    rows = connection.query(
+        "SELECT hash FROM artifacts WHERE hash >= :first AND hash < :last ORDER BY hash LIMIT 5",
+        first=beginning,
+        last=beginning + "g",
+    )
+    return [str(name) for (name,) in rows]
+
+
+def reference(name: str) -> Json:
+    """Return the value that stands for an artifact where it is referred to."""
+    return {REFERENCE_KEY: name}
+
+
+def looks_like_reference(text: str) -> bool:
+    """Whether a stored text would be read as a reference.
+
+    A value that looks like one is put as an artifact itself, so that data cannot name another's.
+    """
+    return text.startswith(_BEGINNING)
+
+
+def take(connection: Connection, text: str | None) -> Json:
+    """Read a stored value that a step works with, following the reference if it is one.
+
+    What cannot be had now, or never again, is an error: no step may take a reference for its value.
+    """
+    return _take(connection, text, connection.vaults.read)
+
+
+def _take(connection: Connection, text: str | None, read: Callable[[str], bytes | None]) -> Json:
+    if text is None:
+        return None
+    value = json.loads(text)
+    if not looks_like_reference(text):
+        return value
+    content = _get(connection, value[REFERENCE_KEY], read)
+    if content is None:
+        raise StoreError(Fault.DATA, "this artifact is gone")
+    return json.loads(content)
+
+
+class NotFetchedError(Exception):
+    """Values are outside the database and have not been read yet: `Fetched.missing` names them."""
+
+
+class Fetched:
+    """Reads values without leaving the database; what is outside must have been fetched before.
+
+    A value that is not there yet reads as None, and its address is added to `missing`: callers
+    must check that before they use the values.
+    """
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes | None] = {}
+        """What was fetched, by address; None for what is gone."""
+        self.missing: set[str] = set()
+        self.misses = 0
+        """How often something was missing; the same address may be missed twice."""
+
+    def take(self, connection: Connection, text: str | None) -> Json:
+        """Read a stored value as `artifacts.take` does."""
+        try:
+            return _take(connection, text, self._read)
+        except NotFetchedError:
+            return None
+
+    def _read(self, address: str) -> bytes | None:
+        if address not in self.contents:
+            self.missing.add(address)
+            self.misses += 1
+            raise NotFetchedError
+        return self.contents[address]
+
+
+def load(connection: Connection, text: str | None) -> Json:
+    """Read a stored value for people; where it cannot be had, the reference tells why."""
+    try:
+        return take(connection, text)
+    except StoreError as error:
+        problem = error.message
+        if error.fault is Fault.UNREACHABLE:
+            problem = f"value unavailable: store unreachable: {problem}"
+        return {**json.loads(text or "{}"), "problem": problem}
+
+
+Read = Callable[[Connection, str | None], Json]
+"""`take` or `load`."""
+
+
+def prune(connection: Connection, now: int) -> int:
+    """Remove what nothing refers to and nobody has put for a day; return how many."""
+    before = now - GRACE_US
+    idle = [
+        str(name)
+        for (name,) in connection.query(
+            "SELECT hash FROM artifacts WHERE touched_at < :before ORDER BY hash", before=before
+        )
+    ]
+    if not idle:
+        return 0
+    used = _referred_to(connection)
+    unused = [name for name in idle if name not in used]
+    removed = 0
+    for start in range(0, len(unused), _PAGE):
+        with connection.transaction():
+            gone = connection.query(
+                f"DELETE FROM artifacts WHERE hash IN {connection.sql.ids()}"
+                " AND touched_at < :before RETURNING encoding,"
+                f" CASE WHEN encoding LIKE :elsewhere THEN data END",
+                ids=encode(unused[start : start + _PAGE], "hashes"),
+                before=before,
+                elsewhere=f"%{_ELSEWHERE}",
+            )
+        removed += len(gone)
+        for _, address in gone:
+            if address is not None:
+                connection.vaults.remove(bytes(address).decode(), before)
+    return removed
+
+
+def kept_by_grace(connection: Connection, now: int) -> tuple[int, int]:
+    """Return how many artifacts nothing refers to but `prune` keeps, and their bytes."""
+    recent: dict[str, int] = dict(
+        connection.query(
+            "SELECT hash, size FROM artifacts WHERE touched_at >= :since", since=now - GRACE_US
+        )
+    )
+    if not recent:
+        return 0, 0
+    used = _referred_to(connection)
+    unused = [size for name, size in recent.items() if name not in used]
+    return len(unused), sum(unused)
+
+
+def _referred_to(connection: Connection) -> set[str]:
+    used: set[str] = set()
+    with connection.snapshot():
+        for table, columns in _REFERRING.items():
+            for column in columns:
+                rows = connection.query(
+                    f"SELECT {column} FROM {table} WHERE {column} LIKE :pattern",
+                    pattern=f'%"{REFERENCE_KEY}"%',
+                )
+                for (text,) in rows:
+                    used.update(_REFERENCES.findall(text))
+    return used

@@ -1,0 +1,273 @@
+"""Where artifacts are kept outside the database: a directory, or an object store by its URL.
+
+The database keeps each artifact's row with the address of its content, so that whoever reads needs
+no configuration. Content is written before its row and removed after it.
+"""
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from agent.core.clock import SECOND
+from agent.core.ids import new_id
+from agent.store.artifacts.bounded_calls import Reach
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+
+DEFAULT_SECONDS: Final = 30.0
+SHOWN_SECONDS: Final = 5.0
+"""How long a person waits for a value before the rest is shown without it."""
+_PROBE: Final = b"written by `agent doctor`"
+
+Options = Mapping[str, Any]
+
+
+class BlobStores:
+    """The places outside the database, each reached within bounds.
+
+    `options` are what the driver of the configured store needs besides its URL; they are asked for
+    when they are used, since they may hold secrets, and `hide` takes those out of messages.
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        options: Callable[[], Options] | None = None,
+        timeout_seconds: float = DEFAULT_SECONDS,
+        hide: Callable[[str], str] = str,
+    ) -> None:
+        self.url = url
+        self.timeout_seconds = timeout_seconds
+        self._options = options
+        self._hide = hide
+        self._reaches: dict[str, Reach] = {}
+
+    def reach(self, address: str) -> Reach:
+        """Return how the store that an address belongs to is reached."""
+        name = store_of(address)
+        return self._reaches.setdefault(name, Reach(name))
+
+    def vault(self, url: str) -> "BlobStore":
+        """Return a place to write to."""
+        return BlobStore(url, lambda: self.options(url), self._hide)
+
+    def options(self, address: str) -> Options:
+        """Return what the driver needs for an address: nothing but for the configured store."""
+        is_own = self._options is not None and store_of(address) == store_of(self.url)
+        return self._options() if is_own and self._options is not None else {}
+
+    def read(self, address: str, seconds: float = SHOWN_SECONDS) -> bytes | None:
+        """Return content by its address within this time; None when there is none."""
+        return self.reach(address).call(lambda: self.read_now(address), seconds)
+
+    def read_now(self, address: str) -> bytes | None:
+        """Return content by its address, however long that takes; None when there is none."""
+        return read(address, self.options(address), self._hide)
+
+    def remove(self, address: str, before: int) -> None:
+        """Remove content that has not been written since an instant, if its store answers."""
+        try:
+            self.reach(address).call(
+                lambda: remove(address, before, self.options(address)), self.timeout_seconds
+            )
+        except StoreError:
+            # What stays behind costs room and nothing else: nothing refers to it any more.
+            return
+
+    def probe(self, url: str, seconds: float) -> None:
+        """Write something, read it and remove it; raise `StoreError` where that fails."""
+
+        def exchange() -> None:
+            address = self.vault(url).write(f"doctor-{new_id()}", _PROBE)
+            found = self.read_now(address)
+            remove(address, _FOREVER, self.options(address))
+            if found != _PROBE:
+                raise StoreError(Fault.UNREACHABLE, f"{store_of(url)} gave back other content")
+
+        self.reach(url).call(exchange, seconds)
+
+
+_FOREVER: Final = 2**62
+
+
+def store_of(address: str) -> str:
+    """Name the store of an address: a bucket or host by its URL, else the directory.
+
+    Events and messages show this name, so a password in the URL is left out.
+    """
+    if "://" not in address:
+        return str(Path(address).parent.parent) if _is_content(address) else address
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _is_content(address: str) -> bool:
+    """Whether a path is a content's own, `BASE/ab/abcd…`, rather than the base."""
+    path = Path(address)
+    return path.parent.name == path.name[:2] and len(path.parent.name) == 2
+
+
+class BlobStore:
+    """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec.
+
+    A missing driver or an option that it does not take raises `StoreError` here. The driver itself is
+    not created: some drivers connect in their constructors, and the store may be away.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: Callable[[], Options] | None = None,
+        hide: Callable[[str], str] = str,
+    ) -> None:
+        self._base = url.removeprefix("file://").rstrip("/")
+        self._options = options or dict
+        self._hide = hide
+        if "://" in self._base:
+            try:
+                _check_driver(self._base, self._options())
+            except Exception as error:
+                text = f"artifacts cannot be kept at {self._base}: {error}"
+                raise StoreError(Fault.LOST, hide(text)) from None
+
+    def connect(self) -> None:
+        """Create the driver, which connects to the store or does nothing, as the driver has it."""
+        try:
+            if "://" in self._base:
+                _files(self._base, self._options())
+        except Exception as error:
+            text = f"the artifact store cannot be used at {self._base}: {_words(error)}"
+            raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
+
+    def write(self, name: str, data: bytes) -> str:
+        """Keep content under its name, durably, and return its address."""
+        address = f"{self._base}/{name[:2]}/{name}"
+        try:
+            if "://" in self._base:
+                files, path = _files(address, self._options())
+                files.makedirs(files._parent(path), exist_ok=True)
+                files.pipe_file(path, data)
+            else:
+                _write_file(Path(address), data)
+        # Drivers of object stores have errors of their own; none is the fault of the content.
+        except Exception as error:
+            text = f"the artifact store cannot keep {address}: {_words(error)}"
+            raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
+        return address
+
+
+def read(
+    address: str, options: Options | None = None, hide: Callable[[str], str] = str
+) -> bytes | None:
+    """Return content by its address; None when there is none."""
+    try:
+        if "://" in address:
+            files, path = _files(address, options)
+            content: bytes = files.cat_file(path)
+            return content
+        return Path(address).read_bytes()
+    except FileNotFoundError as error:
+        if "://" not in address and not Path(address).parent.is_dir():
+            # Not the file alone: the directory is not mounted, or was moved.
+            raise StoreError(
+                Fault.UNREACHABLE,
+                f"the artifact at {address} cannot be read: its directory is not there",
+            ) from error
+        return None
+    except Exception as error:
+        text = f"the artifact at {address} cannot be read: {_words(error)}"
+        raise StoreError(Fault.UNREACHABLE, hide(text)) from None
+
+
+def remove(address: str, before: int, options: Options | None = None) -> None:
+    """Remove content that nobody has written since an instant; what is gone already is no error.
+
+    Whoever wrote it since is about to refer to it, by a row that takes the place of the removed one.
+    """
+    try:
+        if "://" in address:
+            files, path = _files(address, options)
+            if _written_at(files, path) < before:
+                files.rm_file(path)
+        elif Path(address).stat().st_mtime * SECOND < before:
+            Path(address).unlink()
+    except OSError:
+        # What stays behind costs room and nothing else: nothing refers to it any more.
+        return
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, StoreError) else str(error) or type(error).__name__
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.utime(path)
+        return
+    except FileNotFoundError:
+        pass
+    # Under another name first: a crash in the middle leaves nothing under the right one.
+    partial = path.with_name(f".{path.name}.{new_id()}")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        # It is tried again under another name: what stayed behind would fill a full disk for good.
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    # Its name, and perhaps its directory's, are entries of directories that can be lost too.
+    for directory in (path.parent, path.parent.parent):
+        _sync(directory)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _written_at(files: Any, path: str) -> int:
+    """Return when an object was written; the beginning of time where its store does not say."""
+    try:
+        return int(files.modified(path).timestamp() * SECOND)
+    except NotImplementedError:
+        return 0
+
+
+def _files(address: str, options: Options | None = None) -> tuple[Any, str]:
+    files, path = _fsspec_core().url_to_fs(address, **(options or {}))
+    return files, path
+
+
+def _check_driver(address: str, options: Options) -> None:
+    """Raise what is wrong with a URL and its options, as far as that shows without the network."""
+    core = _fsspec_core()
+    links = address.split("::")
+    for link in links:
+        # In `simplecache::s3://bucket` the first link is a protocol alone.
+        driver = core.get_filesystem_class(core.split_protocol(link)[0] or link)
+        if len(links) == 1:
+            from_url = driver._get_kwargs_from_urls(address)
+            given = {name: value for name, value in from_url.items() if options.get(name) != value}
+            inspect.signature(driver.__init__).bind(None, **given, **options)
+
+
+def _fsspec_core() -> Any:
+    try:
+        from fsspec import core
+    except ImportError:
+        raise ImportError(
+            "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
+        ) from None
+    return core

@@ -1,0 +1,1 @@
+"""SQL of the channels: delivery cursors, pairings, and the tokens behind buttons."""

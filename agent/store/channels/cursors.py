@@ -1,0 +1,243 @@
+"""Where channels stand: how far each has read the event log, and which messages it has shown."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from agent.store.db.database import Connection
+from agent.store.db.dialect import Sql
+from agent.store.engine.writes import insert_events
+from agent.store.read import views
+
+Place = tuple[int, int]
+"""A place in the event log: (transaction id, event id)."""
+
+MAX_ERROR: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a channel has come, and how it fares."""
+
+    channel: str
+    xid: int
+    event_id: int
+    failures: int
+    error: str | None
+    retry_at: int | None
+    trouble: str | None
+    """What keeps it from being opened, or from hearing anybody."""
+    updated_at: int
+
+    @property
+    def place(self) -> Place:
+        """The last event that is done with."""
+        return (self.xid, self.event_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event, as channels need it."""
+
+    xid: int
+    id: int
+    task_id: str | None
+    type: str
+    at: int
+    data: Any
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in the log."""
+        return (self.xid, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A question as it was shown somewhere."""
+
+    place: str
+    reference: str
+    shown: str
+
+
+_CURSOR: Final = (
+    "SELECT channel, xid, event_id, failures, error, retry_at, trouble, updated_at"
+    " FROM channel_cursors"
+)
+
+
+def cursor(connection: Connection, channel: str) -> Cursor | None:
+    """Return where a channel stands; None before its first start."""
+    found = connection.query(f"{_CURSOR} WHERE channel = :channel", channel=channel)
+    return Cursor(*found[0]) if found else None
+
+
+def cursors(connection: Connection) -> list[Cursor]:
+    """Return where every channel stands."""
+    return [Cursor(*row) for row in connection.query(f"{_CURSOR} ORDER BY channel")]
+
+
+NOT_BEGUN: Final[Place] = (-1, -1)
+"""Where a channel stands that has not been told yet what was open before it."""
+
+
+def start(tx: Connection, channel: str, now: int) -> None:
+    """Put a channel on record that has not begun, unless it is there already."""
+    tx.execute(
+        "INSERT INTO channel_cursors (channel, xid, event_id, owned_until, failures, updated_at)"
+        " VALUES (:channel, :xid, :event_id, 0, 0, :now) ON CONFLICT (channel) DO NOTHING",
+        channel=channel,
+        xid=NOT_BEGUN[0],
+        event_id=NOT_BEGUN[1],
+        now=now,
+    )
+
+
+def move(tx: Connection, channel: str, place: Place, now: int) -> None:
+    """Be done with everything up to a place; what failed before has been delivered with it."""
+    tx.execute(
+        "UPDATE channel_cursors SET xid = :xid, event_id = :event_id, failures = 0, error = NULL,"
+        " retry_at = NULL, updated_at = :now WHERE channel = :channel",
+        channel=channel,
+        xid=place[0],
+        event_id=place[1],
+        now=now,
+    )
+
+
+def fail(tx: Connection, channel: str, error: str, retry_at: int, now: int) -> None:
+    """Record that the next delivery failed, and when it is tried again."""
+    tx.execute(
+        "UPDATE channel_cursors SET failures = failures + 1, error = :error, retry_at = :retry_at,"
+        " updated_at = :now WHERE channel = :channel",
+        channel=channel,
+        error=error[:MAX_ERROR],
+        retry_at=retry_at,
+        now=now,
+    )
+
+
+def set_trouble(tx: Connection, channel: str, trouble: str | None, now: int) -> None:
+    """Record what keeps a channel from being opened or from hearing anybody; None: nothing does."""
+    tx.execute(
+        "UPDATE channel_cursors SET trouble = :trouble, updated_at = :now WHERE channel = :channel",
+        channel=channel,
+        trouble=None if trouble is None else trouble[:MAX_ERROR],
+        now=now,
+    )
+
+
+def own(tx: Connection, channel: str, owner: str, until: int, now: int) -> bool:
+    """Become the one who delivers, or stay it; False while another process is."""
+    changed = tx.execute(
+        "UPDATE channel_cursors SET owner = :owner, owned_until = :until"
+        " WHERE channel = :channel AND (owner = :owner OR owned_until < :now)",
+        channel=channel,
+        owner=owner,
+        until=until,
+        now=now,
+    )
+    return changed == 1
+
+
+def disown(tx: Connection, channel: str, owner: str) -> None:
+    """Let another process deliver at once."""
+    tx.execute(
+        "UPDATE channel_cursors SET owned_until = 0 WHERE channel = :channel AND owner = :owner",
+        channel=channel,
+        owner=owner,
+    )
+
+
+def tell_failure(tx: Connection, told: dict[str, Any], now: int) -> None:
+    """Append the event of a delivery that failed; it belongs to no task's own numbering."""
+    data = json.dumps(told, ensure_ascii=False)
+    insert_events(tx, [(None, None, "delivery.failed", None, None, now, data)])
+
+
+@cache
+def _events(sql: Sql) -> str:
+    after, order = "id > :id AND id <= :last_id", "id"
+    if sql.name == "postgresql":
+        after = "(xid, id) > (:xid, :id) AND (xid, id) <= (:last_xid, :last_id)"
+        order = "xid, id"
+    return (
+        "SELECT xid, id, task_id, type, at, data FROM events"
+        f" WHERE {after} AND type IN {sql.ids('types')} ORDER BY {order} LIMIT :limit"
+    )
+
+
+def events_after(
+    connection: Connection, place: Place, types: Sequence[str], limit: int
+) -> tuple[list[Event], Place]:
+    """Return the next events of some types after a place, and the place up to which that is all.
+
+    To be called within a snapshot: the end of what can be read must not move in between.
+    """
+    last = max(views.latest_event(connection), place)
+    given = {"id": place[1], "last_id": last[1]}
+    if connection.sql.name == "postgresql":
+        given |= {"xid": place[0], "last_xid": last[0]}
+    rows = connection.query(
+        _events(connection.sql), types=json.dumps(list(types)), limit=limit, **given
+    )
+    found = [
+        Event(xid, event_id, task_id, kind, at, None if data is None else json.loads(data))
+        for xid, event_id, task_id, kind, at, data in rows
+    ]
+    return found, found[-1].place if len(found) == limit else last
+
+
+def record_message(
+    tx: Connection, channel: str, place: str, approval_id: str, reference: str, now: int
+) -> None:
+    """Remember the message in which a question was shown; a later one takes its place."""
+    tx.execute(
+        "INSERT INTO channel_messages (channel, place, approval_id, reference, shown, delivered_at)"
+        " VALUES (:channel, :place, :approval_id, :reference, 'pending', :now)"
+        " ON CONFLICT (channel, place, approval_id) DO UPDATE SET reference = :reference,"
+        " shown = 'pending', delivered_at = :now",
+        channel=channel,
+        place=place,
+        approval_id=approval_id,
+        reference=reference,
+        now=now,
+    )
+
+
+def messages_of(connection: Connection, channel: str, approval_id: str) -> list[Message]:
+    """Return the messages in which a channel shows a question."""
+    rows = connection.query(
+        "SELECT place, reference, shown FROM channel_messages"
+        " WHERE channel = :channel AND approval_id = :approval_id ORDER BY place",
+        channel=channel,
+        approval_id=approval_id,
+    )
+    return [Message(*row) for row in rows]
+
+
+def shown_as(connection: Connection, channel: str, place: str, reference: str) -> str | None:
+    """Return the question that a message shows."""
+    rows = connection.query(
+        "SELECT approval_id FROM channel_messages"
+        " WHERE channel = :channel AND place = :place AND reference = :reference",
+        channel=channel,
+        place=place,
+        reference=reference,
+    )
+    return str(rows[0][0]) if rows else None
+
+
+def set_shown(tx: Connection, channel: str, place: str, approval_id: str, shown: str) -> None:
+    """Remember what a message shows now."""
+    tx.execute(
+        "UPDATE channel_messages SET shown = :shown"
+        " WHERE channel = :channel AND place = :place AND approval_id = :approval_id",
+        channel=channel,
+        place=place,
+        approval_id=approval_id,
+        shown=shown,
+    )

@@ -1,0 +1,337 @@
+"""A database by its address, and what a connection to one can do."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from agent.core.clock import SECOND, Clock
+from agent.core.inode import Identity, identity_of
+from agent.store.db.dialect import Fault, Sql
+from agent.store.db.write_lock import WriteLock
+
+if TYPE_CHECKING:
+    from agent.store.artifacts.blobs import BlobStores
+    from agent.store.db.sqlite import SqliteConnection
+
+Role = Literal["turn", "writer", "reader", "listener"]
+"""Who uses a connection: the engine's turn, any other writer, a reader, who waits for notices."""
+
+Row = tuple[Any, ...]
+
+_TOLERATED_US: Final = SECOND
+"""So far two machines' clocks may differ before one is set again."""
+
+
+class StoreError(Exception):
+    """The database did not do what it was asked; the message is for a person."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.message = message
+
+
+class CommitUnknownError(StoreError):
+    """A COMMIT was sent and its answer is missing: it may have landed or not."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(fault, f"{message}; whether the change was made is not known")
+
+
+def replaced(path: Path | None) -> StoreError:
+    """Return the error of a file that is no longer the one under its name."""
+    return StoreError(
+        Fault.REPLACED,
+        f"{path} was deleted, moved or replaced while it was in use; nothing is written to it any"
+        " more: put the right file there and start again",
+    )
+
+
+class Later:
+    """The rows of a statement that travels with others: there once those were answered."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: list[Row] | None = None) -> None:
+        self.rows = rows
+
+
+class _Transaction:
+    """What `with` needs of a transaction."""
+
+    __slots__ = ("_connection", "_is_snapshot")
+
+    def __init__(self, connection: "Connection", *, is_snapshot: bool) -> None:
+        self._connection = connection
+        self._is_snapshot = is_snapshot
+
+    def __enter__(self) -> None:
+        connection = self._connection
+        if connection.in_transaction:
+            raise StoreError(Fault.DEFECT, "a transaction is already open on this connection")
+        if self._is_snapshot:
+            connection._begin_snapshot()
+        else:
+            connection._begin()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error_type is None and not self._connection.in_transaction:
+            # Its COMMIT was sent ahead.
+            return
+        if error_type is None and not self._is_snapshot:
+            self._connection._commit()
+        else:
+            self._connection._rollback()
+
+
+class Connection(ABC):
+    """One connection, used by one thread at a time."""
+
+    sql: Sql
+    role: Role
+    in_transaction: bool = False
+    is_pooled: bool = False
+    """Whether a connection pooler may give each transaction to another of the server's sessions."""
+    can_assume: bool = False
+    """Whether a transaction may write rows that it has not read, and be refused if they changed."""
+    vaults: "BlobStores"
+    """The places outside the database where large values are."""
+
+    @abstractmethod
+    def query(self, sql: str, /, **params: Any) -> list[Row]:
+        """Run one statement and return its rows."""
+
+    @abstractmethod
+    def execute(self, sql: str, /, **params: Any) -> int:
+        """Run one statement and return how many rows it changed."""
+
+    @abstractmethod
+    def query_each(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Row]]:
+        """Run several statements, in one round trip where there is one, and return each one's rows.
+
+        Each sees what those before it wrote.
+        """
+
+    @abstractmethod
+    def defer(self, sql: str, /, **params: Any) -> None:
+        """Run a statement whose result nobody needs, with the next one or the COMMIT at the latest.
+
+        On PostgreSQL it costs no round trip of its own, and its error surfaces at that next
+        statement. Outside a transaction it runs at once.
+        """
+
+    @abstractmethod
+    def later(self, sql: str, /, **params: Any) -> Later:
+        """Run a statement as `defer` does; its rows are there when the transaction is committed."""
+
+    def transaction(self) -> _Transaction:
+        """Return the context of a writing transaction: COMMIT at its end, ROLLBACK on an error."""
+        return _Transaction(self, is_snapshot=False)
+
+    def send_commit(self) -> Callable[[], None]:
+        """End the open transaction, where possible without waiting for its COMMIT.
+
+        What is returned waits for it, and raises what a COMMIT raises. Until then others of this
+        connection may follow: they are answered in order, and fail if this one has failed.
+        """
+        self._commit()
+        return lambda: None
+
+    def snapshot(self) -> _Transaction:
+        """Return the context of a read-only transaction in which every query sees one state."""
+        return _Transaction(self, is_snapshot=True)
+
+    @contextmanager
+    def pipeline(self) -> Iterator[None]:
+        """Let every `execute` in this block be a `defer` on PostgreSQL; there its count is 0."""
+        yield
+
+    def mark(self) -> tuple[int, int] | None:
+        """Return what changes when anybody else writes, and how many transactions this one began.
+
+        To be asked inside a transaction; None where the database cannot tell.
+        """
+        return None
+
+    def check(self) -> None:
+        """Raise `StoreError` unless this connection still reads the database that it was opened on."""
+        self.query("SELECT 1")
+
+    def check_file(self) -> None:  # noqa: B027  (only SQLite has a file to lose)
+        """Raise `StoreError` if its file was deleted or replaced; only asks the file system."""
+
+    @abstractmethod
+    def lock_timeout(self, timeout_ms: int) -> None:
+        """Bound how long this transaction waits for a row's lock; SQLite has no row locks."""
+
+    @abstractmethod
+    def notify(self) -> None:
+        """Wake waiting listeners when this transaction commits; a hint, which may be lost."""
+
+    @abstractmethod
+    def wait_for_notify(self, timeout_seconds: float) -> bool:
+        """Wait until another process says that there is work; False when the time passed first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, undoing what is not committed; closing twice is harmless."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _begin(self) -> None: ...
+
+    @abstractmethod
+    def _begin_snapshot(self) -> None: ...
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+    @abstractmethod
+    def _rollback(self) -> None: ...
+
+
+class Database:
+    """One database by its address; connections are made from it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        gate: bool = True,
+        clock: Clock | None = None,
+        timeout_seconds: float = 15.0,
+    ) -> None:
+        """Name a database: `sqlite:///relative`, `sqlite:////absolute` or `postgresql://…`.
+
+        `timeout_seconds` is after how long a silent network, or a transaction that its process
+        left idle, is given up; it must stay under a third of the lease. `gate=False` leaves out
+        SQLite's write gate, for a file that no other process writes.
+        """
+        self.url = url
+        self.clock = clock or Clock()
+        self.path: Path | None = None
+        self.directory: Path | None = None
+        """Where files that belong to it are kept: beside it, or where its user says."""
+        self.gate: WriteLock | None = None
+        self._vaults: BlobStores | None = None
+        self._identity: Identity | None = None
+        """The SQLite file that was found at the first connection."""
+        self._timeout_seconds = timeout_seconds
+        scheme, separator, rest = url.partition("://")
+        if separator and scheme in ("postgresql", "postgres"):
+            self.is_sqlite = False
+        elif separator and scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
+            self.is_sqlite = True
+            self.path = Path(rest[1:]).absolute()
+            self.directory = self.path.parent
+            # By the file's real path: a process that uses a symlink must take the same gate.
+            real = Path(os.path.realpath(self.path))
+            self.gate = WriteLock(real.with_name(real.name + ".gate")) if gate else None
+        else:
+            raise StoreError(
+                Fault.DEFECT,
+                "the database's address must be sqlite:///PATH or postgresql://USER@HOST/NAME",
+            )
+
+    @property
+    def sql(self) -> Sql:
+        """The words of this database's SQL."""
+        if self.is_sqlite:
+            from agent.store.db import sqlite
+
+            return sqlite.driver().sql
+        from agent.store.db.dialect import POSTGRESQL
+
+        return POSTGRESQL
+
+    @property
+    def vaults(self) -> "BlobStores":
+        """The places outside the database where large values are."""
+        if self._vaults is None:
+            from agent.store.artifacts.blobs import BlobStores
+
+            self._vaults = BlobStores()
+        return self._vaults
+
+    @vaults.setter
+    def vaults(self, vaults: "BlobStores") -> None:
+        self._vaults = vaults
+
+    def connect(self, role: Role = "writer") -> Connection:
+        """Open a connection; the database must exist, and its schema is not looked at."""
+        # The drivers are imported here, so that a process pays only for the one it uses.
+        connection: Connection
+        if self.path is not None:
+            from agent.store.db import sqlite
+
+            connection = self._same(sqlite.SqliteConnection(self.path, role, self.gate))
+        else:
+            from agent.store.db import postgres
+
+            connection = postgres.PostgresConnection(self.url, role, self._timeout_seconds)
+        connection.vaults = self.vaults
+        return connection
+
+    def _same(self, connection: "SqliteConnection") -> "SqliteConnection":
+        """Refuse a connection to another file than the one that this process has worked with."""
+        if self._identity is None:
+            self._identity = connection.identity
+        if self._identity != connection.identity:
+            connection.close()
+            raise replaced(self.path)
+        return connection
+
+    def check_file(self) -> None:
+        """Raise `StoreError` if the SQLite file was deleted or replaced since it was opened."""
+        if self.path is None or self._identity is None:
+            return
+        try:
+            is_same = identity_of(self.path) == self._identity
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise replaced(self.path)
+
+    def write_mark(self) -> int:
+        """Return a number that grows with every commit of a writer on SQLite; elsewhere 0."""
+        return 0 if self.gate is None else self.gate.mark()
+
+    def set_clock(self) -> None:
+        """Set this process's clock to the database's, where that is another machine's."""
+        if self.is_sqlite:
+            return
+        with self.connect("reader") as connection:
+            # Twice, since the first answer includes the time to prepare the statement.
+            for _ in range(2):
+                ((now_us,),) = connection.query(f"SELECT {self.sql.now_us}")
+                self.clock.set_to(now_us)
+
+    def keep_clock(self, connection: "Connection") -> bool:
+        """Set the clock again if it has left the database's; say whether it had.
+
+        Somebody has set one of the two: with another now than its fellows' a worker would find work
+        due too late or too early for as long as it lives.
+        """
+        if self.is_sqlite:
+            return False
+        before = self.clock.now()
+        ((now_us,),) = connection.query(f"SELECT {self.sql.now_us}")
+        after = self.clock.now()
+        if before - _TOLERATED_US <= now_us <= after + _TOLERATED_US:
+            return False
+        self.clock.set_to(now_us)
+        return True

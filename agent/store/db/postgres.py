@@ -1,0 +1,292 @@
+"""PostgreSQL: many workers on one server.
+
+Between the two there may be a connection pooler that gives each transaction to any of its sessions
+(PgBouncer's `pool_mode = transaction`). What a session would remember is lost there, and would be left
+to other clients: settings, prepared statements, LISTEN. A connection through a pooler does without:
+its settings travel with each transaction, statements are sent whole, and notices are replaced by
+polling.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+import psycopg
+from psycopg import conninfo, pq
+
+from agent.store.db.database import CommitUnknownError, Connection, Later, Role, Row, StoreError
+from agent.store.db.dialect import POSTGRESQL, Fault, postgresql_fault
+from agent.store.db.pg_pipeline import Exchange, PgPipeline, UnstorableError, WireError
+
+CHANNEL: Final = "agent_work"
+_CONNECT_SECONDS: Final = 10
+
+# Plans made while the tables are small would scan and hash them for ever after: a plan is kept for
+# the life of the connection, and every hot statement has its index.
+_WRITER_SETTINGS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+
+class PostgresConnection(Connection):
+    """A connection to a server, in autocommit but for its transactions."""
+
+    sql = POSTGRESQL
+    can_assume = True
+
+    def __init__(self, url: str, role: Role, timeout_seconds: float) -> None:
+        self.role = role
+        self._is_deferring = False
+        self._where = "PostgreSQL"
+        timeout_ms = int(timeout_seconds * 1000)
+        try:
+            self._where = _describe(url)
+            self._raw = psycopg.connect(
+                url,
+                autocommit=True,
+                **_unless_given(
+                    url,
+                    connect_timeout=_CONNECT_SECONDS,
+                    tcp_user_timeout=timeout_ms,
+                    keepalives_idle=max(1, int(timeout_seconds / 2)),
+                    keepalives_interval=max(1, int(timeout_seconds / 6)),
+                    keepalives_count=3,
+                    application_name=f"agent {role}",
+                    client_encoding="UTF8",
+                ),
+            )
+        except (psycopg.Error, UnicodeError) as error:
+            # A refused connection has a SQLSTATE only if a server answered at all.
+            fault = postgresql_fault(getattr(error, "sqlstate", None))
+            reason = " ".join(str(error).split())
+            raise StoreError(fault, f"cannot connect to {self._where}: {reason}") from error
+        try:
+            settings = _settings(role, timeout_ms)
+            self.is_pooled = not self._set_for_session(settings)
+            self._local_settings = f"SELECT {_set_config(settings, is_local=True)}"
+            self._wire = PgPipeline(self._raw, can_prepare=not self.is_pooled)
+            if role == "listener" and not self.is_pooled:
+                self.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error as error:
+            self._raw.close()
+            fault = postgresql_fault(error.sqlstate)
+            raise StoreError(fault, f"{self._where} refused our settings: {error}") from error
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def _set_for_session(self, settings: dict[str, str]) -> bool:
+        """Change the session's settings if it is ours alone.
+
+        A server names its own process when a client connects. A pooler names none that exists: a
+        client has no process of its own there. One statement asks and sets, since two might meet
+        different sessions.
+        """
+        done = self._raw.execute(
+            f"SELECT {_set_config(settings, is_local=False)}"
+            f" WHERE pg_backend_pid() = {self._raw.pgconn.backend_pid}".encode(),
+            prepare=False,
+        )
+        return done.fetchone() is not None
+
+    def query(self, sql: str, /, **params: Any) -> list[Row]:
+        wire = self._wire
+        try:
+            if self.is_pooled:
+                self._settle_in()
+            wire.queue(sql, params)
+            return wire.rows(wire.flush()[-1])
+        except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
+            self._fail(error)
+
+    def execute(self, sql: str, /, **params: Any) -> int:
+        wire = self._wire
+        try:
+            if self.is_pooled:
+                self._settle_in()
+            wire.queue(sql, params)
+            if self._is_deferring:
+                return 0
+            return wire.flush()[-1].command_tuples or 0
+        except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
+            self._fail(error)
+
+    def query_each(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Row]]:
+        if not statements:
+            return []
+        wire = self._wire
+        try:
+            if self.is_pooled:
+                self._settle_in()
+            for sql, params in statements:
+                wire.queue(sql, params)
+            return [wire.rows(result) for result in wire.flush()[-len(statements) :]]
+        except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
+            self._fail(error)
+
+    def later(self, sql: str, /, **params: Any) -> Later:
+        later = Later()
+        self._queue(sql, params, later)
+        return later
+
+    def defer(self, sql: str, /, **params: Any) -> None:
+        self._queue(sql, params)
+
+    def _queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+        try:
+            if self.is_pooled:
+                self._settle_in()
+            self._wire.queue(sql, params, later)
+            if not self.in_transaction:
+                self._wire.flush()
+        except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
+            self._fail(error)
+
+    def _settle_in(self) -> None:
+        """Behind a pooler, send the settings with a statement that has no transaction around it."""
+        if not self.in_transaction and not self._wire.has_queued:
+            self._wire.queue(self._local_settings, {})
+
+    @contextmanager
+    def pipeline(self) -> Iterator[None]:
+        self._is_deferring = True
+        try:
+            yield
+        finally:
+            self._is_deferring = False
+        if not self.in_transaction:
+            self._flush()
+
+    def lock_timeout(self, timeout_ms: int) -> None:
+        self.defer("SELECT set_config('lock_timeout', :timeout, true)", timeout=f"{timeout_ms}ms")
+
+    def notify(self) -> None:
+        self.defer(f"NOTIFY {CHANNEL}")
+
+    def wait_for_notify(self, timeout_seconds: float) -> bool:
+        try:
+            # Behind a pooler no notice comes: who waits looks after each wait.
+            return self._wire.wait(timeout_seconds) or self.is_pooled
+        except WireError as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        self.in_transaction = False
+        self._raw.close()
+
+    def _begin(self) -> None:
+        self._start("BEGIN")
+
+    def _begin_snapshot(self) -> None:
+        self._start("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def _start(self, sql: str) -> None:
+        # Queued only: it travels with the first statement.
+        try:
+            self._wire.queue(sql, {})
+            if self.is_pooled:
+                self._wire.queue(self._local_settings, {})
+        except WireError as error:
+            self._fail(error)
+        self.in_transaction = True
+
+    def _commit(self) -> None:
+        self.send_commit()()
+
+    def send_commit(self) -> Callable[[], None]:
+        try:
+            self._wire.queue("COMMIT", {})
+            exchange = self._wire.send()
+        except WireError as error:
+            self._end_failed()
+            self._fail(error, at_commit=True)
+        self.in_transaction = False
+        return lambda: self._await_commit(exchange)
+
+    def _await_commit(self, exchange: Exchange) -> None:
+        try:
+            answer = self._wire.collect(exchange)[-1].command_status
+        except WireError as error:
+            self._end_failed()
+            self._fail(error, at_commit=True)
+        if answer != b"COMMIT":
+            raise StoreError(
+                Fault.DEFECT, "an error inside the transaction was ignored: it was rolled back"
+            )
+
+    def _rollback(self) -> None:
+        self.in_transaction = False
+        try:
+            self._wire.queue("ROLLBACK", {})
+            self._wire.flush()
+        except WireError as error:
+            # A connection that is gone has rolled back; a queued statement may fail here first.
+            if error.sqlstate is not None:
+                self._end_failed()
+
+    def _end_failed(self) -> None:
+        """Leave a failed transaction, so that the connection serves again if it lives."""
+        self.in_transaction = False
+        try:
+            self._wire.queue("ROLLBACK", {})
+            self._wire.flush()
+        except WireError:
+            pass
+
+    def _flush(self) -> None:
+        if self._wire.has_queued:
+            try:
+                self._wire.flush()
+            except WireError as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception, *, at_commit: bool = False) -> NoReturn:
+        if isinstance(error, UnstorableError | UnicodeEncodeError):
+            raise StoreError(Fault.DATA, f"a value cannot be stored: {error}") from error
+        if not isinstance(error, WireError):
+            raise StoreError(Fault.DEFECT, f"a parameter is missing: {error}") from error
+        fault = postgresql_fault(error.sqlstate)
+        message = f"{self._where}: {error}"
+        if at_commit and fault in (Fault.LOST, Fault.CORRUPT):
+            raise CommitUnknownError(fault, message) from error
+        raise StoreError(fault, message) from error
+
+
+def environment(url: str) -> dict[str, str]:
+    """Return an address as the environment variables that PostgreSQL's own programs read."""
+    return {
+        option.envvar.decode(): option.val.decode()
+        for option in pq.Conninfo.parse(url.encode())
+        if option.envvar is not None and option.val is not None
+    }
+
+
+def _settings(role: Role, timeout_ms: int) -> dict[str, str]:
+    common = {
+        "jit": "off",
+        "synchronous_commit": "on",
+        "timezone": "UTC",
+        "idle_in_transaction_session_timeout": f"{timeout_ms}ms",
+    }
+    return common | _WRITER_SETTINGS if role in ("turn", "writer") else common
+
+
+def _set_config(settings: dict[str, str], *, is_local: bool) -> str:
+    kind = "true" if is_local else "false"
+    return ", ".join(f"set_config('{name}', '{value}', {kind})" for name, value in settings.items())
+
+
+def _describe(url: str) -> str:
+    """Name a server and its database for a person, without the password."""
+    given = conninfo.conninfo_to_dict(url)
+    host = given.get("host") or "localhost"
+    port = f":{given['port']}" if given.get("port") else ""
+    return f"PostgreSQL at {host}{port}/{given.get('dbname') or given.get('user') or ''}"
+
+
+def _unless_given(url: str, **defaults: Any) -> dict[str, Any]:
+    given = conninfo.conninfo_to_dict(url)
+    return {name: value for name, value in defaults.items() if name not in given}

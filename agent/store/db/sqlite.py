@@ -1,0 +1,402 @@
+"""SQLite: one file, many processes, one writer at a time."""
+
+import errno
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
+
+from agent.core import inode
+from agent.store.db.database import (
+    CommitUnknownError,
+    Connection,
+    Later,
+    Role,
+    Row,
+    StoreError,
+    replaced,
+)
+from agent.store.db.dialect import SQLITE, Fault, Sql, sqlite_fault
+from agent.store.db.write_lock import WriteLock, WriteLockHandle, WriteLockTimeoutError
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a statement waits for other writers before it is `busy`."""
+
+_OLDEST: Final = (3, 38, 0)
+_SAFE_IN_WAL: Final = (3, 51, 3)
+_POLL_SECONDS: Final = 0.02
+_CACHED_STATEMENTS: Final = 256
+_IOERR: Final = 10
+_LEAST_ROOM_BYTES: Final = 64 * 1024
+"""Twice what SQLite adds to its index of the log at a time."""
+# 16 MB: pages that many turns write are then copied to the database once, not four times.
+_CHECKPOINT_PAGES: Final = 4000
+
+# What the driver raises for a value it cannot bind; they are no errors of the database to it.
+_BINDING_ERRORS: Final = (OverflowError, UnicodeEncodeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The module that speaks to SQLite, and what its library can do."""
+
+    module: Any
+    sql: Sql
+    journal_mode: str
+
+
+@cache
+def driver() -> Driver:
+    """Choose the newest SQLite there is: `pysqlite3` brings its own, Python's may be old."""
+    try:
+        import pysqlite3.dbapi2 as module
+    except ImportError:
+        import sqlite3 as module
+    return choose(module)
+
+
+def choose(module: Any) -> Driver:
+    """Say how this module's library may be used.
+
+    Before 3.51.3 two connections that write or checkpoint a write-ahead log at once can damage the
+    file. A rollback journal has no such defect: it is slower, and readers wait for writers.
+    """
+    version = module.sqlite_version_info
+    if version >= _SAFE_IN_WAL:
+        return Driver(module, SQLITE, "wal")
+    if version < _OLDEST:
+        raise StoreError(
+            Fault.DEFECT,
+            f"SQLite {module.sqlite_version} is too old; install the package pysqlite3",
+        )
+    warnings.warn(
+        f"SQLite {module.sqlite_version} can damage a database in its fast mode (fixed in 3.51.3):"
+        " the slow one is used. Install the package pysqlite3 for speed.",
+        stacklevel=2,
+    )
+    return Driver(module, replace(SQLITE, each="json_each"), "delete")
+
+
+class SqliteConnection(Connection):
+    """A connection to a file; the file must exist."""
+
+    def __init__(self, path: Path, role: Role, gate: WriteLock | None) -> None:
+        chosen = driver()
+        self.sql = chosen.sql
+        self.role = role
+        self._path = path
+        self._gate: WriteLockHandle | None = None
+        self._marks = gate
+        self._seen_mark = 0
+        self._begun = 0
+        self._errors: tuple[type[Exception], ...] = (chosen.module.Error, *_BINDING_ERRORS)
+        self._is_writer = role == "writer"
+        try:
+            self._file: inode.OpenFile | None = inode.open_file(path)
+        except FileNotFoundError:
+            raise StoreError(Fault.LOST, _missing(path)) from None
+        except OSError as error:
+            reason = f"{path} cannot be opened: {error.strerror}"
+            raise StoreError(_os_fault(error), reason) from error
+        self.identity = self._file.identity
+        self._log: str | None = None
+        """The write-ahead log, where there is one; its name comes from the file's own."""
+        self._log_identity: inode.Identity | None = None
+        try:
+            self._raw = chosen.module.connect(
+                f"file:{quote(str(path))}?mode=rw",
+                uri=True,
+                timeout=PATIENCE_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=_CACHED_STATEMENTS,
+            )
+        except chosen.module.Error as error:
+            self._leave_file()
+            self._fail(error)
+        self._execute = self._raw.execute
+        try:
+            self._set_up(chosen.journal_mode)
+            # Between the two openings another file may have taken the name.
+            self.check_file()
+            if gate is not None and role in ("turn", "writer"):
+                self._gate = gate.open()
+            if gate is not None and role == "listener":
+                self._seen_mark = gate.mark()
+        except OSError as error:
+            self.close()
+            raise StoreError(
+                _os_fault(error), f"cannot open the gate of {path}: {error.strerror}"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self, journal_mode: str) -> None:
+        if self.role in ("turn", "writer"):
+            if self._path.stat().st_size == 0:
+                # Only possible before anything is written; lets the file shrink later.
+                self.query("PRAGMA auto_vacuum = INCREMENTAL")
+            ((mode,),) = self.query(f"PRAGMA journal_mode = {journal_mode}")
+            if mode == "wal":
+                self._log = f"{os.path.realpath(self._path)}-wal"
+            self.query(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            self.query("PRAGMA synchronous = FULL")
+            self.query("PRAGMA foreign_keys = ON")
+        else:
+            self.query("PRAGMA query_only = ON")
+
+    def query(self, sql: str, /, **params: Any) -> list[Row]:
+        try:
+            rows: list[Row] = self._execute(sql, params).fetchall()
+        except self._errors as error:
+            self._fail(error)
+        return rows
+
+    def execute(self, sql: str, /, **params: Any) -> int:
+        try:
+            count: int = self._execute(sql, params).rowcount
+        except self._errors as error:
+            self._fail(error)
+        return count
+
+    def query_each(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Row]]:
+        try:
+            return [self._execute(sql, params).fetchall() for sql, params in statements]
+        except self._errors as error:
+            self._fail(error)
+
+    def defer(self, sql: str, /, **params: Any) -> None:
+        try:
+            # Fetched, since a COMMIT fails while a statement still has rows to give.
+            self._execute(sql, params).fetchall()
+        except self._errors as error:
+            self._fail(error)
+
+    def later(self, sql: str, /, **params: Any) -> Later:
+        return Later(self.query(sql, **params))
+
+    def mark(self) -> tuple[int, int] | None:
+        return self.query("PRAGMA data_version")[0][0], self._begun
+
+    def lock_timeout(self, timeout_ms: int) -> None:
+        """Nothing to bound: the one writer holds the whole file."""
+
+    def notify(self) -> None:
+        """Nothing to send: the mark in the gate's file tells."""
+
+    def wait_for_notify(self, timeout_seconds: float) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            mark = 0 if self._marks is None else self._marks.mark()
+            if mark != self._seen_mark:
+                self._seen_mark = mark
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, _POLL_SECONDS))
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the database as it is now, while others go on writing."""
+        module = driver().module
+        try:
+            target = module.connect(str(path))
+            try:
+                # All pages in one step: in several, each write by others would start it over.
+                self._raw.backup(target, pages=-1)
+            finally:
+                target.close()
+        except self._errors as error:
+            if _has_no_room(path):
+                raise StoreError(Fault.FULL, f"no room is left in {path.parent}") from error
+            self._fail(error)
+
+    def check(self) -> None:
+        self.query("SELECT 1")
+        self.check_file()
+
+    def check_file(self) -> None:
+        try:
+            is_same = inode.identity_of(self._path) == self.identity
+            if is_same and self._log_identity is not None and self._log is not None:
+                is_same = inode.identity_of(self._log) == self._log_identity
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise replaced(self._path)
+
+    def close(self) -> None:
+        self._raw.close()
+        self.in_transaction = False
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None
+        self._leave_file()
+
+    def _leave_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            inode.give_back(file)
+
+    def __del__(self) -> None:
+        # A connection that was left to the garbage collector must not keep the file open.
+        if getattr(self, "_file", None) is not None:
+            if hasattr(self, "_raw"):
+                self._raw.close()
+            self._leave_file()
+
+    def _begin(self) -> None:
+        gate = self._gate
+        if gate is not None:
+            try:
+                gate.approach(PATIENCE_SECONDS)
+            except WriteLockTimeoutError:
+                raise StoreError(Fault.BUSY, locked(self._path)) from None
+        try:
+            self._execute("BEGIN IMMEDIATE")
+        except self._errors as error:
+            if gate is not None:
+                gate.drop()
+            self._fail(error)
+        finally:
+            if gate is not None:
+                gate.leave_place()
+        if gate is not None and not self._is_writer:
+            gate.drop()
+        self.in_transaction = True
+        self._begun += 1
+
+    def _begin_snapshot(self) -> None:
+        self.execute("BEGIN")
+        self.in_transaction = True
+
+    def _commit(self) -> None:
+        try:
+            self._execute("COMMIT")
+        except self._errors as error:
+            self._rollback()
+            self._fail(error, at_commit=True)
+        self.in_transaction = False
+        if self._is_writer and self._gate is not None:
+            self._gate.bump()
+            self._gate.drop()
+        self._check_commit()
+
+    def _check_commit(self) -> None:
+        """Refuse to call committed what was written to a file that is no longer under its name."""
+        if self._log is not None and self._log_identity is None:
+            try:
+                self._log_identity = inode.identity_of(self._log)
+            except OSError:
+                raise replaced(self._path) from None
+        self.check_file()
+
+    def _rollback(self) -> None:
+        try:
+            # A full disk and the like have ended the transaction already.
+            if self._raw.in_transaction:
+                self._execute("ROLLBACK")
+        except self._errors as error:
+            self._fail(error)
+        finally:
+            self.in_transaction = False
+            self._drop_gate()
+
+    def _drop_gate(self) -> None:
+        if self._is_writer and self._gate is not None:
+            self._gate.drop()
+
+    def _fail(self, error: Exception, *, at_commit: bool = False) -> NoReturn:
+        if isinstance(error, _BINDING_ERRORS):
+            raise StoreError(Fault.DATA, f"a value cannot be stored: {error}") from error
+        code = getattr(error, "sqlite_errorcode", None)
+        fault = sqlite_fault(code)
+        if code == _IOERR and not at_commit and _has_no_room(self._path):
+            # The log's index cannot grow then, which SQLite calls an error of the disk.
+            fault = Fault.FULL
+        message = _message(fault, self._path, error)
+        if at_commit and fault is Fault.CORRUPT:
+            # A failed sync may have written all there is: after a crash it would count.
+            raise CommitUnknownError(fault, message) from error
+        raise StoreError(fault, message) from error
+
+
+def create(path: Path) -> None:
+    """Make an empty database file, for its owner alone, unless there is one."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except FileNotFoundError:
+        raise StoreError(Fault.LOST, _missing(path)) from None
+    except OSError as error:
+        reason = f"{path} cannot be opened for writing: {error.strerror}"
+        raise StoreError(_os_fault(error), reason) from error
+
+
+def _os_fault(error: OSError) -> Fault:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Fault.READONLY
+    return Fault.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Fault.LOST
+
+
+def _has_no_room(path: Path) -> bool:
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES
+
+
+def locked(path: Path) -> str:
+    """Say that a database is busy and stays so."""
+    return f"another process keeps {path} locked"
+
+
+def _missing(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"the directory {path.parent} does not exist"
+    return f"there is no database at {path}"
+
+
+def _message(fault: Fault, path: Path, error: Exception) -> str:
+    match fault:
+        case Fault.BUSY:
+            return locked(path)
+        case Fault.FULL:
+            return f"no room is left for {path}: {error}"
+        case Fault.READONLY:
+            return f"{path} cannot be written: {error}"
+        case Fault.LOST:
+            return f"cannot open {path}: {_why_not_opened(path) or error}"
+        case Fault.CORRUPT:
+            return f"{path} or its disk is damaged, or it is no database of ours: {error}"
+        case Fault.DATA:
+            return f"a row was refused: {error}"
+        case Fault.DEFECT | Fault.STALE | Fault.REPLACED | Fault.UNREACHABLE:
+            return f"a statement failed on {path}: {error}"
+
+
+def _why_not_opened(path: Path) -> str | None:
+    """Say why SQLite could not open a file that is there, where it is this."""
+    is_effective = os.access in os.supports_effective_ids
+    if path.is_file() and not os.access(path.parent, os.W_OK, effective_ids=is_effective):
+        return "its directory cannot be written, which even readers need"
+    return None
+
+
+def connect_for_migration(path: Path) -> Any:
+    """Return the driver's own connection, for a migration.
+
+    Foreign keys are off: recreating a table with them on would delete what refers to it.
+    """
+    raw = driver().module.connect(
+        str(path), timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    raw.execute("PRAGMA synchronous = FULL")
+    raw.execute("PRAGMA foreign_keys = OFF")
+    return raw

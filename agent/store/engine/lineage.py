@@ -1,0 +1,161 @@
+"""Who came from whom: the tasks below a task, and the earlier ones that a retry goes on from."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from agent.core.state_machine import CallStatus
+from agent.store.db.database import Connection
+
+_CHILDREN: Final = "s.kind IN ('workflow', 'agent')"
+_LIVING: Final = "('pending', 'running', 'paused')"
+_BELOW: Final = (
+    "WITH RECURSIVE below(id) AS (SELECT id FROM tasks WHERE id = :task_id"
+    " UNION SELECT c.id FROM below AS b"
+    f" JOIN steps AS s ON s.task_id = b.id AND {_CHILDREN}"
+    " JOIN tasks AS c ON c.parent_step_id = s.id)"
+)
+
+
+def below(tx: Connection, task_id: str) -> list[str]:
+    """Return the children of a task, and theirs, in the order in which they were made."""
+    found = tx.query(
+        f"{_BELOW} SELECT id FROM below WHERE id <> :task_id ORDER BY id", task_id=task_id
+    )
+    return [str(row[0]) for row in found]
+
+
+def living_below(tx: Connection, task_id: str) -> str | None:
+    """Return a task below this one that has not ended."""
+    found = tx.query(
+        f"{_BELOW} SELECT t.id FROM below AS b JOIN tasks AS t ON t.id = b.id"
+        f" WHERE t.id <> :task_id AND t.status IN {_LIVING} ORDER BY t.id LIMIT 1",
+        task_id=task_id,
+    )
+    return str(found[0][0]) if found else None
+
+
+def effects_alive_until(tx: Connection, task_id: str) -> int | None:
+    """Return until when an effect of unknown outcome, here or below, may still be under way."""
+    found = tx.query(
+        f"{_BELOW} SELECT max(c.expires_at) FROM below AS b"
+        " JOIN tool_calls AS c ON c.task_id = b.id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " WHERE o.status = 'unknown'",
+        task_id=task_id,
+    )
+    until: int | None = found[0][0]
+    return until
+
+
+def has_acted(tx: Connection, task_id: str) -> bool:
+    """Whether a task, one below it or one that it retries has done something, or may have."""
+    found = tx.query(
+        "WITH RECURSIVE involved(id) AS (SELECT id FROM tasks WHERE id = :task_id"
+        " UNION SELECT other.id FROM involved AS i JOIN tasks AS t ON t.id = i.id"
+        f" LEFT JOIN steps AS s ON s.task_id = t.id AND {_CHILDREN}"
+        " JOIN tasks AS other ON other.id = t.retry_of OR other.parent_step_id = s.id)"
+        " SELECT DISTINCT o.status, c.error FROM involved AS i"
+        " JOIN tool_calls AS c ON c.task_id = i.id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " WHERE c.model IS NULL",
+        task_id=task_id,
+    )
+    return any(_may_have_acted(status, error) for status, error in found)
+
+
+def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
+    """Return the places of steps that have done something, or may have, or whose children have."""
+    found = tx.query(
+        'WITH RECURSIVE below("index", parallel_index, id) AS ('
+        ' SELECT s."index", s.parallel_index, c.id FROM steps AS s'
+        f" JOIN tasks AS c ON c.parent_step_id = s.id WHERE s.task_id = :task_id AND {_CHILDREN}"
+        ' UNION SELECT b."index", b.parallel_index, c.id FROM below AS b'
+        f" JOIN steps AS s ON s.task_id = b.id AND {_CHILDREN}"
+        " JOIN tasks AS c ON c.parent_step_id = s.id),"
+        ' own("index", parallel_index, key, error) AS ('
+        ' SELECT s."index", s.parallel_index, c.idempotency_key, c.error FROM tool_calls AS c'
+        " JOIN steps AS s ON s.id = c.step_id WHERE c.task_id = :task_id"
+        ' UNION ALL SELECT b."index", b.parallel_index, c.idempotency_key, c.error FROM below AS b'
+        " JOIN tool_calls AS c ON c.task_id = b.id)"
+        ' SELECT DISTINCT own."index", own.parallel_index, o.status, own.error FROM own'
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = own.key",
+        task_id=task_id,
+    )
+    places = {
+        (int(index), int(parallel_index)): None
+        for index, parallel_index, status, error in found
+        if _may_have_acted(status, error)
+    }
+    return list(places)
+
+
+def _may_have_acted(status: str, error: str | None) -> bool:
+    """Whether a call has done something, or may have: a command that failed by its exit code too."""
+    if status != CallStatus.FAILED:
+        return True
+    return error is not None and json.loads(error).get("code") == "exit_code"
+
+
+def earlier_children(
+    tx: Connection, task_id: str, index: int, parallel_index: int
+) -> list[tuple[Any, ...]]:
+    """Return (id, trigger) of the children that a step had in the tasks before, the last first."""
+    return tx.query(
+        "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
+        " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
+        " JOIN tasks AS t ON t.id = l.before)"
+        " SELECT c.id, c.trigger FROM line AS l JOIN steps AS s ON s.task_id = l.id"
+        ' AND s."index" = :index AND s.parallel_index = :parallel_index'
+        " JOIN tasks AS c ON c.parent_step_id = s.id"
+        " WHERE l.distance > 0 ORDER BY l.distance, c.id DESC",
+        task_id=task_id,
+        index=index,
+        parallel_index=parallel_index,
+    )
+
+
+def retried_as(tx: Connection, task_id: str) -> str | None:
+    """Return the task that retried this one."""
+    found = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
+    return str(found[0][0]) if found else None
+
+
+def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | None]]:
+    """Return (id, input, predecessor's id) of a task and of those it continues, nearest first.
+
+    The last one names a predecessor only if that was pruned.
+    """
+    found = tx.query(
+        "WITH RECURSIVE line(id, input, before, distance) AS ("
+        " SELECT id, input, COALESCE(retry_of, forked_from), 0 FROM tasks WHERE id = :task_id"
+        " UNION ALL SELECT t.id, t.input, COALESCE(t.retry_of, t.forked_from), l.distance + 1"
+        " FROM line AS l JOIN tasks AS t ON t.id = l.before)"
+        " SELECT id, input, before FROM line ORDER BY distance",
+        task_id=task_id,
+    )
+    return [(str(each), str(given), before) for each, given, before in found]
+
+
+def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
+    """Return the steps that a task took over as they had ended, each with the step it came from."""
+    found = tx.query(
+        "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'step.kept'", id=task_id
+    )
+    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in found}
+
+
+def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str, bool]:
+    """Return those of some steps that had children, and whether any below has a step that asks."""
+    found = tx.query(
+        "WITH RECURSIVE below(top, id) AS ("
+        f" SELECT parent_step_id, id FROM tasks WHERE parent_step_id IN {tx.sql.ids()}"
+        " UNION SELECT b.top, c.id FROM below AS b"
+        f" JOIN steps AS s ON s.task_id = b.id AND {_CHILDREN}"
+        " JOIN tasks AS c ON c.parent_step_id = s.id)"
+        " SELECT b.top, count(s.id) FROM below AS b"
+        " LEFT JOIN steps AS s ON s.task_id = b.id AND s.kind IN ('approval', 'input')"
+        " GROUP BY b.top",
+        ids=json.dumps(list(step_ids)),
+    )
+    return {str(step_id): count > 0 for step_id, count in found}

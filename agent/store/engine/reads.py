@@ -1,0 +1,337 @@
+"""What the engine reads, as set-based SQL; all under the lock of the tasks they read.
+
+A set is a JSON array bound once. The columns are the caller's, so that rows are made of exactly
+what was asked for. Literal statuses let PostgreSQL use the partial indexes.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from agent.store.db.database import Connection
+from agent.store.db.dialect import Sql
+from agent.store.db.json_values import set_of
+
+Rows = list[tuple[Any, ...]]
+
+
+def _columns(names: Sequence[str], table: str) -> str:
+    return ", ".join(f'{table}."{name}"' for name in names)
+
+
+@cache
+def due_statement(_sql: Sql) -> str:
+    """Select (id, priority, next_wake_time) of tasks to look at now, without locking them."""
+    # One range scan per priority with a literal: ordering by both would read every waiting task.
+    parts = [
+        "SELECT * FROM (SELECT id, priority, next_wake_time FROM tasks"
+        f" WHERE status = 'running' AND priority = {priority} AND next_wake_time <= :now"
+        f" ORDER BY next_wake_time LIMIT :most) AS p{priority}"
+        for priority in (0, 1, 2)
+    ]
+    return " UNION ALL ".join(parts)
+
+
+@cache
+def locking_statement(sql: Sql, columns: tuple[str, ...], *, is_waiting: bool = False) -> str:
+    """Select tasks by id and lock them."""
+    lock = sql.lock if is_waiting else sql.skip_locked
+    # By id, so that two that wait for the same tasks never wait for each other.
+    return (
+        f"SELECT {_columns(columns, 'tasks')} FROM tasks WHERE id IN {sql.ids()} ORDER BY id {lock}"
+    )
+
+
+def lock_tasks(
+    tx: Connection, columns: tuple[str, ...], task_ids: Sequence[str], *, is_waiting: bool = False
+) -> Rows:
+    """Lock tasks and return their rows as they are under the lock.
+
+    A locking SELECT returns the newest version of the row that it locked; everything else of the
+    task is to be read in a later statement. Without waiting, tasks that others hold are left out.
+    """
+    statement = locking_statement(tx.sql, columns, is_waiting=is_waiting)
+    return tx.query(statement, ids=set_of(task_ids))
+
+
+@cache
+def places_statement(sql: Sql, columns: tuple[str, ...]) -> str:
+    """Select steps by their places."""
+    places = sql.rows(task_id="text", index="int", parallel_index="int")
+    return (
+        f"SELECT {_columns(columns, 's')} FROM {places} JOIN steps AS s"
+        ' ON s.task_id = r.task_id AND s."index" = r."index"'
+        " AND s.parallel_index = r.parallel_index"
+    )
+
+
+def steps_at(tx: Connection, columns: tuple[str, ...], places: list[list[Any]]) -> Rows:
+    """Return the steps at (task_id, index, parallel_index)."""
+    return tx.query(places_statement(tx.sql, columns), rows=set_of(places))
+
+
+@cache
+def _first_steps(sql: Sql, columns: tuple[str, ...], condition: str, order: str) -> str:
+    """The first steps of each task by some order: per task, or a wide one would take them all."""
+    chosen = f"s.task_id = {{}} AND {condition} ORDER BY {order} LIMIT :most"
+    selected = _columns(columns, "s")
+    if sql.name == "sqlite":
+        return f"SELECT {selected} FROM steps AS s WHERE " + chosen.format(":task_id")
+    return (
+        f"SELECT {_columns(columns, 'l')} FROM {sql.rows(id='text')} CROSS JOIN LATERAL"
+        f" (SELECT {selected} FROM steps AS s WHERE {chosen.format('r.id')}) AS l"
+    )
+
+
+def _first_of_each(
+    tx: Connection, statement: str, task_ids: Sequence[str], **parameters: Any
+) -> Rows:
+    if tx.sql.name == "sqlite":
+        found: Rows = []
+        for task_id in task_ids:
+            found += tx.query(statement, task_id=task_id, **parameters)
+        return found
+    return tx.query(statement, rows=set_of([[task_id] for task_id in task_ids]), **parameters)
+
+
+def due_steps(
+    tx: Connection, columns: tuple[str, ...], task_ids: Sequence[str], now: int, most: int
+) -> Rows:
+    """Return the steps to look at now, at most so many of each task, the longest due first."""
+    statement = _first_steps(
+        tx.sql, columns, "s.wake_at IS NOT NULL AND s.wake_at <= :now", 's.wake_at, s."index"'
+    )
+    return _first_of_each(tx, statement, task_ids, now=now, most=most)
+
+
+def held_steps(tx: Connection, columns: tuple[str, ...], task_id: str, most: int) -> Rows:
+    """Return the first steps that a full window holds back; items wait behind their groups."""
+    statement = _first_steps(
+        tx.sql, columns, "s.held = 1 AND s.parallel_index < 0", 's."index", s.parallel_index'
+    )
+    return _first_of_each(tx, statement, [task_id], most=most)
+
+
+@cache
+def _held_items(columns: tuple[str, ...]) -> str:
+    return (
+        f"SELECT {_columns(columns, 'steps')} FROM steps WHERE task_id = :task_id"
+        ' AND "index" = :index AND parallel_index >= 0 AND held = 1'
+    )
+
+
+def held_items(tx: Connection, columns: tuple[str, ...], task_id: str, index: int) -> Rows:
+    """Return the items of a group that are held back."""
+    return tx.query(_held_items(columns), task_id=task_id, index=index)
+
+
+@cache
+def _open_steps(columns: tuple[str, ...]) -> str:
+    return (
+        f"SELECT {_columns(columns, 'steps')} FROM steps WHERE task_id = :task_id"
+        " AND status IN ('pending', 'running', 'waiting', 'paused')"
+        ' ORDER BY "index", parallel_index'
+    )
+
+
+def open_steps(tx: Connection, columns: tuple[str, ...], task_id: str) -> Rows:
+    """Return all steps of a task that have not ended."""
+    return tx.query(_open_steps(columns), task_id=task_id)
+
+
+@cache
+def _owned_steps(columns: tuple[str, ...]) -> str:
+    return f"SELECT {_columns(columns, 'steps')} FROM steps WHERE owner = :owner LIMIT :most"
+
+
+def owned_steps(tx: Connection, columns: tuple[str, ...], owner: str, most: int) -> Rows:
+    """Return steps that a worker has claimed."""
+    return tx.query(_owned_steps(columns), owner=owner, most=most)
+
+
+@cache
+def _claims(sql: Sql) -> str:
+    return (
+        "SELECT r.id, s.claim_token, s.owner, t.status, t.phase FROM "
+        + sql.rows(id="text")
+        + " JOIN steps AS s ON s.id = r.id JOIN tasks AS t ON t.id = s.task_id"
+    )
+
+
+def claims(tx: Connection, step_ids: Sequence[str]) -> Rows:
+    """Return (step id, token, owner, the task's status and phase) of steps that are claimed."""
+    return tx.query(_claims(tx.sql), rows=set_of([[step_id] for step_id in step_ids]))
+
+
+def group_items(tx: Connection, step_id: str) -> str:
+    """Return the items of a group as JSON text."""
+    return str(tx.query("SELECT items FROM steps WHERE id = :id", id=step_id)[0][0])
+
+
+def is_call_resolved(tx: Connection, call_id: str) -> bool:
+    """Whether somebody or something has said what became of a call."""
+    found = tx.query(
+        "SELECT 1 FROM idempotency_outcomes WHERE tool_call_id = :id AND status <> 'unknown'",
+        id=call_id,
+    )
+    return bool(found)
+
+
+def first_signal(tx: Connection, task_id: str, name: str) -> tuple[str, str | None] | None:
+    """Return (id, payload) of the oldest signal that no step has taken."""
+    found = tx.query(
+        "SELECT id, payload FROM signals WHERE task_id = :task_id AND name = :name"
+        " AND taken_by IS NULL ORDER BY id LIMIT 1",
+        task_id=task_id,
+        name=name,
+    )
+    return found[0] if found else None
+
+
+def take_signal(tx: Connection, signal_id: str, step_id: str) -> None:
+    """Mark a signal as a step's own."""
+    tx.execute("UPDATE signals SET taken_by = :step WHERE id = :id", step=step_id, id=signal_id)
+
+
+@cache
+def _unresolved_calls(sql: Sql) -> str:
+    return (
+        f"SELECT c.step_id, c.id, c.number, c.action, c.attempt FROM {sql.rows(id='text')}"
+        " JOIN tool_calls AS c ON c.step_id = r.id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " WHERE o.status = 'unknown' ORDER BY c.step_id, c.number, c.attempt"
+    )
+
+
+def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
+    """Return (step id, call id, number, action, attempt) of calls whose outcome is not known."""
+    return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
+
+
+@cache
+def _expire_calls(sql: Sql) -> str:
+    return (
+        f"UPDATE tool_calls SET expires_at = :now FROM {sql.rows(id='text')}"
+        " WHERE tool_calls.step_id = r.id AND tool_calls.expires_at > :now"
+        " AND tool_calls.on_unknown <> 'reconcile'"
+    )
+
+
+def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
+    """Say that nothing which these steps began goes on any more on this machine.
+
+    A remote may still be at work on what it had received. A person can be asked at once all the
+    same; a remote that is asked too early would say that it did not happen.
+    """
+    tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
+
+
+@cache
+def _results(sql: Sql) -> str:
+    return (
+        f"SELECT r.key, o.status, c.response, c.error FROM {sql.rows(key='text')}"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = r.key"
+        " JOIN tool_calls AS c ON c.id = o.tool_call_id WHERE o.status <> 'unknown'"
+    )
+
+
+def recorded_results(
+    tx: Connection, keys: Sequence[str]
+) -> dict[str, tuple[str, str | None, str | None]]:
+    """Return (status, response, error) of those keys under which a result is on record."""
+    found = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
+    return {str(key): (str(status), response, error) for key, status, response, error in found}
+
+
+def task_by_dedupe_key(tx: Connection, key: str) -> str | None:
+    """Return the task that was created under a key."""
+    found = tx.query("SELECT id FROM tasks WHERE dedupe_key = :key", key=key)
+    return str(found[0][0]) if found else None
+
+
+@cache
+def _steps_by_id(sql: Sql, columns: tuple[str, ...]) -> str:
+    return (
+        f"SELECT {_columns(columns, 's')} FROM {sql.rows(id='text')} JOIN steps AS s ON s.id = r.id"
+    )
+
+
+def steps_by_id(tx: Connection, columns: tuple[str, ...], step_ids: Sequence[str]) -> Rows:
+    """Return steps by their ids."""
+    rows = set_of([[step_id] for step_id in step_ids])
+    return tx.query(_steps_by_id(tx.sql, columns), rows=rows)
+
+
+# One look into the index for each priority.
+SOONEST: Final = " UNION ALL ".join(
+    "SELECT * FROM (SELECT next_wake_time FROM tasks WHERE status = 'running'"
+    f" AND priority = {priority} AND next_wake_time IS NOT NULL"
+    f" ORDER BY next_wake_time LIMIT 1) AS p{priority}"
+    for priority in (0, 1, 2)
+)
+"""Selects when the next task of each priority is due."""
+
+
+def next_wake_time(connection: Connection) -> int | None:
+    """Return when the next task is due."""
+    return min((row[0] for row in connection.query(SOONEST)), default=None)
+
+
+def children(tx: Connection, task_id: str) -> list[str]:
+    """Return the child tasks that a task's steps have started."""
+    found = tx.query(
+        "SELECT t.id FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id"
+        " WHERE s.task_id = :task_id AND s.kind IN ('workflow', 'agent') ORDER BY t.id",
+        task_id=task_id,
+    )
+    return [str(child) for (child,) in found]
+
+
+def orphans(connection: Connection) -> list[str]:
+    """Return living tasks whose parents have ended, or no longer wait for them."""
+    found = connection.query(
+        "SELECT c.id FROM tasks AS c JOIN tasks AS p ON p.id = c.parent_task_id"
+        " JOIN steps AS s ON s.id = c.parent_step_id"
+        " WHERE c.status IN ('pending', 'running', 'paused')"
+        " AND (p.status IN ('succeeded', 'failed', 'canceled')"
+        " OR s.status IN ('succeeded', 'failed', 'skipped'))"
+    )
+    return [str(task_id) for (task_id,) in found]
+
+
+@cache
+def _processes(sql: Sql) -> str:
+    return (
+        "SELECT s.process_id, s.process_started FROM steps AS s JOIN workers AS w ON w.id = s.owner"
+        f" WHERE s.owner IN {sql.ids()} AND w.host = :host AND s.process_id IS NOT NULL"
+    )
+
+
+def processes_of(connection: Connection, owners: Sequence[str], host: str) -> Rows:
+    """Return (process id, start time) of what steps of these workers run on a machine."""
+    if not owners:
+        return []
+    return connection.query(_processes(connection.sql), ids=set_of(owners), host=host)
+
+
+@cache
+def _attempts(sql: Sql) -> str:
+    return f"SELECT id, status, attempt FROM steps WHERE id IN {sql.ids()}"
+
+
+def step_attempts(connection: Connection, step_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Return (status, attempt) of those of the steps that are there."""
+    ids = set_of(sorted(step_ids))
+    return {
+        row[0]: (row[1], row[2]) for row in connection.query(_attempts(connection.sql), ids=ids)
+    }
+
+
+@cache
+def _existing(sql: Sql) -> str:
+    return f"SELECT id FROM tasks WHERE id IN {sql.ids()}"
+
+
+def existing_tasks(tx: Connection, task_ids: Sequence[str]) -> set[str]:
+    """Return those of the tasks that are still there."""
+    return {str(row[0]) for row in tx.query(_existing(tx.sql), ids=set_of(task_ids))}

@@ -1,0 +1,77 @@
+"""The rows of workers: a heartbeat, a fence and a witness in one."""
+
+import json
+from typing import Any
+
+from agent.store.db.database import Connection
+from agent.store.engine.writes import insert_events
+
+
+def enroll(
+    tx: Connection, worker_id: str, host: str, process_id: int, process_started: str, now: int
+) -> None:
+    """Add a worker."""
+    tx.execute(
+        "INSERT INTO workers (id, turn, dead, host, process_id, process_started, started_at)"
+        " VALUES (:id, 0, 0, :host, :process_id, :process_started, :now)",
+        id=worker_id,
+        host=host,
+        process_id=process_id,
+        process_started=process_started,
+        now=now,
+    )
+    _tell(tx, "worker.started", worker_id, now)
+
+
+def retire(tx: Connection, worker_id: str, now: int, event: str) -> bool:
+    """Declare a worker dead, whatever its turn; false if it was so already."""
+    changed = tx.query(
+        "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0 RETURNING turn",
+        id=worker_id,
+        now=now,
+    )
+    for (turn,) in changed:
+        _tell(tx, event, worker_id, now, turn)
+    return bool(changed)
+
+
+def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
+    """Declare a worker dead if its turn has not moved since it was seen."""
+    changed = tx.execute(
+        "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0 AND turn = :turn",
+        id=worker_id,
+        turn=turn,
+        now=now,
+    )
+    if changed:
+        _tell(tx, "worker.died", worker_id, now, turn)
+    return changed == 1
+
+
+def turn_of(connection: Connection, worker_id: str) -> int | None:
+    """Return the last turn of a worker that landed; one under way is waited for."""
+    found = connection.query(
+        f"SELECT turn FROM workers WHERE id = :id {connection.sql.lock}", id=worker_id
+    )
+    return int(found[0][0]) if found else None
+
+
+def living(connection: Connection) -> list[tuple[Any, ...]]:
+    """Return (id, turn, host, process id, its start time) of workers not declared dead."""
+    return connection.query(
+        "SELECT id, turn, host, process_id, process_started FROM workers WHERE dead = 0"
+    )
+
+
+def dead_owners(connection: Connection) -> list[str]:
+    """Return the dead workers that still own steps."""
+    found = connection.query(
+        "SELECT DISTINCT s.owner FROM steps AS s JOIN workers AS w ON w.id = s.owner"
+        " WHERE s.owner IS NOT NULL AND w.dead = 1"
+    )
+    return [str(owner) for (owner,) in found]
+
+
+def _tell(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:
+    data = json.dumps({"worker": worker_id, "turn": turn})
+    insert_events(tx, [(None, None, event, None, None, now, data)])

@@ -1,0 +1,94 @@
+"""Workflows and their versions: a changed definition is a new version, and none is ever rewritten."""
+
+from agent.store.db.database import Connection
+
+
+def register(
+    tx: Connection,
+    name: str,
+    graph_hash: str,
+    graph: str,
+    source: str | None,
+    path: str | None,
+    now: int,
+) -> int:
+    """Return the version of a definition, which is new when it is not the latest one."""
+    while True:
+        latest = tx.query(
+            "SELECT version, hash, removed_at, path FROM workflows WHERE name = :name"
+            " ORDER BY version DESC LIMIT 1",
+            name=name,
+        )
+        version = 1
+        if latest:
+            version, known_hash, removed_at, known_path = latest[0]
+            if known_hash == graph_hash and known_path == path:
+                if removed_at is not None:
+                    tx.execute(
+                        "UPDATE workflows SET removed_at = NULL"
+                        " WHERE name = :name AND version = :version",
+                        name=name,
+                        version=version,
+                    )
+                return int(version)
+            version += 1
+        inserted = tx.execute(
+            "INSERT INTO workflows (name, version, hash, source, graph, path, created_at)"
+            " VALUES (:name, :version, :hash, :source, :graph, :path, :now)"
+            " ON CONFLICT (name, version) DO NOTHING",
+            name=name,
+            version=version,
+            hash=graph_hash,
+            source=source,
+            graph=graph,
+            path=path,
+            now=now,
+        )
+        # Another process may have taken the number in the meantime: look again.
+        if inserted == 1:
+            return int(version)
+
+
+def assume(tx: Connection, name: str, version: int) -> None:
+    """Let the transaction fail as stale unless this is the latest version, and not removed."""
+    tx.defer(
+        "SELECT 1 / (count(*) = 1)::int FROM workflows AS w WHERE w.name = :name"
+        " AND w.version = :version AND w.removed_at IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM workflows AS n WHERE n.name = w.name AND n.version > w.version)",
+        name=name,
+        version=version,
+    )
+
+
+def graph_text(tx: Connection, name: str, version: int) -> tuple[str, str | None]:
+    """Return (graph, path of its file) of one version."""
+    found = tx.query(
+        "SELECT graph, path FROM workflows WHERE name = :name AND version = :version",
+        name=name,
+        version=version,
+    )
+    graph, path = found[0]
+    return str(graph), path
+
+
+def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None] | None:
+    """Return (version, graph, source, path) of a workflow that has not been removed."""
+    found = tx.query(
+        "SELECT version, graph, source, path, removed_at FROM workflows WHERE name = :name"
+        " ORDER BY version DESC LIMIT 1",
+        name=name,
+    )
+    if not found or found[0][4] is not None:
+        return None
+    version, graph, source, path, _ = found[0]
+    return int(version), str(graph), source, path
+
+
+def remove(tx: Connection, name: str, now: int) -> bool:
+    """Mark a workflow as removed; its versions stay, for the tasks that they started."""
+    changed = tx.execute(
+        "UPDATE workflows SET removed_at = :now WHERE name = :name AND removed_at IS NULL",
+        name=name,
+        now=now,
+    )
+    return changed > 0

@@ -1,0 +1,78 @@
+"""Keys of requests that create something: the first request under a key decides what it means."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from agent.store.db.database import Connection, Database
+from agent.store.db.dialect import Sql
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A request under a key."""
+
+    key: str
+    request_hash: str
+    earlier_key: str | None = None
+    """The same key as an earlier version wrote it."""
+    is_earlier_sure: bool = True
+    """Whether no other token's key could have been written in the same way."""
+
+    def known_as(self, known: Mapping[str, str]) -> str:
+        """Return the key that the request is, or will be, on record by."""
+        first = None if self.earlier_key is None else known.get(self.earlier_key)
+        if first is None or not (self.is_earlier_sure or first == self.request_hash):
+            return self.key
+        assert self.earlier_key is not None
+        return self.earlier_key
+
+
+def claim(database: Database, asked: Sequence[Claim], now: int) -> list[tuple[str, str]]:
+    """Put requests on record, each by its key and its hash, in one commit.
+
+    Returns for each the key that it is on record by, and the hash of the first that came under it.
+    """
+    keys = {each.key for each in asked}
+    with database.connect("reader") as connection:
+        known = _known(connection, keys | {each.earlier_key for each in asked} - {None})
+    found = [each.known_as(known) for each in asked]
+    missing = [
+        (key, each.request_hash) for key, each in zip(found, asked, strict=True) if key not in known
+    ]
+    if missing:
+        # In the order of keys, as everybody does: two that insert the same ones cannot deadlock.
+        rows = [
+            (key, request_hash, now) for key, request_hash in sorted(dict(missing[::-1]).items())
+        ]
+        with database.connect("writer") as tx, tx.transaction():
+            tx.execute(_insert(tx.sql), rows=json.dumps(rows))
+            known |= _known(tx, {key for key, _ in missing})
+    return [(key, known[key]) for key in found]
+
+
+def prune(connection: Connection, before_us: int) -> int:
+    """Forget the keys of requests that came before an instant."""
+    with connection.transaction():
+        return connection.execute(
+            "DELETE FROM request_keys WHERE created_at < :before", before=before_us
+        )
+
+
+@cache
+def _insert(sql: Sql) -> str:
+    rows = sql.rows(key="text", request_hash="text", now="int")
+    # `true`: without it SQLite takes ON for a part of the join.
+    return (
+        "INSERT INTO request_keys (key, request_hash, created_at)"
+        f" SELECT r.key, r.request_hash, r.now FROM {rows} WHERE true ON CONFLICT (key) DO NOTHING"
+    )
+
+
+def _known(connection: Connection, keys: Collection[str | None]) -> dict[str, str]:
+    found = connection.query(
+        f"SELECT key, request_hash FROM request_keys WHERE key IN {connection.sql.ids()}",
+        ids=json.dumps(list(keys)),
+    )
+    return {str(key): str(request_hash) for key, request_hash in found}

@@ -1,0 +1,262 @@
+"""Keeping a database: copies of it, and an end to what is old."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.core.ids import first_id_at
+from agent.store import idempotency_keys
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import ColumnType, Fault
+from agent.store.db.json_values import encode
+
+# A transaction removes whole tasks, of about so many events in all, so that it stays short.
+_TASKS: Final = 100
+_EVENTS: Final = 5_000
+_ENDED: Final = ("succeeded", "failed", "canceled")
+_SKEW_US: Final = 600 * 1_000_000
+
+
+def backup(database: Database, path: Path) -> None:
+    """Write a consistent copy of a database in use to a new file."""
+    if path.exists():
+        raise StoreError(Fault.DATA, f"{path} exists already: a backup never overwrites")
+    if not path.parent.is_dir():
+        raise StoreError(Fault.LOST, f"the directory {path.parent} does not exist")
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+        if database.is_sqlite:
+            _copy_sqlite(database, unfinished)
+        else:
+            _dump_postgresql(database, unfinished)
+        _sync(unfinished)
+        unfinished.rename(path)
+        _sync(path.parent)
+    except OSError as error:
+        raise StoreError(Fault.FULL, f"cannot write {path}: {error.strerror}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def prune(connection: Connection, before_us: int) -> dict[str, int]:
+    """Remove tasks that ended before an instant, with all that belongs to them; return how many.
+
+    A child goes with its parent. A family stays whole while one of it lives, while a living task
+    was forked from one of it, or while the last of its retries lives or might be retried in its
+    turn: what was done is found by the others.
+    """
+    ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
+    referred = _referred_to(connection, "", before_us)
+    since = first_id_at(now_us - _SKEW_US)
+    tasks = 0
+    for status in _ENDED:
+        after = ""
+        while page := _ended_roots(connection, status, after, before_us):
+            after = page[-1][0]
+            # Only roots: whoever has a parent is removed with it.
+            roots = [task_id for task_id, parent, _ in page if parent is None]
+            if roots:
+                tasks += _remove_families(connection, roots, before_us, referred, since)
+    return {
+        "tasks": tasks,
+        "events": _remove(
+            connection, "events", "int", "task_id IS NULL AND at < :before", before_us
+        ),
+        "workers": _remove(
+            connection,
+            "workers",
+            "text",
+            "(dead = 1 OR ended_at IS NOT NULL) AND coalesce(ended_at, started_at) < :before"
+            " AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.owner = workers.id)",
+            before_us,
+        ),
+        "artifacts": artifact_rows.prune(connection, now_us),
+        "request_keys": idempotency_keys.prune(connection, before_us),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is old enough to be pruned, or belongs to nothing any more, and stays for now."""
+
+    tasks: int
+    """Tasks that ended before the instant, whose family or line of retries is still needed."""
+    artifacts: int
+    """Large values that nothing refers to, written within the last day."""
+    artifact_bytes: int
+
+
+def kept(connection: Connection, before_us: int) -> Kept:
+    """Return what `prune` leaves of what ended before an instant."""
+    ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
+    ((tasks,),) = connection.query(
+        "SELECT count(*) FROM tasks WHERE ended_at < :before", before=before_us
+    )
+    return Kept(int(tasks), *artifact_rows.kept_by_grace(connection, int(now_us)))
+
+
+def _ended_roots(
+    connection: Connection, status: str, after: str, before_us: int
+) -> list[tuple[str, str | None, int]]:
+    # Ids grow with the time of creation, so this reads the index from its old end; a task created
+    # later than the limit cannot have ended before it.
+    rows = connection.query(
+        "SELECT t.id, p.id, t.event_seq FROM tasks AS t LEFT JOIN tasks AS p"
+        " ON p.id = t.parent_task_id WHERE t.status = :status AND t.id > :after"
+        " AND t.created_at < :before AND t.ended_at < :before ORDER BY t.id LIMIT :most",
+        status=status,
+        after=after,
+        before=before_us,
+        most=_TASKS,
+    )
+    kept: list[tuple[str, str | None, int]] = []
+    events = 0
+    for row in rows:
+        events += row[2]
+        if kept and events > _EVENTS:
+            break
+        kept.append((row[0], row[1], row[2]))
+    return kept
+
+
+def _remove_families(
+    connection: Connection, roots: list[str], before_us: int, referred: set[str], since: str
+) -> int:
+    with connection.transaction():
+        families = _families(connection, roots)
+        everyone = [task_id for family in families.values() for task_id, _ in family]
+        locked = {
+            row[0]
+            for row in connection.query(
+                f"SELECT id FROM tasks WHERE id IN {connection.sql.ids()} ORDER BY id"
+                f" {connection.sql.skip_locked}",
+                ids=encode(everyone, "ids"),
+            )
+        }
+        # Who was retried or forked since the prune began is found under the lock.
+        kept = referred | _referred_to(connection, since, before_us)
+        removable = [
+            task_id
+            for family in families.values()
+            if all(
+                member in locked and member not in kept and ended_at is not None
+                and ended_at < before_us
+                for member, ended_at in family
+            )
+            for task_id, _ in family
+        ]  # fmt: skip
+        if not removable:
+            return 0
+        return connection.execute(
+            f"DELETE FROM tasks WHERE id IN {connection.sql.ids()}", ids=encode(removable, "ids")
+        )
+
+
+def _families(connection: Connection, roots: list[str]) -> dict[str, list[tuple[str, int | None]]]:
+    """Return each root's family, itself included, as (id, when it ended)."""
+    # Children are found by the index on the parent's step.
+    rows = connection.query(
+        "WITH RECURSIVE family (root, id, ended_at) AS ("
+        f" SELECT id, id, ended_at FROM tasks WHERE id IN {connection.sql.ids()}"
+        " UNION ALL SELECT family.root, child.id, child.ended_at FROM family"
+        " JOIN steps ON steps.task_id = family.id"
+        " JOIN tasks AS child ON child.parent_step_id = steps.id"
+        ") SELECT root, id, ended_at FROM family",
+        ids=encode(roots, "ids"),
+    )
+    families: dict[str, list[tuple[str, int | None]]] = {}
+    for root, task_id, ended_at in rows:
+        families.setdefault(root, []).append((task_id, ended_at))
+    return families
+
+
+def _referred_to(connection: Connection, after: str, before_us: int) -> set[str]:
+    """Return the tasks that those which stay, with ids after this one, came from."""
+    rows = connection.query(
+        "WITH RECURSIVE line(origin_id, retry_of, forked_from) AS ("
+        " SELECT origin_id, retry_of, CASE WHEN ended_at IS NULL THEN forked_from END FROM tasks"
+        " WHERE id > :after"
+        " AND (ended_at IS NULL OR (ended_at >= :before AND status <> 'succeeded'))"
+        " AND (origin_id <> id OR retry_of IS NOT NULL OR forked_from IS NOT NULL)"
+        " UNION SELECT NULL, t.retry_of, NULL FROM line AS l JOIN tasks AS t ON t.id = l.retry_of)"
+        " SELECT origin_id, retry_of, forked_from FROM line",
+        after=after,
+        before=before_us,
+    )
+    return {task_id for row in rows for task_id in row if task_id is not None}
+
+
+def _remove(
+    connection: Connection, table: str, id_type: ColumnType, condition: str, before_us: int
+) -> int:
+    """Remove rows in small transactions; what is chosen once does not change its mind."""
+    ids = connection.query(f"SELECT id FROM {table} WHERE {condition}", before=before_us)
+    chosen = connection.sql.rows(id=id_type)
+    removed = 0
+    for start in range(0, len(ids), _EVENTS):
+        with connection.transaction():
+            removed += connection.execute(
+                f"DELETE FROM {table} WHERE id IN (SELECT r.id FROM {chosen})",
+                rows=encode(ids[start : start + _EVENTS], "ids"),
+            )
+    return removed
+
+
+def _copy_sqlite(database: Database, path: Path) -> None:
+    from agent.store.db.sqlite import SqliteConnection
+
+    with database.connect("reader") as connection:
+        assert isinstance(connection, SqliteConnection)
+        connection.copy_to(path)
+
+
+def _dump_postgresql(database: Database, path: Path) -> None:
+    from agent.store.db.postgres import environment
+
+    if _is_pooled(database):
+        # pg_dump would leave a session without a search path to other clients.
+        raise StoreError(
+            Fault.DEFECT,
+            "the database's address is that of a connection pooler, which pg_dump cannot use:"
+            " name the server itself, as in AGENT_DATABASE__URL=postgresql://… agent db backup",
+        )
+    program = shutil.which("pg_dump")
+    if program is None:
+        raise StoreError(
+            Fault.DEFECT,
+            "a backup of a PostgreSQL database needs the program pg_dump:"
+            " install PostgreSQL's client programs, or run pg_dump where they are",
+        )
+    # By the environment: everybody can read a program's arguments, the password among them.
+    done = subprocess.run(
+        [program, "--format=custom", f"--file={path}"],
+        env={**os.environ, **environment(database.url)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise StoreError(Fault.LOST, f"pg_dump failed: {done.stderr.strip()}")
+
+
+def _is_pooled(database: Database) -> bool:
+    try:
+        with database.connect("reader") as connection:
+            return connection.is_pooled
+    except StoreError:
+        # pg_dump says why it cannot connect.
+        return False
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,90 @@
+"""Questions about a database's health, for `agent doctor`: they change nothing."""
+
+from agent.store.db.database import Connection
+
+
+def try_writing(tx: Connection) -> None:
+    """Change nothing, in the way of something that does: raises `StoreError` where that fails."""
+    tx.execute("UPDATE workers SET turn = turn WHERE id = ''")
+
+
+def task_counts(connection: Connection) -> dict[str, int]:
+    """Return how many tasks there are in each status."""
+    rows = connection.query("SELECT status, count(*) FROM tasks GROUP BY status ORDER BY status")
+    return {str(status): int(count) for status, count in rows}
+
+
+def open_step_counts(connection: Connection) -> dict[str, int]:
+    """Return how many steps there are in each status, of tasks that have not ended."""
+    rows = connection.query(
+        "SELECT s.status, count(*) FROM tasks AS t JOIN steps AS s ON s.task_id = t.id"
+        " WHERE t.status IN ('pending', 'running', 'paused') GROUP BY s.status"
+    )
+    return {str(status): int(count) for status, count in rows}
+
+
+def pending_approvals(connection: Connection) -> int:
+    """Return how many questions wait for a person."""
+    ((count,),) = connection.query("SELECT count(*) FROM approvals WHERE status = 'pending'")
+    return int(count)
+
+
+def spent(connection: Connection) -> tuple[int, int, int]:
+    """Return (tokens, millionths of a dollar, milliseconds) that models have used on all days.
+
+    These only grow: what is set aside for calls whose use is not known is not among them.
+    """
+    ((tokens, microusd, ms),) = connection.query(
+        "SELECT coalesce(sum(tokens_used), 0), coalesce(sum(microusd_used), 0),"
+        " coalesce(sum(ms_used), 0) FROM daily_spend"
+    )
+    return int(tokens), int(microusd), int(ms)
+
+
+def unknown_calls(connection: Connection) -> list[tuple[str, str, str]]:
+    """Return (task, step's name, action) of effects that steps wait to have resolved."""
+    rows = connection.query(
+        "SELECT s.task_id, s.name, c.action FROM steps s"
+        " JOIN tasks t ON t.id = s.task_id"
+        " JOIN tool_calls c ON c.step_id = s.id"
+        " JOIN idempotency_outcomes o ON o.idempotency_key = c.idempotency_key"
+        " WHERE t.status IN ('running', 'paused') AND s.status = 'waiting'"
+        " AND o.status = 'unknown' ORDER BY s.task_id, s.name LIMIT 100"
+    )
+    return [(str(task_id), str(name), str(action)) for task_id, name, action in rows]
+
+
+def stuck_tasks(connection: Connection) -> list[str]:
+    """Return running tasks that nothing will wake and that wait on nothing: there should be none."""
+    rows = connection.query(
+        "SELECT t.id FROM tasks t WHERE t.status = 'running' AND t.next_wake_time IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id"
+        " AND s.status IN ('running', 'waiting')) LIMIT 100"
+    )
+    return [str(task_id) for (task_id,) in rows]
+
+
+def damage(connection: Connection) -> list[str]:
+    """Return what the database itself finds wrong with its file; reads all of it."""
+    if connection.sql.name != "sqlite":
+        return []
+    found = [str(row[0]) for row in connection.query("PRAGMA integrity_check")]
+    broken = connection.query("PRAGMA foreign_key_check")
+    return [line for line in found if line != "ok"] + [
+        f"{len(broken)} rows refer to rows that are not there"
+    ] * bool(broken)
+
+
+def oldest_transaction_seconds(connection: Connection) -> float:
+    """Return the age of the oldest open transaction on a PostgreSQL server.
+
+    It holds back the event feed of everybody, and dead rows with it.
+    """
+    if connection.sql.name == "sqlite":
+        return 0.0
+    ((age,),) = connection.query(
+        "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8"
+        " FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+        " AND backend_type = 'client backend'"
+    )
+    return float(age)

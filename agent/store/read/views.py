@@ -1,0 +1,319 @@
+"""What surfaces read: tasks, steps, events and logs as rows by column name."""
+
+import json
+from functools import cache
+from typing import Any, Final
+
+from agent.store.db.database import Connection
+from agent.store.db.dialect import Sql
+from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
+
+Found = dict[str, Any]
+
+_TASK_NAMES: Final = tuple(TASK_TYPES)
+_STEP_NAMES: Final = tuple(name for name in STEP_TYPES if name != "items")
+_LISTED: Final = (
+    "id",
+    "workflow_name",
+    "workflow_version",
+    "status",
+    "priority",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "error",
+    "pause_reason",
+)
+
+ASKING: Final = ("approval", "signal", "unknown")
+"""What a step waits on that only somebody outside can give."""
+
+
+def _named(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[Found]:
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _selected(names: tuple[str, ...], table: str) -> str:
+    return ", ".join(f'{table}."{name}"' for name in names)
+
+
+def task(connection: Connection, task_id: str) -> Found | None:
+    """Return a task's row."""
+    found = connection.query(
+        f"SELECT {_selected(_TASK_NAMES, 'tasks')} FROM tasks WHERE id = :id", id=task_id
+    )
+    return _named(_TASK_NAMES, found)[0] if found else None
+
+
+def steps(connection: Connection, task_id: str) -> list[Found]:
+    """Return a task's steps in order, the items of a group after it."""
+    found = connection.query(
+        f"SELECT {_selected(_STEP_NAMES, 'steps')} FROM steps WHERE task_id = :id"
+        ' ORDER BY "index", parallel_index',
+        id=task_id,
+    )
+    return _named(_STEP_NAMES, found)
+
+
+def tasks(
+    connection: Connection,
+    status: str | None,
+    workflow: str | None,
+    limit: int,
+    before: str | None = None,
+    like: str | None = None,
+) -> list[Found]:
+    """Return the newest tasks, each with how many of its steps wait for a person or a signal."""
+    conditions = ["true"]
+    given: dict[str, Any] = {"limit": limit}
+    if before is not None:
+        conditions.append("id < :before")
+        given["before"] = before
+    if status is not None:
+        conditions.append("status = :status")
+        given["status"] = status
+    if workflow is not None:
+        conditions.append("workflow_name = :workflow")
+        given["workflow"] = workflow
+    if like is not None:
+        conditions.append("(id LIKE :begins OR id LIKE :ends)")
+        given |= {"begins": f"{like}%", "ends": f"%{like}"}
+    waits = (
+        "(SELECT count(*) FROM steps AS s WHERE t.status IN ('running', 'paused')"
+        " AND s.task_id = t.id AND s.status = 'waiting' AND ("
+        + " OR ".join(f"s.waiting_on LIKE '%\"{kind}\"%'" for kind in ASKING)
+        + "))"
+    )
+    # Few of a task's events are looked through: this is about what happens now.
+    delay = (
+        f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
+        " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
+    )
+    found = connection.query(
+        f"SELECT {_selected(_LISTED, 't')}, {waits}, {delay} FROM (SELECT * FROM tasks"
+        f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
+        **given,
+    )
+    return _named((*_LISTED, "waits", "delay"), found)
+
+
+def delays(connection: Connection, task_id: str) -> dict[str, str]:
+    """Return what running steps of a task wait for outside the database, by their ids."""
+    found = connection.query(
+        f"SELECT e.step_id, e.data {_delayed(':id')} ORDER BY e.seq", id=task_id
+    )
+    return {str(step_id): str(data) for step_id, data in found}
+
+
+def _delayed(task_id: str) -> str:
+    """Return where a task's events say that steps of it wait for a store at this moment."""
+    return (
+        "FROM events AS e JOIN steps AS s ON s.id = e.step_id"
+        f" WHERE e.task_id = {task_id} AND e.type = 'step.delayed' AND s.status = 'running'"
+        " AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.task_id = e.task_id"
+        " AND later.seq > e.seq AND later.step_id = e.step_id"
+        " AND later.type IN ('step.proceeded', 'step.claimed'))"
+    )
+
+
+_LIVING_FAMILY: Final = """
+WITH RECURSIVE family(id, status, pause_reason) AS (
+  SELECT t.id, t.status, t.pause_reason FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id
+  WHERE s.task_id = :id AND s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
+  UNION ALL
+  SELECT t.id, t.status, t.pause_reason FROM family AS f
+  JOIN steps AS s ON s.task_id = f.id JOIN tasks AS t ON t.parent_step_id = s.id
+  WHERE s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
+)
+SELECT f.id, f.status, f.pause_reason, s.name, s.parallel_index, s.status, s.waiting_on
+FROM family AS f LEFT JOIN steps AS s ON s.task_id = f.id
+AND (s.status IN ('running', 'waiting') OR s.status = 'pending' AND s.wake_at IS NOT NULL)
+ORDER BY f.id, s."index", s.parallel_index
+"""
+
+
+def living_family(connection: Connection, task_id: str) -> list[Found]:
+    """Return the open steps of a task's living descendants, each with its task; none as null."""
+    names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
+    found = connection.query(_LIVING_FAMILY, id=task_id)
+    return _named((*names, "waiting_on"), found)
+
+
+def tasks_like(connection: Connection, text: str) -> list[str]:
+    """Return a few tasks whose ids are, begin with, or end with a text."""
+    exact = connection.query("SELECT id FROM tasks WHERE id = :text", text=text)
+    if exact:
+        return [str(exact[0][0])]
+    found = connection.query(
+        "SELECT id FROM tasks WHERE id LIKE :begins OR id LIKE :ends ORDER BY id DESC LIMIT 5",
+        begins=f"{text}%",
+        ends=f"%{text}",
+    )
+    return [str(task_id) for (task_id,) in found]
+
+
+@cache
+def _events(sql: Sql, *, has_task: bool) -> str:
+    condition = "e.task_id = :task_id AND " if has_task else ""
+    # On SQLite ids are given in the order of commits.
+    after, order = "e.id > :id", "e.id"
+    if sql.name == "postgresql":
+        # Below the snapshot's xmin nothing can still commit: a late one is never missed.
+        settled = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        after, order = f"(e.xid, e.id) > (:xid, :id) AND {settled}", "e.xid, e.id"
+    return (
+        "SELECT e.xid, e.id, e.task_id, e.seq, e.type, s.name, s.parallel_index, e.attempt, e.at,"
+        " e.data FROM events AS e LEFT JOIN steps AS s ON s.id = e.step_id"
+        f" WHERE {condition}{after} ORDER BY {order} LIMIT :limit"
+    )
+
+
+def events(
+    connection: Connection, xid: int, event_id: int, task_id: str | None, limit: int
+) -> list[Found]:
+    """Return events after a cursor, of one task or of all."""
+    statement = _events(connection.sql, has_task=task_id is not None)
+    given: dict[str, Any] = {"task_id": task_id} if task_id is not None else {}
+    if connection.sql.name == "postgresql":
+        given["xid"] = xid
+    found = connection.query(statement, id=event_id, limit=limit, **given)
+    names = ("xid", "id", "task_id", "seq", "type", "step_name", "parallel_index", "attempt")
+    return [_with_item(row) for row in _named((*names, "at", "data"), found)]
+
+
+def latest_event(connection: Connection) -> tuple[int, int]:
+    """Return the cursor (xid, id) of the newest event that a reader can see."""
+    statement = "SELECT 0, id FROM events ORDER BY id DESC LIMIT 1"
+    if connection.sql.name == "postgresql":
+        statement = (
+            "SELECT xid, id FROM events"
+            " WHERE xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+            " ORDER BY xid DESC, id DESC LIMIT 1"
+        )
+    found = connection.query(statement)
+    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
+
+
+def has_task(connection: Connection, task_id: str) -> bool:
+    """Whether there is such a task."""
+    return bool(connection.query("SELECT 1 FROM tasks WHERE id = :id", id=task_id))
+
+
+def has_step(connection: Connection, task_id: str, step: str) -> bool:
+    """Whether a task has a step, or an item, of this name."""
+    return step_named(connection, task_id, step) is not None
+
+
+_CALL_NAMES: Final = (
+    "id",
+    "number",
+    "attempt",
+    "action",
+    "created_at",
+    "request",
+    "response",
+    "error",
+    "model",
+    "tokens_in",
+    "tokens_out",
+    "cost_microusd",
+    "latency_ms",
+    "stop_reason",
+    "request_id",
+)
+
+
+def calls(
+    connection: Connection,
+    task_id: str,
+    *,
+    step_id: str | None = None,
+    kinds: list[str] | None = None,
+    after: str = "",
+) -> list[Found]:
+    """Return the calls of one step, or of all of some kinds, in the order in which they were made."""
+    conditions = ["c.task_id = :task_id", "c.id > :after"]
+    given: dict[str, Any] = {"task_id": task_id, "after": after}
+    if step_id is not None:
+        conditions.append("c.step_id = :step_id")
+        given["step_id"] = step_id
+    if kinds is not None:
+        conditions.append(f"s.kind IN {connection.sql.ids()}")
+        given["ids"] = json.dumps(kinds)
+    found = connection.query(
+        f"SELECT s.name, s.parallel_index, o.status, {_selected(_CALL_NAMES, 'c')}"
+        " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        f" WHERE {' AND '.join(conditions)} ORDER BY c.number, c.attempt, c.id",
+        **given,
+    )
+    names = ("step_name", "parallel_index", "status", *_CALL_NAMES)
+    return [_with_item(row) for row in _named(names, found)]
+
+
+def usage(connection: Connection, task_id: str) -> list[tuple[Any, ...]]:
+    """Return (step id, calls of models, uses of tools, tokens in, out, money) of a task's steps.
+
+    What a retry has taken over was used by the task that it retries.
+    """
+    return connection.query(
+        "SELECT step_id, count(model),"
+        " sum(CASE WHEN action LIKE 'tool.%' OR action LIKE 'tool#%' THEN 1 ELSE 0 END),"
+        " coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),"
+        " coalesce(sum(cost_microusd), 0)"
+        " FROM tool_calls WHERE task_id = :id AND attempt > 0 GROUP BY step_id",
+        id=task_id,
+    )
+
+
+def step_named(connection: Connection, task_id: str, step: str) -> Found | None:
+    """Return (id, kind, status, attempt) of a step by its name, or of an item by its number too."""
+    name, _, number = step.rstrip("]").partition("[")
+    names = ("id", "kind", "status", "attempt")
+    found = connection.query(
+        f"SELECT {_selected(names, 'steps')} FROM steps"
+        " WHERE task_id = :id AND name = :name AND parallel_index = :number",
+        id=task_id,
+        name=name,
+        number=int(number) if number.isdigit() and len(number) < 10 else -1,
+    )
+    return _named(names, found)[0] if found else None
+
+
+def logs(
+    connection: Connection,
+    task_id: str,
+    step: str | None,
+    attempt: int | None,
+    after: int,
+    limit: int,
+) -> list[Found]:
+    """Return pieces of logs after a given one."""
+    conditions = ["l.task_id = :task_id", "l.id > :after"]
+    given: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
+    if step is not None:
+        name, _, number = step.rstrip("]").partition("[")
+        conditions.append("s.name = :name")
+        given["name"] = name
+        if number.isdigit():
+            conditions.append("s.parallel_index = :number")
+            given["number"] = int(number) if len(number) < 10 else -2
+    if attempt is not None:
+        conditions.append("l.attempt = :attempt")
+        given["attempt"] = attempt
+    found = connection.query(
+        "SELECT l.id, s.name, s.parallel_index, l.attempt, l.at, l.stream, l.text"
+        " FROM step_logs AS l JOIN steps AS s ON s.id = l.step_id"
+        f" WHERE {' AND '.join(conditions)} ORDER BY l.id LIMIT :limit",
+        **given,
+    )
+    names = ("id", "step_name", "parallel_index", "attempt", "at", "stream", "text")
+    return [_with_item(row) for row in _named(names, found)]
+
+
+def _with_item(row: Found) -> Found:
+    """Name an item as people do: the step's name and its number."""
+    number = row.pop("parallel_index")
+    if number is not None and number >= 0:
+        row["step_name"] = f"{row['step_name']}[{number}]"
+    return row

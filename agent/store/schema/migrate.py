@@ -1,0 +1,237 @@
+"""The schema's version: reaching it, and refusing to run on another.
+
+Workers of the version before may be at work while the schema is upgraded. So a revision adds tables,
+columns that are nullable or have a default, and indexes; it drops, renames and tightens nothing. One
+that must is listed in `BREAKING`: it waits until no older worker lives, or fences them.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from agent.core import inode
+from agent.store.db import sqlite
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault, Sql, postgresql_fault, sqlite_fault
+from agent.store.db.write_lock import WriteLockTimeoutError
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+HEAD: Final = "0005"
+"""The revision that this code runs on; revisions are numbers and grow."""
+BREAKING: frozenset[str] = frozenset()
+"""Revisions that workers of earlier versions cannot work with.
+
+Versions from 0005 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
+keep those from enrolling.
+"""
+
+OlderWorkers = Literal["keep", "refuse", "fence"]
+"""What an upgrade does about workers on record as living: every one of them has an older version."""
+
+_ADVISORY_LOCK: Final = 0x6167656E74  # "agent": the key by which migrating processes exclude others
+_TABLE: Final = "alembic_version"
+
+
+class NewerSchemaError(StoreError):
+    """A newer version has upgraded the database."""
+
+
+class OlderWorkersError(StoreError):
+    """Workers of an earlier version live, and could not go on after the upgrade."""
+
+
+def check(database: Database) -> None:
+    """Raise `StoreError` unless the database is there and has exactly our schema."""
+    with database.connect("reader") as connection:
+        revision = current(connection)
+    if revision == HEAD:
+        return
+    if revision is None:
+        raise StoreError(Fault.DEFECT, f"{_name(database)} has no tables yet: run `agent init`")
+    if _is_newer(revision):
+        raise _newer(database, revision)
+    raise StoreError(
+        Fault.DEFECT,
+        f"{_name(database)} has the older schema {revision}, this version needs {HEAD}:"
+        " run `agent db upgrade`",
+    )
+
+
+def current(connection: Connection) -> str | None:
+    """Return the database's revision; None when it has no tables of ours."""
+    if connection.sql.name == "sqlite":
+        there = connection.query(
+            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=_TABLE
+        )
+    else:
+        there = connection.query(
+            "SELECT 1 WHERE to_regclass(CAST(:name AS text)) IS NOT NULL", name=_TABLE
+        )
+    rows = connection.query(f"SELECT version_num FROM {_TABLE}") if there else []
+    return rows[0][0] if rows else None
+
+
+def refuse_newer(connection: Connection) -> None:
+    """Raise `NewerSchemaError` if the database was upgraded under a running worker."""
+    ((revision,),) = connection.query(f"SELECT version_num FROM {_TABLE}")
+    if _is_newer(revision):
+        raise NewerSchemaError(
+            Fault.DEFECT,
+            f"the database has schema {revision}, this version knows {HEAD}: upgrade this worker",
+        )
+
+
+def is_older(revision: str) -> bool:
+    """Whether a revision is one that our migrations start from."""
+    return revision.isdigit() and int(revision) < int(HEAD)
+
+
+def is_breaking(revision: str) -> bool:
+    """Whether the way from a revision to ours takes workers of that revision out of work."""
+    return any(int(revision) < int(breaking) <= int(HEAD) for breaking in BREAKING)
+
+
+def upgrade(database: Database, older_workers: OlderWorkers = "keep") -> None:
+    """Bring the database to our schema, making an SQLite file if there is none.
+
+    Safe to call from several processes at once: one migrates, the others wait and find it done.
+    """
+    if database.path is not None:
+        sqlite.create(database.path)
+    # Opened for writing, so that a file we may not write is told apart from one that is damaged.
+    with database.connect("writer") as connection:
+        revision = current(connection)
+    if revision == HEAD:
+        return
+    if revision is not None and _is_newer(revision):
+        raise _newer(database, revision)
+    if database.path is not None:
+        _upgrade_sqlite(database, database.path, older_workers)
+    else:
+        _upgrade_postgresql(database, older_workers)
+
+
+def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers) -> None:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    # Held open until the migration's own connection is closed: see `agent.core.inode`.
+    file = inode.open_file(path)
+    handle = None if database.gate is None else database.gate.open()
+    try:
+        if handle is not None:
+            try:
+                handle.take(sqlite.PATIENCE_SECONDS)
+            except WriteLockTimeoutError:
+                raise StoreError(Fault.BUSY, sqlite.locked(path)) from None
+        engine = create_engine(
+            "sqlite://",
+            module=sqlite.driver().module,
+            creator=lambda: sqlite.connect_for_migration(path),
+            poolclass=NullPool,
+        )
+        _run(engine, ["BEGIN IMMEDIATE"], database.sql, older_workers)
+    finally:
+        if handle is not None:
+            handle.close()
+        inode.give_back(file)
+
+
+def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None:
+    import psycopg
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(
+        "postgresql+psycopg://",
+        # Behind a connection pooler, prepared statements would be left to others.
+        creator=lambda: psycopg.connect(database.url, prepare_threshold=None),
+        poolclass=NullPool,
+    )
+    locks = [f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"]
+    with database.connect("reader") as connection:
+        if current(connection) is not None:
+            # Holds back turns and enrolments: they lock other tables in an order of their own.
+            locks.append("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE")
+    _run(engine, locks, database.sql, older_workers)
+
+
+def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWorkers) -> None:
+    """Deal with workers on record as living, in the transaction that migrates."""
+    from sqlalchemy import inspect, text
+
+    if older_workers == "keep" or not inspect(connection).has_table(_TABLE):
+        return
+    if connection.execute(text(f"SELECT version_num FROM {_TABLE}")).scalar() == HEAD:
+        # Another process was faster: who has enrolled since then has our version.
+        return
+    if older_workers == "refuse":
+        if connection.execute(text("SELECT 1 FROM workers WHERE dead = 0")).first() is not None:
+            raise OlderWorkersError(Fault.BUSY, "a worker of an earlier version has just started")
+        return
+    now = connection.execute(text(f"SELECT {sql.now_us}")).scalar_one()
+    fenced = connection.execute(
+        text("UPDATE workers SET dead = 1, ended_at = :now WHERE dead = 0 RETURNING id, turn"),
+        {"now": now},
+    )
+    for worker_id, turn in fenced.all():
+        connection.execute(
+            text(
+                f"INSERT INTO events (xid, type, at, data) VALUES ({sql.xid}, :type, :now, :data)"
+            ),
+            {
+                "type": "worker.died",
+                "now": now,
+                "data": json.dumps({"worker": worker_id, "turn": turn}),
+            },
+        )
+
+
+def _run(
+    engine: "sqlalchemy.Engine", locks: list[str], sql: Sql, older_workers: OlderWorkers
+) -> None:
+    """Migrate in one transaction that begins with taking the locks."""
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy.exc import DBAPIError
+
+    config = Config()
+    config.set_main_option("script_location", "agent.store.schema:migrations")
+    config.set_main_option("path_separator", "os")
+    try:
+        with engine.connect() as connection, connection.begin():
+            for lock in locks:
+                connection.exec_driver_sql(lock)
+            _meet(connection, sql, older_workers)
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except DBAPIError as error:
+        raise StoreError(
+            _fault(error.orig), f"the schema was not upgraded: {error.orig}"
+        ) from error
+    finally:
+        engine.dispose()
+
+
+def _fault(error: Any) -> Fault:
+    if hasattr(error, "sqlite_errorcode"):
+        return sqlite_fault(error.sqlite_errorcode)
+    return postgresql_fault(getattr(error, "sqlstate", None))
+
+
+def _is_newer(revision: str) -> bool:
+    return not revision.isdigit() or int(revision) > int(HEAD)
+
+
+def _newer(database: Database, revision: str) -> StoreError:
+    return NewerSchemaError(
+        Fault.DEFECT,
+        f"{_name(database)} has the schema {revision}, newer than this version's {HEAD}:"
+        " use the version of agent that made it, or a newer one",
+    )
+
+
+def _name(database: Database) -> str:
+    return "the PostgreSQL database" if database.path is None else str(database.path)

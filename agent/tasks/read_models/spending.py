@@ -1,0 +1,54 @@
+"""What people and programs see of a task's calls of models and of its budgets."""
+
+from agent.config.models import BudgetSettings
+from agent.core.clock import to_iso
+from agent.steps.types.outcome import Json
+from agent.store.db.database import Connection
+from agent.store.engine import budgets as store
+from agent.tasks.rules.budgets import MICROUSD
+from agent.tasks.state.graph_cache import GraphCache
+
+
+def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
+    """Return what a task's own calls used, and its budgets with what is taken of each.
+
+    A task's budget counts its children too, and what is set aside for calls whose use is not known.
+    """
+    calls, tokens_in, tokens_out, microusd, still_open = store.usage(connection, task_id)
+    ((name, version),) = connection.query(
+        "SELECT workflow_name, workflow_version FROM tasks WHERE id = :id", id=task_id
+    )
+    graph = GraphCache().get(connection, name, version)
+    return {
+        "task": task_id,
+        "calls": calls,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "usd": microusd / MICROUSD,
+        "usd_of_unknown_calls": still_open / MICROUSD,
+        "budgets": [
+            {
+                "step": graph.steps[int(key.rpartition("/")[2])].name if "/" in key else None,
+                "tokens": tokens,
+                "tokens_limit": tokens_limit,
+                "usd": taken / MICROUSD,
+                "usd_limit": None if limit is None else limit / MICROUSD,
+            }
+            for key, tokens_limit, limit, tokens, taken in store.of_task(connection, task_id)
+        ],
+    }
+
+
+def day_document(connection: Connection, limits: BudgetSettings, now: int) -> dict[str, Json]:
+    """Return what is taken of the day's budget, unknown calls included, and how much it allows."""
+    day = (to_iso(now) or "")[:10]
+    tokens, microusd, ms = store.of_day(connection, day)
+    return {
+        "day": day,
+        "tokens": tokens,
+        "tokens_limit": limits.daily_tokens or None,
+        "usd": microusd / MICROUSD,
+        "usd_limit": limits.daily_usd or None,
+        "seconds": ms / 1000,
+        "seconds_limit": limits.daily_seconds or None,
+    }

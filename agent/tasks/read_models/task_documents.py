@@ -1,0 +1,266 @@
+"""What people and programs see of tasks: one document for every surface, read in one snapshot."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from agent.core.clock import to_iso
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.steps.types.outcome import Json
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection
+from agent.store.engine import attempt_reads as read
+from agent.store.engine import reads
+from agent.store.read import views
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.read_models import outputs, transcript, waits
+from agent.tasks.state.graph_cache import GraphCache
+from agent.workflows.graph import Graph
+
+MIN_ID_CHARACTERS: Final = 3
+PRIORITY_NAMES: Final = {0: "high", 1: "normal", 2: "low"}
+
+
+class AmbiguousIdError(Exception):
+    """Several things match what was given as an id."""
+
+
+def find_task(connection: Connection, text: str) -> str:
+    """Return the one task whose id is, begins with, or ends with a text."""
+    return find_one(text, "task", lambda part: views.tasks_like(connection, part))
+
+
+def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
+    """Return the one id among those that are like a text; `like` gives a few of them."""
+    text = text.strip().lower()
+    if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
+        raise NotFoundError(f"{text!r} is no {what} id: give at least three characters of one")
+    found = like(text)
+    if not found:
+        raise NotFoundError(f"there is no {what} {text}")
+    if len(found) > 1:
+        raise AmbiguousIdError(f"{text} could be any of: {', '.join(found)}")
+    return found[0]
+
+
+def short_id(task_id: str) -> str:
+    """Return the end of an id, which tells tasks apart that were made together."""
+    return task_id[-8:]
+
+
+def task_document(
+    connection: Connection, task_id: str, graphs: GraphCache | None = None
+) -> dict[str, Json]:
+    """Return everything about a task: `agent show --json` and `GET /tasks/{id}` give just this."""
+    task = views.task(connection, task_id)
+    if task is None:
+        raise NotFoundError(f"there is no task {task_id}")
+    graphs = graphs or GraphCache()
+    graph = graphs.get(connection, task["workflow_name"], task["workflow_version"])
+    rows = views.steps(connection, task_id)
+    used = {}
+    if any(row["kind"] in transcript.MODELLED for row in rows):
+        used = transcript.usage(connection, task_id)
+    delays = {}
+    if any(row["status"] == StepStatus.RUNNING for row in rows):
+        delays = views.delays(connection, task_id)
+    steps = [_step_document(connection, row, graph, used, delays) for row in rows]
+    waits.add_questions(connection, task_id, steps)
+    waits.add_childrens(connection, task_id, task["status"], steps)
+    document = _summary(task)
+    output, error = None, _loaded(task["error"])
+    if task["status"] == TaskStatus.SUCCEEDED:
+        try:
+            output = outputs.task_output(connection, task_id, graph)
+        except outputs.OutputError as problem:
+            error = problem.document()
+    document.update(
+        {
+            "activity": _activity(task["status"], steps),
+            "current_step": next(
+                (step["name"] for step in steps if step["status"] not in STEP_ENDED), None
+            ),
+            "input": _loaded(task["input"]),
+            "output": output,
+            "error": error,
+            "trigger": _loaded(task["trigger"]),
+            "deadline": to_iso(task["deadline"]),
+            "next_wake_time": to_iso(task["next_wake_time"]),
+            "parent": task["parent_task_id"],
+            "retry_of": task["retry_of"],
+            "forked_from": task["forked_from"],
+            "origin": task["origin_id"],
+            "children": reads.children(connection, task_id),
+            "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
+            "steps": steps,
+        }
+    )
+    return document
+
+
+def _summary(task: dict[str, Any]) -> dict[str, Json]:
+    return {
+        "id": task["id"],
+        "workflow": task["workflow_name"],
+        "version": task["workflow_version"],
+        "status": task["status"],
+        "priority": PRIORITY_NAMES[task["priority"]],
+        "created_at": to_iso(task["created_at"]),
+        "started_at": to_iso(task["started_at"]),
+        "ended_at": to_iso(task["ended_at"]),
+        "pause_reason": task["pause_reason"],
+    }
+
+
+def _step_document(
+    connection: Connection,
+    row: dict[str, Any],
+    graph: Graph,
+    used: dict[str, dict[str, Json]],
+    delays: dict[str, str],
+) -> dict[str, Json]:
+    output = artifact_rows.load(connection, row["output"])
+    is_group = row["parallel_index"] < 0 and row["parallel_count"] is not None
+    if is_group and row["status"] == StepStatus.SUCCEEDED:
+        output = read.gathered(connection, row["task_id"], row["index"])
+    name = graph.steps[row["index"]].name
+    is_item = row["parallel_index"] >= 0
+    return {
+        "name": f"{name}[{row['parallel_index']}]" if is_item else name,
+        "index": row["index"],
+        "parallel_index": row["parallel_index"] if is_item else None,
+        "parallel_count": row["parallel_count"],
+        "kind": row["kind"],
+        "status": row["status"],
+        "attempt": row["attempt"],
+        "max_attempts": row["max_attempts"],
+        "waiting_on": _loaded(row["waiting_on"]) if row["status"] == StepStatus.WAITING else None,
+        "delay": _loaded(delays.get(row["id"])),
+        "wake_at": to_iso(row["wake_at"]),
+        "output": output,
+        "error": _loaded(row["error"]),
+        "skip_reason": row["skip_reason"],
+        "depends_on": graph.steps[row["index"]].depends_on,
+        "item": _loaded(row["item"]),
+        "usage": used.get(row["id"]) if row["kind"] in transcript.MODELLED else None,
+        "started_at": to_iso(row["started_at"]),
+        "ended_at": to_iso(row["ended_at"]),
+    }
+
+
+def _activity(status: str, steps: list[dict[str, Json]]) -> dict[str, Json]:
+    """Say whether a task is active, waits on something named, or is idle."""
+    if status in TASK_ENDED or status == TaskStatus.PENDING:
+        return {"state": "idle", "on": []}
+    running = [step for step in steps if step["status"] == StepStatus.RUNNING]
+    active = [step["name"] for step in running if not step["delay"]]
+    if active:
+        return {"state": "active", "on": active}
+    waiting = [{"step": step["name"], **step["delay"]} for step in running]
+    waiting += [
+        {"step": step["name"], **(step["waiting_on"] or {})}
+        for step in steps
+        if step["status"] == StepStatus.WAITING and "items" not in (step["waiting_on"] or {})
+    ]
+    waiting += [
+        {"step": step["name"], "retry_at": step["wake_at"]}
+        for step in steps
+        if step["status"] == StepStatus.PENDING and step["attempt"] > 1 and step["wake_at"]
+    ]
+    if waiting:
+        return {"state": "waiting", "on": waiting}
+    return {"state": "idle" if status == TaskStatus.PAUSED else "active", "on": []}
+
+
+def list_tasks(
+    connection: Connection,
+    status: str | None = None,
+    workflow: str | None = None,
+    limit: int = 50,
+    before: str | None = None,
+    like: str | None = None,
+) -> list[dict[str, Json]]:
+    """Return the newest tasks, or those older than one, each as a short document.
+
+    With `like` only those whose ids begin or end with it.
+    """
+    return [
+        {
+            **_summary(row),
+            "error": _loaded(row["error"]),
+            "waits": row["waits"],
+            "delay": _loaded(row["delay"]),
+        }
+        for row in views.tasks(connection, status, workflow, limit, before, like)
+    ]
+
+
+def read_events(
+    connection: Connection,
+    after: str | None = None,
+    task_id: str | None = None,
+    limit: int = 100,
+) -> list[dict[str, Json]]:
+    """Return events after a cursor, oldest first; each carries the cursor that follows it."""
+    xid, event_id = parse_cursor(after)
+    rows = views.events(connection, xid, event_id, task_id, limit)
+    return [
+        {
+            "cursor": f"{row['xid']}-{row['id']}",
+            "task": row["task_id"],
+            "seq": row["seq"],
+            "type": row["type"],
+            "step": row["step_name"],
+            "attempt": row["attempt"],
+            "at": to_iso(row["at"]),
+            "data": _loaded(row["data"]),
+        }
+        for row in rows
+    ]
+
+
+def parse_cursor(text: str | None) -> tuple[int, int]:
+    """Read a cursor as events carry it; none is the beginning."""
+    if text is None:
+        return (-1, -1)
+    xid, separator, event_id = text.partition("-")
+    if not separator or not xid.isdigit() or not event_id.isdigit():
+        raise ValueError(f"{text!r} is no cursor: it looks like 123-456")
+    return (int(xid), int(event_id))
+
+
+def step_logs(
+    connection: Connection,
+    task_id: str,
+    step: str | None = None,
+    attempt: int | None = None,
+    after: int = 0,
+    limit: int = 1000,
+) -> list[dict[str, Json]]:
+    """Return pieces of a task's logs after the piece with a given id, oldest first."""
+    return [
+        {
+            "id": row["id"],
+            "step": row["step_name"],
+            "attempt": row["attempt"],
+            "at": to_iso(row["at"]),
+            "stream": row["stream"],
+            "text": row["text"],
+        }
+        for row in views.logs(connection, task_id, step, attempt, after, limit)
+    ]
+
+
+def find_artifact(connection: Connection, beginning: str) -> bytes:
+    """Return the one large value whose hash begins with a text."""
+    found = artifact_rows.names_like(connection, beginning)
+    if len(found) > 1:
+        raise AmbiguousIdError(f"{beginning} could be any of: {', '.join(found)}")
+    content = artifact_rows.get(connection, found[0]) if found else None
+    if content is None:
+        raise NotFoundError(f"there is no artifact {beginning}")
+    return content
+
+
+def _loaded(text: str | None) -> Json:
+    return json.loads(text) if text is not None else None

@@ -1,0 +1,95 @@
+"""What people and programs see of a step's calls: each with its request, its answer and its cost."""
+
+import json
+from typing import Any, Final
+
+from agent.core.clock import to_iso
+from agent.steps.types.outcome import Json
+from agent.store.artifacts import artifact_rows
+from agent.store.db.database import Connection
+from agent.store.read import views
+from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.rules.budgets import MICROUSD
+
+MODELLED: Final = frozenset({"llm", "agent"})
+"""Kinds of steps that ask models."""
+
+
+def transcript(connection: Connection, task_id: str, step: str) -> dict[str, Json]:
+    """Return all calls of a step in their order: of an agent, its whole conversation."""
+    found = views.step_named(connection, task_id, step)
+    if found is None:
+        raise NotFoundError(f"task {task_id} has no step called {step!r}")
+    calls = [
+        _document(connection, row) for row in views.calls(connection, task_id, step_id=found["id"])
+    ]
+    return {
+        "task": task_id,
+        "step": step,
+        "kind": found["kind"],
+        "status": found["status"],
+        "attempt": found["attempt"],
+        "calls": calls,
+        "usage": usage(connection, task_id).get(found["id"], dict(_NOTHING)),
+    }
+
+
+def calls_after(connection: Connection, task_id: str, after: str) -> list[dict[str, Json]]:
+    """Return the calls of steps that ask models, of those that began after one."""
+    return [
+        _document(connection, row)
+        for row in views.calls(connection, task_id, kinds=sorted(MODELLED), after=after)
+    ]
+
+
+_NOTHING: Final[dict[str, Json]] = {
+    "turns": 0,
+    "tools": 0,
+    "tokens_in": 0,
+    "tokens_out": 0,
+    "usd": 0.0,
+}
+
+
+def usage(connection: Connection, task_id: str) -> dict[str, dict[str, Json]]:
+    """Return what each step that made calls has used, by its id: turns, tools, tokens, money."""
+    return {
+        step_id: {
+            "turns": turns,
+            "tools": tools,
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+            "usd": microusd / MICROUSD,
+        }
+        for step_id, turns, tools, tokens_in, tokens_out, microusd in views.usage(
+            connection, task_id
+        )
+    }
+
+
+def total(used: list[dict[str, Json]]) -> dict[str, Json]:
+    """Return what several steps have used together."""
+    return {name: sum(each[name] for each in used) for name in _NOTHING}
+
+
+def _document(connection: Connection, row: dict[str, Any]) -> dict[str, Json]:
+    cost = row["cost_microusd"]
+    return {
+        "id": row["id"],
+        "step": row["step_name"],
+        "number": row["number"],
+        "attempt": row["attempt"],
+        "action": row["action"].partition("#")[0],
+        "status": row["status"],
+        "at": to_iso(row["created_at"]),
+        "request": artifact_rows.load(connection, row["request"]),
+        "response": artifact_rows.load(connection, row["response"]),
+        "error": json.loads(row["error"]) if row["error"] is not None else None,
+        "model": row["model"],
+        "tokens_in": row["tokens_in"],
+        "tokens_out": row["tokens_out"],
+        "usd": None if cost is None else cost / MICROUSD,
+        "latency_ms": row["latency_ms"],
+        "stop_reason": row["stop_reason"],
+        "request_id": row["request_id"],
+    }

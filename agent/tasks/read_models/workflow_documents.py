@@ -1,0 +1,74 @@
+"""What people and programs see of workflows on record: one document for every surface."""
+
+import json
+
+from agent.core.clock import to_iso
+from agent.steps.types.outcome import Json
+from agent.store.db.database import Connection
+from agent.store.engine import workflow_histories
+from agent.store.engine.workflow_histories import Version
+from agent.tasks.operator.operator import NotFoundError
+
+
+def list_workflows(connection: Connection) -> list[dict[str, Json]]:
+    """Return the workflows that can be started, each in its newest version, by name."""
+    return [
+        _summary(version, _texts(connection, version)[0])
+        for version in workflow_histories.latest_versions(connection)
+        if version.removed_at is None
+    ]
+
+
+def workflow_document(
+    connection: Connection, name: str, number: int | None = None
+) -> dict[str, Json]:
+    """Return a workflow as it was written and as it was compiled, in its newest version or another.
+
+    One that was removed is still on record: its tasks go on, and its versions can be seen.
+    """
+    versions = workflow_histories.versions_of(connection, name)
+    if not versions:
+        raise NotFoundError(
+            f"no workflow {name!r} is on record; it is kept from its first task on,"
+            " or once an agent has seen its file"
+        )
+    wanted = versions[0].number if number is None else number
+    found = next((version for version in versions if version.number == wanted), None)
+    if found is None:
+        numbers = ", ".join(str(version.number) for version in reversed(versions))
+        raise NotFoundError(f"workflow {name!r} has no version {wanted}; it has {numbers}")
+    graph, source = _texts(connection, found)
+    return {
+        **_summary(found, graph),
+        "graph": graph,
+        "source": source,
+        "versions": [
+            {
+                "version": version.number,
+                "created_at": to_iso(version.created_at),
+                "removed_at": to_iso(version.removed_at),
+                "file": version.path,
+                "tasks": version.task_count,
+            }
+            for version in versions
+        ],
+    }
+
+
+def _texts(connection: Connection, version: Version) -> tuple[Json, str | None]:
+    found = workflow_histories.texts_of(connection, version.name, version.number)
+    assert found is not None, version
+    graph, source = found
+    return json.loads(graph), source
+
+
+def _summary(version: Version, graph: Json) -> dict[str, Json]:
+    return {
+        "name": version.name,
+        "version": version.number,
+        "description": graph.get("description"),
+        "file": version.path,
+        "tasks": version.task_count,
+        "created_at": to_iso(version.created_at),
+        "removed_at": to_iso(version.removed_at),
+    }

@@ -1,0 +1,128 @@
+"""Results of calls that found no database when their worker ended: kept in a file for the next start.
+
+Without them an effect that is known to have happened would be put to a person as unknown.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from agent.core.ids import content_hash, new_id
+from agent.core.state_machine import CallStatus
+from agent.steps.types.outcome import CallResult, Reservation, Spend, StepError
+from agent.store.db.database import Connection, Database
+from agent.store.engine import reads
+from agent.tasks.commit.batch import JournalEntry
+from agent.tasks.rules import row_writer
+from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+
+log = structlog.get_logger(__name__)
+
+
+def leave(database: Database, notes: Iterable[JournalEntry]) -> Path | None:
+    """Write the results among what could not be recorded to a file; return its path."""
+    entries = [_entry(note, note.result) for note in notes if note.result is not None]
+    if not entries or database.directory is None:
+        return None
+    path = database.directory / f"{_prefix(database)}{new_id()}.json"
+    unfinished = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:  # noqa: PTH123
+            json.dump(entries, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+    except OSError as error:
+        # They are unknown then, which is what the ledger says of them.
+        log.warning("results.not_kept", calls=len(entries), error=str(error))
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        return None
+    return path
+
+
+def replay(database: Database, connection: Connection, graphs: GraphCache) -> int:
+    """Resolve in the ledger what earlier processes could not; return how many calls."""
+    if database.directory is None:
+        return 0
+    count = 0
+    for path in sorted(database.directory.glob(f"{_prefix(database)}*.json")):
+        try:
+            entries = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            # On PostgreSQL another worker may start at the same time.
+            continue
+        except ValueError as error:
+            log.warning("results.unreadable", file=str(path), error=str(error))
+            path.rename(path.with_suffix(".unreadable"))
+            continue
+        is_done = True
+        for entry in entries:
+            try:
+                with connection.transaction():
+                    count += _resolve(connection, graphs, entry, database.clock.now())
+            except UnreadableError as error:
+                # It is kept until its task can be read; to tell the others again changes nothing.
+                log.error("task.unreadable", task=entry["task_id"], error=str(error))
+                is_done = False
+        if is_done:
+            path.unlink(missing_ok=True)
+    return count
+
+
+def _prefix(database: Database) -> str:
+    """Begin the names of files that belong to a database: several may share a directory."""
+    name = database.path.name if database.path else content_hash(database.url)[:12]
+    return f"unsettled-{name}-"
+
+
+def _entry(note: JournalEntry, result: CallResult) -> dict[str, Any]:
+    return {
+        "task_id": note.claim.task_id,
+        "index": note.claim.index,
+        "parallel_index": note.claim.parallel_index,
+        "call_id": result.call_id,
+        "idempotency_key": result.idempotency_key,
+        "status": str(result.status),
+        "response": row_writer.response_text(result),
+        "error": asdict(result.error) if result.error else None,
+        "latency_ms": result.latency_ms,
+        "reservation": asdict(result.reservation) if result.reservation else None,
+        "spend": asdict(result.spend) if result.spend else None,
+    }
+
+
+def _resolve(tx: Connection, graphs: GraphCache, entry: dict[str, Any], now: int) -> int:
+    rows = reads.lock_tasks(tx, TASK_COLUMNS, [str(entry["task_id"])], is_waiting=True)
+    for values in rows:
+        task = TaskRow.read(values)
+        locked = LockedTask(task, graphs.get(tx, task.workflow_name, task.workflow_version), now)
+        place = [task.id, entry["index"], entry["parallel_index"]]
+        for step_values in reads.steps_at(tx, STEP_COLUMNS, [place]):
+            locked.add(StepRow.read(step_values))
+        response = entry["response"]
+        error, reservation, spend = (entry.get(key) for key in ("error", "reservation", "spend"))
+        locked.results.append(
+            CallResult(
+                call_id=str(entry["call_id"]),
+                idempotency_key=str(entry["idempotency_key"]),
+                status=CallStatus(str(entry["status"])),
+                response=json.loads(response) if isinstance(response, str) else None,
+                error=StepError(**error) if error else None,
+                latency_ms=entry.get("latency_ms"),
+                reservation=Reservation(**reservation) if reservation else None,
+                spend=Spend(**spend) if spend else None,
+            )
+        )
+        row_writer.resolve(tx, [locked])
+        row_writer.write(tx, [locked], now)
+    return len(rows)

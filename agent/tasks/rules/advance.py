@@ -1,0 +1,152 @@
+"""The one ending of every transaction on a task: release what is ready, derive the status.
+
+`advance` is called once for each unit, after its rows were changed. Nothing else releases a step or
+ends a task. The task's `next_wake_time` is derived from its steps when the unit is written.
+"""
+
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.steps.types.outcome import StepError
+from agent.store.db.database import Connection
+from agent.tasks.rules import budgets, fanout
+from agent.tasks.state import transitions
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import StepRow
+
+
+def advance(tx: Connection, locked: LockedTask) -> None:
+    """Carry every consequence of what ended, until nothing more follows."""
+    task = locked.task
+    if task.status in TASK_ENDED:
+        return
+    if task.status == TaskStatus.PENDING:
+        return
+    if (
+        task.deadline is not None
+        and task.deadline <= locked.now
+        and task.status == TaskStatus.RUNNING
+    ):
+        miss_deadline(tx, locked)
+    while True:
+        while locked.ended:
+            _tell_dependents(tx, locked, locked.ended.pop())
+        if task.phase == "failing" and task.steps_running == 0:
+            # What was in flight has answered: now the clean-up steps may run, in their own time.
+            task.phase = "cleanup"
+            task.deadline = None
+        _fill_window(tx, locked)
+        if not locked.ended:
+            break
+    if task.steps_open == 0 and task.status == TaskStatus.RUNNING:
+        has_failed = task.steps_failed > 0 or task.phase != "normal"
+        transitions.move_task(locked, "task.failed" if has_failed else "task.succeeded")
+
+
+def begin_failing(tx: Connection, locked: LockedTask, reason: str) -> None:
+    """Skip what has not started, stop what is in flight; clean-up follows when it has answered."""
+    locked.task.phase = "failing"
+    for step in locked.load_open(tx):
+        if step.status in STEP_ENDED or is_cleanup(locked, step):
+            continue
+        if step.status == StepStatus.RUNNING:
+            locked.stops.append(step)
+        elif step.is_group:
+            transitions.let_go(locked, step)
+            step.wake_at = None
+            fanout.close_if_over(locked, step)
+        else:
+            transitions.skip(locked, step, reason)
+
+
+def miss_deadline(tx: Connection, locked: LockedTask) -> None:
+    """Fail a task whose wall-clock time is over; its clean-up steps still run."""
+    task = locked.task
+    if task.phase == "normal" and budgets.pauses_when_time_is_over(locked.graph):
+        # The deadline stays: resumed without more time, the task is paused again.
+        locked.tell("budget.exhausted", None, {"reason": "the task's time is over"})
+        how = f"`agent budget {task.id[-8:]} --time D` raises it"
+        budgets.pause(locked, f"the task's time is over; {how}")
+        return
+    task.deadline = None
+    if task.phase != "normal":
+        return
+    error = StepError("deadline_exceeded", "timeout", "the task's time is over")
+    if task.steps_failed == 0:
+        task.also(error=fanout.error_text(error, 0))
+    begin_failing(tx, locked, "deadline")
+
+
+def is_cleanup(locked: LockedTask, step: StepRow) -> bool:
+    """Whether a step is there for failures: `run_on: failure` or `always`."""
+    return locked.definition(step).run_on != "success"
+
+
+def _tell_dependents(tx: Connection, locked: LockedTask, step: StepRow) -> None:
+    """Count an ended step off where it is waited for."""
+    is_failed = step.status == StepStatus.FAILED
+    if (
+        is_failed
+        and locked.graph.fail_fast
+        and locked.task.phase == "normal"
+        and not is_cleanup(locked, step)
+    ):
+        # Before its dependents are told: clean-up waits until what is in flight has answered.
+        begin_failing(tx, locked, "fail_fast")
+    if step.is_item:
+        fanout.count_item(tx, locked, step)
+        return
+    by_failure = is_failed or transitions.is_skipped_by_failure(step)
+    dependents = locked.graph.dependents[step.index]
+    locked.load(tx, [(index, -1) for index in dependents])
+    for index in dependents:
+        dependent = locked.steps[(index, -1)]
+        dependent.deps_remaining = dependent.deps_remaining - 1
+        if by_failure:
+            dependent.deps_failed = dependent.deps_failed + 1
+        if dependent.deps_remaining == 0 and dependent.status == StepStatus.PENDING:
+            make_ready(locked, dependent)
+
+
+def make_ready(locked: LockedTask, step: StepRow) -> None:
+    """Release a step whose dependencies have ended, hold it back, or skip it."""
+    run_on = locked.definition(step).run_on
+    if run_on == "success":
+        if step.deps_failed > 0:
+            transitions.skip(locked, step, "upstream_failed")
+            return
+        if locked.task.phase != "normal":
+            transitions.skip(locked, step, "fail_fast")
+            return
+    elif run_on == "failure" and step.deps_failed == 0:
+        transitions.skip(locked, step, "run_on")
+        return
+    if has_place(locked) and locked.task.phase != "failing":
+        transitions.release(locked, step)
+    else:
+        transitions.hold(locked, step)
+
+
+def has_place(locked: LockedTask) -> bool:
+    """Whether the task's window has room for one step more."""
+    limit = locked.graph.max_parallel
+    return limit is None or locked.task.places_taken < limit
+
+
+def _fill_window(tx: Connection, locked: LockedTask) -> None:
+    """Let held steps go, in order, while the window has places."""
+    task = locked.task
+    if task.phase == "failing":
+        return
+    while task.steps_held > 0 and has_place(locked):
+        limit = locked.graph.max_parallel
+        places = task.steps_held if limit is None else limit - task.places_taken
+        moved = False
+        for step in locked.load_held(tx, min(places, locked.admissions + 1)):
+            if not has_place(locked):
+                break
+            if not step.is_group:
+                transitions.release(locked, step)
+                moved = True
+            elif locked.admissions > 0:
+                moved = fanout.admit(tx, locked, step) or moved
+        if not moved:
+            break

@@ -1,0 +1,275 @@
+"""Questions to people, inside the transactions of the steps that wait on them.
+
+A question's row is made by the transaction that parks its step, and decided by one that holds the
+task's lock and carries out what follows: a step waits on an approval exactly as long as that is
+pending. So no answer can come too early, be lost, or be applied twice.
+"""
+
+import json
+from dataclasses import dataclass, replace
+
+from agent.core.clock import SECOND
+from agent.core.ids import new_id, request_hash
+from agent.core.state_machine import (
+    APPROVAL,
+    TASK_ENDED,
+    ApprovalStatus,
+    CallStatus,
+    StepStatus,
+    moved,
+)
+from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.types.outcome import Asked, CallResult, Json, StepError
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import approvals as store
+from agent.store.engine.approvals import ApprovalRow
+from agent.tasks.rules import row_writer
+from agent.tasks.state import transitions
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import StepRow
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What somebody answered: checked, and allowed to."""
+
+    status: ApprovalStatus
+    by: str
+    channel: str
+    comment: str | None = None
+    value: Json = None
+    edits: dict[str, Json] | None = None
+    approved_hash: str | None = None
+
+
+def ask(
+    locked: LockedTask,
+    step: StepRow,
+    asked: dict[str, Json],
+    checkpoint: Json,
+    on: dict[str, Json] | None = None,
+) -> None:
+    """Park a step on a question; `asked` is an `Asked` as its outcome carried it."""
+    question = Asked(**asked)
+    now = locked.now
+    remind_us = _microseconds(question.remind_seconds)
+    expires_us = _microseconds(question.expires_seconds)
+    row = ApprovalRow(
+        id=new_id(),
+        task_id=locked.task.id,
+        step_id=step.id,
+        attempt=step.attempt,
+        kind=question.kind,
+        status=ApprovalStatus.PENDING,
+        message=question.message,
+        request=json_values.encode(question.request, "request"),
+        request_hash=request_hash(question.request),
+        choices=_encoded(question.choices),
+        value_schema=_encoded(question.schema),
+        editable=_encoded(question.editable),
+        who=_encoded(question.who),
+        expires_at=None if expires_us is None else now + expires_us,
+        on_expiry=question.on_expiry,
+        remind_at=None if remind_us is None else now + remind_us,
+        remind_us=remind_us,
+        created_at=now,
+    )
+    locked.questions.append(row)
+    waiting_on = {**(on or {}), "approval": row.id}
+    transitions.wait(locked, step, waiting_on, row.wake_at, _around(row.id, checkpoint))
+    told = {"approval": row.id, "kind": row.kind, "message": row.message}
+    locked.tell("approval.requested", step, told)
+
+
+def ask_about_unknown(
+    tx: Connection,
+    locked: LockedTask,
+    step: StepRow,
+    call_id: str,
+    checkpoint: Json,
+    now: dict[str, Json] | None = None,
+) -> None:
+    """Park a step until a person says what became of one of its effects.
+
+    `now` is what the step would send next, when that is another request than the unknown one.
+    """
+    found = tx.query("SELECT action, request FROM tool_calls WHERE id = :id", id=call_id)
+    action, request = found[0] if found else ("an effect", None)
+    name = locked.definition(step).name
+    message = f"Did {action} of step {name} happen? Nobody knows."
+    shown = {
+        "call": call_id,
+        "action": action,
+        "request": json.loads(request) if request is not None else None,
+    }
+    if now is not None:
+        message = (
+            f"Did {action} of step {name} happen? Its outcome is unknown, and the step would now"
+            " send another request: retry sends that one."
+        )
+        shown["now"] = now
+    asked: dict[str, Json] = {"kind": "unknown", "message": message, "request": shown}
+    ask(locked, step, asked, checkpoint, {"unknown": call_id})
+
+
+def decide(
+    tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, decision: Decision
+) -> ApprovalRow:
+    """Record an answer and carry out what follows; the row was read under the task's lock."""
+    status = moved(APPROVAL, f"approval.{decision.status}", row.status)
+    written = {
+        "decided_by": decision.by,
+        "decided_channel": decision.channel,
+        "comment": decision.comment,
+        "value": _encoded(decision.value),
+        "edits": _encoded(decision.edits),
+        "approved_hash": decision.approved_hash,
+    }
+    is_first = store.decide(tx, row.id, status, locked.now, **written)
+    assert is_first, "a pending approval was decided under another's lock"
+    told: dict[str, Json] = {"approval": row.id, "status": status, "by": decision.by}
+    told["channel"] = decision.channel
+    if decision.comment is not None:
+        told["comment"] = decision.comment
+    if decision.edits:
+        told["edited"] = sorted(decision.edits)
+    locked.tell("approval.decided", step, told)
+    decided = store.find(tx, row.id)
+    assert decided is not None
+    _carry_out(tx, locked, step, decided)
+    return decided
+
+
+def look(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
+    """Do what is due about the question that a step waits on; say what was done.
+
+    Whatever was decided takes effect, also if the word of it was lost: this is the safety net.
+    """
+    approval_id = transitions.approval_of(step)
+    # A cancelled task leaves its steps as they are: it may have been cancelled since it was found.
+    is_over = locked.task.status in TASK_ENDED
+    if is_over or step.status != StepStatus.WAITING or approval_id is None:
+        return None
+    row = store.find(tx, approval_id)
+    if row is None:
+        # A step that waits on nothing would wait for ever: it asks again.
+        transitions.wake(locked, step, {"decision": None})
+        return "woken"
+    if row.status != ApprovalStatus.PENDING:
+        _carry_out(tx, locked, step, row)
+        return "woken"
+    if row.expires_at is not None and row.expires_at <= locked.now:
+        return expire(tx, locked, step, row)
+    is_due = row.remind_at is not None and row.remind_at <= locked.now
+    if is_due:
+        row = replace(row, remind_at=locked.now + row.remind_us if row.remind_us else None)
+        store.set_reminder(tx, row.id, row.remind_at)
+        locked.tell("approval.reminded", step, {"approval": row.id, "message": row.message})
+    step.wake_at = row.wake_at
+    return "reminded" if is_due else None
+
+
+def defer(
+    tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, delay_us: int, by: str
+) -> None:
+    """Plan the next reminder of an open question."""
+    row = replace(row, remind_at=locked.now + delay_us)
+    store.set_reminder(tx, row.id, row.remind_at)
+    step.wake_at = row.wake_at
+    locked.tell("approval.deferred", step, {"approval": row.id, "by": by, "until": row.remind_at})
+
+
+def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> str:
+    """End a question whose time is over: the step fails, or it is asked anew."""
+    status = moved(APPROVAL, "approval.expired", row.status)
+    store.decide(tx, row.id, status, locked.now)
+    locked.tell("approval.expired", step, {"approval": row.id})
+    if row.on_expiry != "renew" or row.expires_at is None:
+        _carry_out(tx, locked, step, replace(row, status=status))
+        return "expired"
+    renewed = replace(
+        row,
+        id=new_id(),
+        expires_at=locked.now + (row.expires_at - row.created_at),
+        remind_at=None if row.remind_us is None else locked.now + row.remind_us,
+        renews=row.id,
+        created_at=locked.now,
+    )
+    locked.questions.append(renewed)
+    ((text,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step.id)
+    saved = json.loads(text)["saved"] if text is not None else None
+    step.also(checkpoint=_around(renewed.id, saved))
+    step.waiting_on = json.dumps({"approval": renewed.id})
+    step.wake_at = renewed.wake_at
+    told = {"approval": renewed.id, "renews": row.id, "message": row.message}
+    locked.tell("approval.renewed", step, told)
+    return "renewed"
+
+
+def _carry_out(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
+    """Let a step that waited go on as was decided."""
+    match row.status:
+        case ApprovalStatus.DENIED if row.kind != "tool":
+            text = f"approval denied by {row.decided_by}"
+            text += f": {row.comment}" if row.comment else ""
+            transitions.fail(locked, step, StepError("approval_denied", "denied", text))
+        case ApprovalStatus.EXPIRED:
+            text = f"approval expired: nobody answered in time ({row.message})"
+            transitions.fail(locked, step, StepError("approval_expired", "denied", text))
+        case ApprovalStatus.ANSWERED if row.kind == "unknown":
+            _apply_verdict(tx, locked, step, row)
+        case ApprovalStatus.APPROVED if row.kind == "approval":
+            # Attempts that were lost while they asked have not acted: a yes is good for one.
+            step.max_attempts = max(step.max_attempts, step.attempt)
+            transitions.wake(locked, step, {"decision": row.status})
+        case _:
+            transitions.wake(locked, step, {"decision": row.status})
+
+
+def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
+    """Resolve a call as a person said."""
+    said = json.loads(row.value or "{}")
+    verdict = said.get("verdict")
+    if verdict == "fail":
+        message = f"the outcome is unknown, and {row.decided_by} decided to fail the step"
+        transitions.fail(locked, step, StepError("outcome_unknown", "unknown", message))
+        return
+    request = json.loads(row.request)
+    call_id = request["call"]
+    found = tx.query("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    error = None
+    if verdict == "retry":
+        error = StepError("not_applied", "unknown", "the operator said that it did not happen")
+        # A person's word is one attempt more.
+        step.max_attempts = max(step.max_attempts, step.attempt)
+    elif "now" in request:
+        # The step takes this answer, although it asks for something else by now.
+        text = f"{row.decided_by} saw both requests and said that it happened"
+        error = StepError(REQUEST_CHANGED, "unknown", text)
+    # Before the call is resolved, or the question would be taken back as no longer needed.
+    transitions.wake(locked, step, {"decision": row.status})
+    locked.results.append(
+        CallResult(
+            call_id,
+            str(found[0][0]),
+            CallStatus.SUCCEEDED if verdict == "done" else CallStatus.FAILED,
+            response=said.get("output"),
+            error=error,
+            is_resolved_by_check=True,
+        )
+    )
+    row_writer.resolve(tx, [locked])
+
+
+def _around(approval_id: str, saved: Json) -> str:
+    """Write the checkpoint of a step that asks: the question, and what the step itself saved."""
+    return json_values.encode({"approval_id": approval_id, "saved": saved}, "checkpoint")
+
+
+def _encoded(value: Json) -> str | None:
+    return None if value is None else json_values.encode(value, "answer")
+
+
+def _microseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * SECOND)

@@ -1,0 +1,136 @@
+"""Choosing what to run next: by priority, fairly among tasks, a poisonous step alone.
+
+Candidates are the steps that this transaction released and those that the index says are due. Tasks
+of one priority take turns, one step each, so that a wide task does not hold every slot. A task that
+has waited long counts as one of a higher priority, so that the low ones are never starved.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Final
+
+from agent.core.clock import SECOND
+from agent.core.state_machine import StepStatus, TaskStatus
+from agent.tasks.state import transitions
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import StepRow
+
+AGING_US = 5 * SECOND
+"""After so long a wait a task counts as one priority higher."""
+
+LOOK_US = 15 * SECOND
+"""Running steps are looked at on multiples of this, so that a task's wake time seldom changes."""
+
+
+_Queue = tuple[int, int, LockedTask, list[StepRow]]
+"""A task's rank, since when it waits, and its due steps."""
+_RANK: Final = itemgetter(0)
+_RANK_AND_SINCE: Final = itemgetter(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCapacity:
+    """How much a worker may take on in this turn."""
+
+    worker_id: str
+    turn: int
+    slots: int
+    """Free slots."""
+    running: int
+    """Attempts in flight, those not counted that this turn settles."""
+    lease_us: int
+    may_run_alone: bool = True
+    """False when a step that must run alone may run beside others after all."""
+    max_depth: int = 8
+    """How deep tasks may be nested."""
+    most_due: int = 0
+    """How many due tasks to look at, also when there is no slot: timers and deadlines pass."""
+    must_look: bool = False
+    """Whether to look for what is due even where nothing should be: the poll, as a safety net."""
+    passed_over: frozenset[str] = frozenset()
+    """Due tasks that are not to be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What was claimed, and whether a step waits to run alone."""
+
+    steps: list[tuple[LockedTask, StepRow]]
+    is_draining: bool
+    """True when nothing more was claimed because a step is to run alone."""
+    is_alone: bool
+    """True when the one claimed step runs alone."""
+    left_over: int
+    """Due steps that found no slot."""
+
+
+def look_at(now: int, lease_us: int) -> int:
+    """Return when a step claimed now is to be looked at: after a lease, rounded up."""
+    return -(-(now + lease_us) // LOOK_US) * LOOK_US
+
+
+def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
+    """Claim as many due steps as there are slots."""
+    queues: list[_Queue] = []
+    due = 0
+    alone: tuple[LockedTask, StepRow] | None = None
+    for locked in locked_tasks:
+        if locked.task.status != TaskStatus.RUNNING:
+            continue
+        steps = _claimable(locked)
+        if not steps:
+            continue
+        due += len(steps)
+        if alone is None and room.may_run_alone:
+            for step in steps:
+                if step.alone:
+                    alone = (locked, step)
+                    break
+        since = steps[0].wake_at or locked.now
+        queues.append((_rank(locked, since), since, locked, steps))
+    if alone is not None:
+        if room.running > 0 or room.slots < 1:
+            return Claims([], is_draining=True, is_alone=False, left_over=due)
+        _claim(*alone, room, is_isolated=True)
+        return Claims([alone], is_draining=False, is_alone=True, left_over=due - 1)
+    queues.sort(key=_RANK_AND_SINCE)
+    claimed = list(islice(_in_turns(queues), room.slots))
+    for locked, step in claimed:
+        _claim(locked, step, room, is_isolated=False)
+    return Claims(claimed, is_draining=False, is_alone=False, left_over=due - len(claimed))
+
+
+def _claimable(locked: LockedTask) -> list[StepRow]:
+    """The steps in memory that may be claimed now, those longest due first."""
+    now = locked.now
+    steps = [
+        step
+        for step in locked.steps.values()
+        if step.wake_at is not None and step.wake_at <= now and step.status == StepStatus.PENDING
+    ]
+    if len(steps) > 1:
+        steps.sort(key=lambda step: (step.wake_at, step.index, step.parallel_index))
+    return steps
+
+
+def _rank(locked: LockedTask, since: int) -> int:
+    return max(0, locked.task.priority - (locked.now - since) // AGING_US)
+
+
+def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
+    """One step of each task in turn, rank by rank; the queues are in order."""
+    for _, of_a_rank in groupby(queues, key=_RANK):
+        tasks = [(locked, steps) for _, _, locked, steps in of_a_rank]
+        place = 0
+        while tasks:
+            for locked, steps in tasks:
+                yield locked, steps[place]
+            place += 1
+            tasks = [task for task in tasks if len(task[1]) > place]
+
+
+def _claim(locked: LockedTask, step: StepRow, room: ClaimCapacity, *, is_isolated: bool) -> None:
+    at = look_at(locked.now, room.lease_us)
+    transitions.claim(locked, step, room.worker_id, room.turn, at, is_isolated=is_isolated)

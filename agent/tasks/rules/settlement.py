@@ -1,0 +1,178 @@
+"""Applying what an attempt returned: one clause an outcome, each with all its consequences.
+
+The claim is the fence: an outcome under an old claim changes no task and no step. Its calls' results
+still resolve their own rows of the ledger, and the log tells that it came late.
+"""
+
+import json
+from dataclasses import dataclass
+
+from agent.core.clock import SECOND
+from agent.core.ids import random_fraction
+from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
+from agent.steps.types.outcome import (
+    Failed,
+    Json,
+    Outcome,
+    Paused,
+    Retry,
+    Returned,
+    StepError,
+    Succeeded,
+    Waiting,
+)
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import reads
+from agent.tasks.rules import advance, approvals, budgets, fanout
+from agent.tasks.rules.backoff import delay_seconds
+from agent.tasks.state import transitions
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import StepRow
+
+CHILD_LOOK_US = 15 * SECOND
+"""How often a step looks at its child by itself; the child's end wakes it at once."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """A worker's right to one attempt: what its outcome must still find in place."""
+
+    task_id: str
+    step_id: str
+    index: int
+    parallel_index: int
+    attempt: int
+    token: int
+
+
+def claim_on(step: StepRow) -> Claim:
+    """Return the claim under which a running step is."""
+    return Claim(
+        step.task_id, step.id, step.index, step.parallel_index, step.attempt, step.claim_token
+    )
+
+
+def holds(step: StepRow | None, claim: Claim, worker_id: str) -> bool:
+    """Whether a claim is still the step's own."""
+    return (
+        step is not None
+        and step.id == claim.step_id
+        and step.status == StepStatus.RUNNING
+        and step.claim_token == claim.token
+        and step.owner == worker_id
+    )
+
+
+def settle(
+    tx: Connection, locked: LockedTask, claim: Claim, outcome: Outcome, worker_id: str
+) -> bool:
+    """Apply an outcome to its step; say whether the claim still held."""
+    step = locked.steps.get((claim.index, claim.parallel_index))
+    if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
+        data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
+        locked.tell("step.abandoned", None, {**data, "attempt": claim.attempt})
+        return False
+    is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
+    if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
+        # It was asked to stop for another step's failure: nothing of it is tried again.
+        transitions.skip(locked, step, "fail_fast")
+        return True
+    _apply(tx, locked, step, outcome)
+    return True
+
+
+def _would_expand(outcome: Outcome) -> bool:
+    return isinstance(outcome, Succeeded) and outcome.items is not None
+
+
+def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) -> None:
+    match outcome:
+        case Succeeded():
+            _succeed(locked, step, outcome)
+        case Retry():
+            retry_or_fail(locked, step, outcome)
+        case Failed():
+            if outcome.idempotency_key is not None:
+                step.idempotency_key = outcome.idempotency_key
+            transitions.fail(locked, step, outcome.error)
+        case Waiting():
+            _wait(tx, locked, step, outcome)
+        case Paused():
+            if outcome.exhausted is not None:
+                locked.tell("budget.exhausted", step, {"reason": outcome.exhausted})
+                budgets.pause(locked, outcome.exhausted)
+            checkpoint = _checkpoint(outcome.checkpoint)
+            transitions.pause_step(locked, step, checkpoint)
+            if locked.task.status != TaskStatus.PAUSED:
+                transitions.resume_step(locked, step)
+        case Returned():
+            wake_at = locked.now + int(outcome.delay_seconds * SECOND)
+            transitions.give_back(locked, step, outcome.reason, wake_at)
+
+
+def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:
+    if outcome.skipped is not None:
+        transitions.skip(locked, step, outcome.skipped)
+    elif outcome.items is not None:
+        fanout.expand(locked, step, outcome.items)
+    else:
+        try:
+            output = outcome.text or json_values.encode(outcome.output, "output")
+        except json_values.NotPlainJsonError as error:
+            # The effect stays what the ledger says it is; only the output cannot be kept.
+            transitions.fail(locked, step, StepError("bad_output", "code", str(error)))
+            return
+        transitions.succeed(locked, step, output, outcome.idempotency_key)
+
+
+def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
+    """Plan the next attempt, or end the step when there is none left."""
+    failures = step.failures + (0 if outcome.is_unknown else 1)
+    if step.attempt >= step.max_attempts and not outcome.is_unknown:
+        transitions.fail(locked, step, outcome.error)
+        return
+    policy = locked.definition(step).retry
+    seconds = delay_seconds(policy, step.attempt, random_fraction(), outcome.delay_seconds)
+    wake_at = locked.now + int(seconds * SECOND)
+    transitions.retry(locked, step, outcome.error, wake_at, failures)
+
+
+def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
+    """Let the step wait; what is there already wakes it at once, so an early answer is kept."""
+    on = outcome.on
+    wake_at = outcome.wake_at
+    if "approval" in on:
+        approvals.ask(locked, step, on["approval"], outcome.checkpoint)
+        return
+    if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):
+        approvals.ask_about_unknown(
+            tx, locked, step, on["unknown"], outcome.checkpoint, now=on.get("now")
+        )
+        return
+    if "unknown" in on:
+        on = {"unknown": on["unknown"]}
+    if "child" in on:
+        wake_at = locked.now + CHILD_LOOK_US
+    transitions.wait(locked, step, on, wake_at, _checkpoint(outcome.checkpoint))
+    if "child" in on:
+        locked.children.append((step, on["child"]))
+    elif "signal" in on:
+        take_signal(tx, locked, step, on["signal"])
+    elif "unknown" in on:
+        transitions.wake(locked, step)
+
+
+def take_signal(tx: Connection, locked: LockedTask, step: StepRow, name: str) -> bool:
+    """Give a waiting step the oldest signal of that name that nobody has taken yet."""
+    found = reads.first_signal(tx, locked.task.id, name)
+    if found is None:
+        return False
+    signal_id, payload = found
+    reads.take_signal(tx, signal_id, step.id)
+    transitions.wake(locked, step, {"value": json.loads(payload) if payload else None})
+    return True
+
+
+def _checkpoint(value: Json) -> str | None:
+    return None if value is None else json_values.encode(value, "checkpoint")

@@ -1,0 +1,54 @@
+"""Graphs by workflow and version, parsed once a process: a version never changes."""
+
+from collections import OrderedDict
+
+from pydantic import ValidationError
+
+from agent.store.db.database import Connection
+from agent.store.engine import workflow_versions
+from agent.workflows.graph import Graph
+
+_MOST_KEPT = 512
+
+
+class UnreadableError(ValueError):
+    """The definition that a task started with is not there, or cannot be read."""
+
+
+class GraphCache:
+    """A bounded cache of compiled graphs."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int], tuple[Graph, str | None]] = OrderedDict()
+
+    def get(self, tx: Connection, name: str, version: int) -> Graph:
+        """Return a version's graph."""
+        return self._find(tx, name, version)[0]
+
+    def path(self, tx: Connection, name: str, version: int) -> str | None:
+        """Return the file that a version came from, if it came from one."""
+        return self._find(tx, name, version)[1]
+
+    def _find(self, tx: Connection, name: str, version: int) -> tuple[Graph, str | None]:
+        key = (name, version)
+        found = self._known.get(key)
+        if found is None:
+            try:
+                text, path = workflow_versions.graph_text(tx, name, version)
+                graph = Graph.model_validate_json(text)
+            except (LookupError, ValidationError) as error:
+                why = _first(error) if isinstance(error, ValidationError) else "it is not there"
+                said = f"version {version} of the workflow {name!r} cannot be read: {why}"
+                raise UnreadableError(said) from error
+            found = self._known[key] = (graph, path)
+            if len(self._known) > _MOST_KEPT:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return found
+
+
+def _first(error: ValidationError) -> str:
+    found = error.errors()[0]
+    where = ".".join(map(str, found["loc"]))
+    return f"{where}: {found['msg']}" if where else str(found["msg"])

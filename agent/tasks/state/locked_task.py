@@ -1,0 +1,208 @@
+"""One locked task in memory, with those of its steps that a transaction touches.
+
+A transaction loads units, changes their rows through `transitions`, ends with `advance`, and writes
+everything at once. Steps are known by their place, ``(index, parallel_index)``; what is not in
+memory is loaded when a rule needs it, so that ending a step costs the same however wide its graph.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from agent.core.state_machine import STEP_ENDED
+from agent.steps.types.outcome import CallResult, Intent, Json
+from agent.store.db.database import Connection
+from agent.store.engine import reads
+from agent.store.engine.approvals import ApprovalRow
+from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
+from agent.workflows.graph import Graph, Step
+
+Place = tuple[int, int]
+
+MAX_NEW_ROWS = 500
+"""How many steps one transaction may make in one task; the rest follows in the next turns."""
+
+
+WAKE_NOT_KNOWN = -1
+"""Of a task kept in memory: its next wake time was derived by the database, and not read."""
+
+
+class FamilyPause(NamedTuple):
+    """A budget that is used up: its task and all below are to be paused."""
+
+    task_id: str
+    """Whose budget it is."""
+    witness_id: str
+    """The task whose call did not fit, which is paused already."""
+    reason: str
+
+
+class LockedTask:
+    """A task that this transaction holds the lock of."""
+
+    __slots__ = (
+        "admissions",
+        "children",
+        "ended",
+        "events",
+        "graph",
+        "intents",
+        "is_complete",
+        "is_new",
+        "is_touched",
+        "is_written",
+        "now",
+        "orphans",
+        "pauses",
+        "questions",
+        "results",
+        "retries",
+        "shelf",
+        "source_path",
+        "steps",
+        "stops",
+        "task",
+        "version",
+        "withdrawals",
+    )
+
+    def __init__(self, task: TaskRow, graph: Graph, now: int, *, is_new: bool = False) -> None:
+        self.task = task
+        self.graph = graph
+        self.now = now
+        self.is_new = is_new
+        self.is_complete = is_new
+        """Whether every open step is in memory."""
+        self.steps: dict[Place, StepRow] = {}
+        """Those that this transaction has looked at."""
+        self.shelf: dict[Place, StepRow] = {}
+        """Open steps as they are on record, which nobody has looked at yet."""
+        self.version = ""
+        """Of the task's row as it is on record, where that is known."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start with nothing that this transaction has done."""
+        self.events: list[tuple[Any, ...]] = []
+        self.ended: list[StepRow] = []
+        """Steps that ended and whose dependents `advance` has still to tell."""
+        self.stops: list[StepRow] = []
+        """Running steps whose attempts are to be stopped after the commit."""
+        self.intents: list[tuple[str, int, Intent]] = []
+        """(step id, attempt, intent) of calls that are about to be made."""
+        self.results: list[CallResult] = []
+        self.children: list[tuple[StepRow, dict[str, Json]]] = []
+        """Steps that wait on a child task which is to be created after this transaction."""
+        self.source_path: str | None = None
+        """The workflow's file, of a new task."""
+        self.is_written = False
+        """Whether this transaction writes the task's row."""
+        self.is_touched = False
+        """Whether the wake time is to be derived anew although nothing else changed."""
+        self.orphans: list[str] = []
+        """Children whose parent no longer waits for them."""
+        self.questions: list[ApprovalRow] = []
+        """What people are asked by this transaction."""
+        self.withdrawals: list[str] = []
+        """Approvals that nobody waits on any more."""
+        self.pauses: list[FamilyPause] = []
+        """Families of tasks that a budget pauses."""
+        self.retries: LockedTask | None = None
+        """Of a new task: the one whose calls it takes over."""
+        self.admissions = MAX_NEW_ROWS
+
+    def settle_down(self) -> None:
+        """Take what was committed for what is on record; the next transaction starts from there."""
+        self.is_new = False
+        self.task.settle_down()
+        if not self.is_complete:
+            self.task.next_wake_time = WAKE_NOT_KNOWN
+            self.task.original = TaskRow.values(self.task)
+        for place, step in self.steps.items():
+            if step.status not in STEP_ENDED:
+                step.settle_down()
+                step.is_new = False
+                self.shelf[place] = step
+        self.steps = {}
+        self._begin()
+
+    def add(self, step: StepRow) -> StepRow:
+        """Take a step into the unit; the row in memory wins over one read later."""
+        place = (step.index, step.parallel_index)
+        self.shelf.pop(place, None)
+        return self.steps.setdefault(place, step)
+
+    def has(self, place: Place) -> bool:
+        """Whether a step is in memory; if so, it is looked at."""
+        if place in self.steps:
+            return True
+        step = self.shelf.pop(place, None)
+        if step is None:
+            return False
+        self.steps[place] = step
+        return True
+
+    def _clear_shelf(self) -> None:
+        self.steps.update(self.shelf)
+        self.shelf = {}
+
+    def definition(self, step: StepRow) -> Step:
+        """Return what the graph says of a step."""
+        return self.graph.steps[step.index]
+
+    def tell(
+        self, event: str, step: StepRow | None = None, data: dict[str, Json] | None = None
+    ) -> None:
+        """Append an event; it commits with the change that it tells of."""
+        task = self.task
+        task.event_seq += 1
+        self.events.append(
+            (
+                task.id,
+                task.event_seq,
+                event,
+                step.id if step is not None else None,
+                step.attempt if step is not None else None,
+                self.now,
+                json.dumps(data, ensure_ascii=False) if data is not None else None,
+            )
+        )
+
+    def load(self, tx: Connection, places: Iterable[Place]) -> None:
+        """Bring steps into memory by their places."""
+        if self.is_complete and self.is_new:
+            return
+        missing = [place for place in places if not self.has(place)]
+        if missing:
+            rows = [[self.task.id, index, parallel_index] for index, parallel_index in missing]
+            for values in reads.steps_at(tx, STEP_COLUMNS, rows):
+                self.add(StepRow.read(values))
+
+    def load_open(self, tx: Connection) -> list[StepRow]:
+        """Bring every open step into memory and return them in order."""
+        self._clear_shelf()
+        if not self.is_complete:
+            for values in reads.open_steps(tx, STEP_COLUMNS, self.task.id):
+                self.add(StepRow.read(values))
+            self.is_complete = True
+        return [self.steps[place] for place in sorted(self.steps)]
+
+    def load_held(self, tx: Connection, limit: int) -> list[StepRow]:
+        """Return the first steps that a full window holds back, in order."""
+        self._clear_shelf()
+        if not self.is_complete:
+            # Rows in memory may have been let go since they were written.
+            known = sum(1 for step in self.steps.values() if not step.is_new)
+            for values in reads.held_steps(tx, STEP_COLUMNS, self.task.id, limit + known):
+                self.add(StepRow.read(values))
+        held = [place for place, step in self.steps.items() if step.held and not step.is_item]
+        return [self.steps[place] for place in sorted(held)[:limit]]
+
+    def load_held_items(self, tx: Connection, index: int) -> list[StepRow]:
+        """Return the items of a group that have rows and no place yet, in order."""
+        self._clear_shelf()
+        if not self.is_complete:
+            for values in reads.held_items(tx, STEP_COLUMNS, self.task.id, index):
+                self.add(StepRow.read(values))
+        held = [place for place, step in self.steps.items() if step.held and step.is_item]
+        return [self.steps[place] for place in sorted(held) if place[0] == index]

@@ -1,0 +1,51 @@
+"""Isolation of a step whose last attempt took its worker down, so that it takes no other with it.
+
+While such a step is due the worker claims nothing else until it is empty. Then the step runs with
+nothing beside it. Both are bounded in time: neither a long step that still runs, nor the isolated
+step itself, may stop everything else for good.
+"""
+
+from typing import Final
+
+NOT_ISOLATED: Final = 0
+MUST_BE_ISOLATED: Final = 1
+"""Its last attempt was lost in a crash."""
+IS_ISOLATED: Final = 2
+"""It was claimed with nothing beside it; only a running step has this."""
+
+
+class PoisonIsolation:
+    """What one worker knows of a step that runs, or waits to run, isolated."""
+
+    def __init__(self, solo_seconds: float) -> None:
+        self._solo_seconds = solo_seconds
+        self._draining_since: float | None = None
+        self._alone_since: float | None = None
+
+    def room(self, slots: int, running: int, now: float) -> tuple[int, bool]:
+        """Return how many of the free slots may be used, and whether a step may be isolated.
+
+        `running` leaves out the attempts that this turn settles: without any, the step that ran
+        isolated has ended, and the next one may be.
+        """
+        may_run_alone = True
+        if self._draining_since is not None:
+            may_run_alone = now - self._draining_since < self._solo_seconds
+        if self._alone_since is not None and running > 0:
+            if now - self._alone_since < self._solo_seconds:
+                slots = 0
+            may_run_alone = False
+        return slots, may_run_alone
+
+    def note_turn(self, now: float, *, is_alone: bool, is_draining: bool) -> None:
+        """Take note of what a turn claimed."""
+        if is_alone:
+            self._alone_since, self._draining_since = now, None
+        elif not is_draining:
+            self._draining_since = None
+        elif self._draining_since is None:
+            self._draining_since = now
+
+    def note_end(self) -> None:
+        """Take note that the step that ran isolated is settled."""
+        self._alone_since = None

@@ -1,0 +1,256 @@
+"""The moves of a step and of a task: the only module that writes a status.
+
+Each function makes one move with everything that belongs to it: the counters of the task, the
+claim, the window's place, the event. What follows for other steps is `advance`'s work.
+"""
+
+import json
+from typing import Final
+
+from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
+from agent.steps.types.outcome import Json, StepError
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
+from agent.tasks.state.rows import StepRow
+
+SKIPPED_BY_FAILURE: Final = frozenset({"upstream_failed", "fail_fast", "deadline"})
+"""Reasons for which a skipped step counts as failed to its dependents."""
+
+
+def is_skipped_by_failure(step: StepRow) -> bool:
+    """Whether a step that ended in this transaction was skipped because something failed."""
+    return step.status == StepStatus.SKIPPED and step.extra.get("skip_reason") in SKIPPED_BY_FAILURE
+
+
+def _move(
+    locked: LockedTask, step: StepRow, event: str, data: dict[str, Json] | None = None
+) -> None:
+    """Set a step's status by its machine, leaving its claim if it had one, and tell of it."""
+    target = moved(STEP, event, step.status)
+    if step.status == StepStatus.RUNNING:
+        task = locked.task
+        task.steps_running = task.steps_running - 1
+        step.owner = None
+        step.claim_turn = None
+        if step.alone == IS_ISOLATED:
+            step.alone = MUST_BE_ISOLATED
+        if step.process_id is not None:
+            step.process_id = None
+            step.also(process_started=None)
+    step.status = target
+    locked.tell(event, step, data)
+
+
+def _end(locked: LockedTask, step: StepRow) -> None:
+    """What every ended step leaves: its place in the windows, its wake time, a step less open."""
+    assert step.status in STEP_ENDED
+    task = locked.task
+    task.steps_open = task.steps_open - 1
+    leave_windows(locked, step)
+    step.wake_at = None
+    step.waiting_on = None
+    step.alone = NOT_ISOLATED
+    step.also(ended_at=locked.now)
+    locked.ended.append(step)
+
+
+def hold(locked: LockedTask, step: StepRow) -> None:
+    """Keep a ready step back until its window has a place."""
+    if not step.held:
+        step.held = 1
+        locked.task.steps_held = locked.task.steps_held + 1
+
+
+def let_go(locked: LockedTask, step: StepRow) -> None:
+    """Stop keeping a step back."""
+    if step.held:
+        step.held = 0
+        locked.task.steps_held = locked.task.steps_held - 1
+
+
+def leave_windows(locked: LockedTask, step: StepRow) -> None:
+    """Give up a step's place in the window, or its turn for one."""
+    let_go(locked, step)
+    if step.placed:
+        step.placed = 0
+        locked.task.places_taken = locked.task.places_taken - 1
+
+
+def release(locked: LockedTask, step: StepRow) -> None:
+    """Give a ready step a place in the window and make it claimable now."""
+    assert step.status == StepStatus.PENDING
+    let_go(locked, step)
+    if not step.placed:
+        step.placed = 1
+        locked.task.places_taken = locked.task.places_taken + 1
+    step.wake_at = locked.now
+
+
+def claim(
+    locked: LockedTask, step: StepRow, worker_id: str, turn: int, look_at: int, *, is_isolated: bool
+) -> None:
+    """Give a worker the right to run a step, under a token that no earlier claim had."""
+    assert step.wake_at is not None
+    step.status = moved(STEP, "step.claimed", step.status)
+    locked.task.steps_running = locked.task.steps_running + 1
+    step.owner = worker_id
+    step.claim_turn = turn
+    step.claim_token = step.claim_token + 1
+    step.wake_at = look_at
+    step.started_at = locked.now
+    if is_isolated:
+        step.alone = IS_ISOLATED
+    locked.tell("step.claimed", step)
+
+
+def succeed(
+    locked: LockedTask, step: StepRow, output: str | None, idempotency_key: str | None = None
+) -> None:
+    """End a step that is done; `output` is JSON text, null for a group (a view over its items)."""
+    _move(locked, step, "step.succeeded")
+    step.also(output=output)
+    if step.attempt > 1:
+        step.also(error=None)
+    if idempotency_key is not None:
+        step.idempotency_key = idempotency_key
+    _end(locked, step)
+
+
+def fail(locked: LockedTask, step: StepRow, error: StepError) -> None:
+    """End a step that did not work; the first failure of a task is the task's error."""
+    document = error.document(step.attempt)
+    text = json.dumps(document, ensure_ascii=False)
+    _move(locked, step, "step.failed", {"error": document})
+    step.also(error=text)
+    task = locked.task
+    if task.steps_failed == 0 and task.phase == "normal":
+        step_name = locked.definition(step).name
+        if step.parallel_index >= 0:
+            step_name += f"[{step.parallel_index}]"
+        task.also(error=json.dumps({**document, "step": step_name}, ensure_ascii=False))
+    task.steps_failed = task.steps_failed + 1
+    _end(locked, step)
+
+
+def skip(locked: LockedTask, step: StepRow, reason: str) -> None:
+    """End a step that is not to run, or whose attempt is no longer wanted."""
+    if step.status == StepStatus.WAITING and step.waiting_on:
+        child = json.loads(step.waiting_on).get("child")
+        if isinstance(child, str):
+            locked.orphans.append(child)
+        withdraw(locked, step, reason)
+    _move(locked, step, "step.skipped", {"reason": reason})
+    step.also(skip_reason=reason)
+    _end(locked, step)
+
+
+def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, failures: int) -> None:
+    """Put a step back for its next attempt; `failures` counts the definite ones."""
+    document = error.document(step.attempt)
+    _move(locked, step, "step.retried", {"error": document, "at": wake_at})
+    step.attempt = step.attempt + 1
+    step.wake_at = wake_at
+    step.failures = failures
+    step.alone = NOT_ISOLATED
+    step.also(error=json.dumps(document, ensure_ascii=False))
+
+
+def lose(
+    locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, is_alone: bool
+) -> None:
+    """Put back a step whose attempt is lost; whatever it did is unknown."""
+    document = error.document(step.attempt)
+    _move(locked, step, "step.lost", {"reason": error.message})
+    step.attempt = step.attempt + 1
+    step.wake_at = wake_at
+    step.alone = MUST_BE_ISOLATED if is_alone else NOT_ISOLATED
+    step.also(error=json.dumps(document, ensure_ascii=False))
+
+
+def give_back(locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None) -> None:
+    """Put back a step that did not begin, to be claimed again at once or at an instant.
+
+    Its attempt does not count.
+    """
+    _move(locked, step, "step.returned", {"reason": reason})
+    step.wake_at = locked.now if wake_at is None else wake_at
+
+
+def wait(
+    locked: LockedTask,
+    step: StepRow,
+    on: dict[str, Json],
+    wake_at: int | None,
+    checkpoint: str | None,
+) -> None:
+    """Let a step wait on something named: no claim, no slot, no timeout."""
+    _move(locked, step, "step.waiting", {"on": on})
+    step.waiting_on = json.dumps(on, ensure_ascii=False)
+    step.wake_at = wake_at
+    step.alone = NOT_ISOLATED
+    if checkpoint is not None:
+        step.also(checkpoint=checkpoint)
+
+
+def wake(locked: LockedTask, step: StepRow, got: dict[str, Json] | None = None) -> None:
+    """Bring a waiting step back: its time has come, or what it waited on is there."""
+    _move(locked, step, "step.woken", got)
+    waited = json.loads(step.waiting_on) if step.waiting_on else {}
+    step.waiting_on = json.dumps({**waited, **(got or {})}, ensure_ascii=False)
+    step.wake_at = locked.now
+
+
+def withdraw(locked: LockedTask, step: StepRow, reason: str) -> None:
+    """Take back the question that a waiting step has put to a person, if it has."""
+    assert step.status == StepStatus.WAITING
+    approval = approval_of(step)
+    if approval is not None:
+        locked.withdrawals.append(approval)
+        locked.tell("approval.withdrawn", step, {"approval": approval, "reason": reason})
+
+
+def approval_of(step: StepRow) -> str | None:
+    """Return the approval that a step waits on, or waited on last."""
+    on = json.loads(step.waiting_on) if step.waiting_on else {}
+    approval = on.get("approval")
+    return approval if isinstance(approval, str) else None
+
+
+def pause_step(locked: LockedTask, step: StepRow, checkpoint: str | None) -> None:
+    """Record that an attempt stopped at a checkpoint for a paused task."""
+    _move(locked, step, "step.paused")
+    step.wake_at = None
+    step.alone = NOT_ISOLATED
+    if checkpoint is not None:
+        step.also(checkpoint=checkpoint)
+
+
+def resume_step(locked: LockedTask, step: StepRow) -> None:
+    """Make a paused step claimable again."""
+    _move(locked, step, "step.resumed")
+    step.wake_at = locked.now
+
+
+def abandon(locked: LockedTask, step: StepRow) -> None:
+    """Clear the claim of a step of a cancelled task; the step stays where it is, put back.
+
+    Steps have no cancelled state: an attempt in flight is lost to its task, and the row says so.
+    """
+    if step.status == StepStatus.RUNNING:
+        _move(locked, step, "step.returned", {"reason": "task canceled"})
+        locked.tell("step.abandoned", step)
+        locked.stops.append(step)
+    elif step.status == StepStatus.WAITING:
+        withdraw(locked, step, "task canceled")
+    leave_windows(locked, step)
+    step.wake_at = None
+
+
+def move_task(locked: LockedTask, event: str, data: dict[str, Json] | None = None) -> None:
+    """Set a task's status by its machine and tell of it."""
+    task = locked.task
+    task.status = moved(TASK, event, task.status)
+    if task.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED):
+        task.also(ended_at=locked.now)
+        task.deadline = None
+    locked.tell(event, None, data)

@@ -1,0 +1,69 @@
+"""How a worker hears at once of what other processes did; polling alone would do, only later."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from agent.store.db.database import Database, StoreError
+
+CHECK_SECONDS: Final = 0.05
+_PATIENCE_SECONDS: Final = 1.0
+
+
+async def watch_marks(
+    database: Database,
+    wake: Callable[[], None],
+    check_file: Callable[[], None],
+    end: Callable[[StoreError], None],
+) -> None:
+    """On SQLite: wake the worker when another process has committed; end it when its file is gone."""
+    seen = database.write_mark()
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        try:
+            check_file()
+            mark = database.write_mark()
+        except StoreError as error:
+            end(error)
+            return
+        except OSError:
+            # The directory cannot be written: the next turn says so.
+            continue
+        if mark != seen:
+            seen = mark
+            wake()
+
+
+class Listener:
+    """On PostgreSQL: a thread that waits for notices and wakes the worker."""
+
+    def __init__(self, database: Database, wake: Callable[[], None]) -> None:
+        self._database = database
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let the thread end at its next look."""
+        self._is_stopped.set()
+
+    def _listen(self) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                with self._database.connect("listener") as connection:
+                    # What came while nobody listened is found by a look.
+                    self._tell()
+                    while not self._is_stopped.is_set():
+                        if connection.wait_for_notify(_PATIENCE_SECONDS):
+                            self._tell()
+            except StoreError:
+                self._is_stopped.wait(_PATIENCE_SECONDS)
+
+    def _tell(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            self._is_stopped.set()

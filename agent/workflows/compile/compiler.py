@@ -1,0 +1,168 @@
+"""From a workflow file to a graph, or to everything that is wrong with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent.workflows.compile.inputs import InputError, InputKeys, check_inputs
+from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
+from agent.workflows.compile.references import Ancestry, References
+from agent.workflows.compile.step_compiler import StepCompiler, budget_document
+from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
+from agent.workflows.graph import Graph, Step, find_cycles, write_cycle
+from agent.workflows.kind_registry import KindSpec, registered
+from agent.workflows.templates.templates import has_templates
+from agent.workflows.validation_messages import find_problems, shown
+from agent.workflows.yaml.source import Source, read_source
+
+
+def compile_text(
+    content: str | bytes, file: str = "<text>", kinds: Mapping[str, KindSpec] | None = None
+) -> Graph:
+    """Compile the text of a workflow file; raise `WorkflowError` with every problem in it."""
+    return compile_source(read_source(file, content), kinds)
+
+
+def check_text(
+    content: str | bytes, file: str = "<text>", kinds: Mapping[str, KindSpec] | None = None
+) -> list[Problem]:
+    """Return everything that is wrong with the text of a workflow file."""
+    try:
+        compile_text(content, file, kinds)
+    except WorkflowError as error:
+        return error.problems
+    return []
+
+
+def compile_source(source: Source, kinds: Mapping[str, KindSpec] | None = None) -> Graph:
+    """Compile a scanned file; raise `WorkflowError` with every problem in it."""
+    if source.value is None:
+        raise WorkflowError([*source.problems, source.problem((), "the file is empty")])
+    if not isinstance(source.value, dict):
+        message = f"a workflow is a mapping of keys, and this is {shown(source.value)}"
+        raise WorkflowError([*source.problems, source.problem((), message)])
+    return _Compiler(source, registered() if kinds is None else kinds).compile()
+
+
+class _Compiler:
+    """One compilation: goes on after each problem, so that all are found."""
+
+    def __init__(self, source: Source, kinds: Mapping[str, KindSpec]) -> None:
+        self._source = source
+        self._kinds = kinds
+        # Keys that begin with x- are the author's own, for YAML anchors to live under.
+        self._value = {k: v for k, v in source.value.items() if not k.startswith("x-")}
+        self.problems: list[Problem] = list(source.problems)
+
+    def compile(self) -> Graph:
+        model, problems = find_problems(WorkflowKeys, self._value, self._source, ())
+        self.problems += [self._placed_better(problem) for problem in problems]
+        keys = model if isinstance(model, WorkflowKeys) else None
+        inputs = self._inputs(keys)
+        steps = self._steps(keys, inputs)
+        if keys is not None:
+            self._check_time(keys)
+        if self.problems or keys is None:
+            raise WorkflowError(self.problems)
+        graph = self._graph(keys, inputs, steps)
+        self._check_triggers(graph)
+        if self.problems:
+            raise WorkflowError(self.problems)
+        return graph
+
+    def _placed_better(self, problem: Problem) -> Problem:
+        """Show the words of the language where a step's key stands at the top of the file."""
+        if problem.message.startswith("there is no key") and "." not in problem.key:
+            # Without a hint it is one of very many, for which none is looked for.
+            hint = did_you_mean(problem.key, WORKFLOW_WORDS) if problem.hint is not None else None
+            if hint is None and problem.key in ("jobs", "tasks", "nodes", "stages"):
+                hint = "did you mean 'steps'?"
+            message = f"a workflow has no key {problem.key!r}"
+            hint = hint or f"there are {', '.join(WORKFLOW_WORDS)}"
+            return Problem(problem.file, problem.line, problem.column, problem.key, message, hint)
+        return problem
+
+    def _inputs(self, keys: WorkflowKeys | None) -> dict[str, Any]:
+        """Return the declared inputs; where the file is wrong elsewhere, as far as they are right."""
+        if keys is not None:
+            return {name: each.document() for name, each in keys.inputs.items()}
+        found: dict[str, Any] = {}
+        given = self._value.get("inputs")
+        for name, value in given.items() if isinstance(given, dict) else ():
+            try:
+                found[name] = InputKeys.model_validate(value).document()
+            except ValidationError:
+                found[name] = {}
+        return found
+
+    def _steps(self, keys: WorkflowKeys | None, inputs: dict[str, Any]) -> list[Step]:
+        given = self._value.get("steps")
+        if not isinstance(given, dict):
+            return []
+        depends_on = {name: _dependencies(step) for name, step in given.items()}
+        cycles = find_cycles(depends_on)
+        self.problems += [
+            self._source.problem(("steps", cycle[0], "depends_on"), write_cycle(cycle))
+            for cycle in cycles
+        ]
+        ancestry = Ancestry(depends_on, has_cycle=bool(cycles))
+        references = References(self._source, ancestry, inputs)
+        defaults = keys.defaults if keys is not None else None
+        compiler = StepCompiler(self._source, self._kinds, given, inputs, defaults, references)
+        steps = [compiler.compile(name, step) for name, step in given.items()]
+        references.check_value(self._value.get("output"), ("output",), None)
+        self.problems += compiler.problems + references.problems
+        return [step for step in steps if step is not None]
+
+    def _check_time(self, keys: WorkflowKeys) -> None:
+        if keys.timeout is not None and keys.budget is not None and keys.budget.time is not None:
+            message = "timeout and budget.time are the same; give one of them"
+            self.problems.append(self._source.problem(("timeout",), message))
+
+    def _graph(self, keys: WorkflowKeys, inputs: dict[str, Any], steps: list[Step]) -> Graph:
+        budget = keys.budget
+        return Graph(
+            name=keys.name,
+            description=keys.description,
+            steps=steps,
+            inputs=inputs,
+            output=keys.output,
+            max_parallel=keys.max_parallel,
+            fail_fast=keys.fail_fast,
+            timeout_seconds=keys.timeout or (budget.time if budget is not None else None),
+            priority=keys.priority,
+            budget=budget_document(budget),
+            on=_trigger_document(keys),
+        )
+
+    def _check_triggers(self, graph: Graph) -> None:
+        """Refuse what would start the workflow with inputs that it does not take."""
+        for kind in ("schedule", "watch"):
+            for number, trigger in enumerate(graph.on.get(kind, [])):
+                if has_templates(trigger.get("inputs", {})):
+                    continue
+                try:
+                    check_inputs(graph, trigger.get("inputs", {}))
+                except InputError as error:
+                    self.problems += [
+                        self._source.problem(("on", kind, number, "inputs"), text)
+                        for text in error.problems
+                    ]
+
+
+def _trigger_document(keys: WorkflowKeys) -> dict[str, Any]:
+    if keys.on is None:
+        return {}
+    document = keys.on.model_dump(exclude_none=True, include=keys.on.model_fields_set)
+    for trigger in [*document.get("schedule", []), *document.get("watch", [])]:
+        for name in ("every", "window"):
+            if name in trigger:
+                trigger[f"{name}_seconds"] = trigger.pop(name)
+    return document
+
+
+def _dependencies(step: Any) -> list[str]:
+    given = step.get("depends_on") if isinstance(step, dict) else None
+    names = given if isinstance(given, list) else [given]
+    return [name for name in names if isinstance(name, str)]

@@ -1,0 +1,247 @@
+"""What a workflow may be given: typed inputs with defaults, checked before anything starts."""
+
+import json
+import math
+import sys
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agent.workflows.diagnostics import did_you_mean
+
+if TYPE_CHECKING:
+    from agent.workflows.graph import Graph
+
+Json = Any
+InputType = Literal["string", "number", "integer", "boolean", "list", "object"]
+
+SYNONYMS: Final = {"text": "string", "array": "list", "mapping": "object", "int": "integer",
+                   "float": "number", "bool": "boolean", "str": "string", "dict": "object"}  # fmt: skip
+
+_WORDS: Final = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "list": "a list",
+    "object": "a mapping",
+}
+
+
+_MOST_SHOWN: Final = 20
+"""Of unknown names and of choices: looking for similar names takes time, and the list is for people."""
+
+
+class InputKeys(BaseModel):
+    """The keys of one input; also the form in which a compiled graph holds it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    type: InputType | None = Field(default=None, description="None: any JSON value")
+    description: str | None = None
+    default: Any = None
+    required: bool | None = Field(
+        default=None, description="default: true, unless there is a default"
+    )
+    choices: list[Any] | None = Field(
+        default=None, min_length=1, description="the only values that are allowed"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_one_way(cls, keys: Any) -> Any:
+        if isinstance(keys, str):
+            keys = {"type": keys}
+        if not isinstance(keys, dict):
+            return keys
+        keys = dict(keys)
+        if "enum" in keys and "choices" not in keys:
+            keys["choices"] = keys.pop("enum")
+        if isinstance(keys.get("type"), str):
+            keys["type"] = SYNONYMS.get(keys["type"], keys["type"])
+        return keys
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "InputKeys":
+        if self.required and self.has_default:
+            raise ValueError("an input with a default is never required")
+        for choice in self.choices or []:
+            problem = _type_problem(choice, self.type)
+            if problem is not None:
+                raise ValueError(f"the choice {_shown(choice)} {problem}")
+        if self.has_default and not (self.default is None and self.type is not None):
+            problem = find_problem(self.default, self)
+            if problem is not None:
+                raise ValueError(f"the default {problem}")
+        return self
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a default is written, be it null."""
+        return "default" in self.model_fields_set
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a task cannot start without it."""
+        return not self.has_default if self.required is None else self.required
+
+    def document(self) -> dict[str, Json]:
+        """Return the input as a compiled graph holds it."""
+        return self.model_dump(exclude_unset=True)
+
+
+class InputError(ValueError):
+    """Inputs are wrong or missing; `problems` says all of it, one sentence each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+def check_inputs(
+    graph: "Graph", given: Mapping[str, Json], open_names: Collection[str] = ()
+) -> dict[str, Json]:
+    """Return the task's inputs with defaults filled in; raise `InputError` with every problem.
+
+    Of `open_names` only that they are given is known yet.
+    """
+    declared = {name: InputKeys.model_validate(keys) for name, keys in graph.inputs.items()}
+    unknown = [name for name in given if name not in declared]
+    problems = [_unknown(name, declared) for name in unknown[:_MOST_SHOWN]]
+    if len(unknown) > _MOST_SHOWN:
+        problems.append(
+            f"there are {len(unknown) - _MOST_SHOWN:,} more inputs that it does not take"
+        )
+    values: dict[str, Json] = {}
+    for name, keys in declared.items():
+        if name in given:
+            value = given[name]
+            may_be_null = not keys.is_required and keys.default is None
+            is_fine = name in open_names or (value is None and may_be_null)
+            problem = None if is_fine else find_problem(value, keys)
+            if problem is not None:
+                problems.append(f"input {name!r} {problem}")
+            values[name] = value
+        elif keys.is_required:
+            problems.append(f"input {name!r} is missing{_wanted(keys)}")
+        else:
+            values[name] = keys.default
+    if problems:
+        raise InputError(problems)
+    return values
+
+
+def inputs_schema(graph: "Graph") -> dict[str, Json]:
+    """Return a JSON Schema of what a workflow may be given."""
+    properties: dict[str, Json] = {}
+    required: list[str] = []
+    for name, document in graph.inputs.items():
+        keys = InputKeys.model_validate(document)
+        # A list's words differ; null stands for an optional input that is not given.
+        kind: Json = {"list": "array"}.get(keys.type or "", keys.type)
+        if kind is not None and not keys.is_required and keys.default is None:
+            kind = [kind, "null"]
+        described = {
+            "type": kind,
+            "description": keys.description,
+            "enum": keys.choices,
+            "default": keys.default,
+        }
+        properties[name] = {key: value for key, value in described.items() if value is not None}
+        if keys.is_required:
+            required.append(name)
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def read_inputs(graph: "Graph", texts: Mapping[str, str]) -> dict[str, Json]:
+    """Turn what was typed as `key=value` into values of the declared types.
+
+    What cannot be read stays text, which `check_inputs` refuses with everything else.
+    """
+    return {
+        name: _read(text, InputKeys.model_validate(graph.inputs.get(name, {})).type)
+        for name, text in texts.items()
+    }
+
+
+def find_problem(value: Json, keys: InputKeys) -> str | None:
+    """Say what is wrong with a value, to follow its name; None when it is fine."""
+    problem = _type_problem(value, keys.type)
+    if problem is None and keys.choices is not None and not _is_among(value, keys.choices):
+        allowed = ", ".join(_shown(choice) for choice in keys.choices[:_MOST_SHOWN])
+        if len(keys.choices) > _MOST_SHOWN:
+            allowed += f" and {len(keys.choices) - _MOST_SHOWN:,} more"
+        return f"must be one of {allowed}, and is {_shown(value)}"
+    return problem
+
+
+def _type_problem(value: Json, kind: str | None) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = {
+        None: True,
+        "string": isinstance(value, str),
+        "number": is_number,
+        "integer": is_number and value == int(value),
+        "boolean": isinstance(value, bool),
+        "list": isinstance(value, list),
+        "object": isinstance(value, dict),
+    }[kind]
+    if not fits and kind in ("number", "integer") and _has_too_many_digits(value):
+        return f"must be shorter: a number of {len(str(value))} digits is too long"
+    return None if fits else f"must be {_WORDS[str(kind)]}, and is {_shown(value)}"
+
+
+def _has_too_many_digits(value: Json) -> bool:
+    """Whether a text is a number that Python refuses to read for its length."""
+    return isinstance(value, str) and value.isdigit() and len(value) > sys.get_int_max_str_digits()
+
+
+def _is_among(value: Json, choices: list[Json]) -> bool:
+    # True equals 1 in Python, and is another value in JSON.
+    return any(
+        value == each and isinstance(value, bool) == isinstance(each, bool) for each in choices
+    )
+
+
+def _read(text: str, kind: str | None) -> Json:
+    if kind == "string":
+        return text
+    if kind == "boolean":
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        return words.get(text.strip().lower(), text)
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse_constant(word: str) -> Json:
+    raise ValueError(word)
+
+
+def _unknown(name: str, declared: Mapping[str, InputKeys]) -> str:
+    hint = did_you_mean(name, declared)
+    if hint is None and declared:
+        hint = f"there are {', '.join(declared)}"
+    return f"there is no input {name!r}; {hint or 'the workflow takes none'}"
+
+
+def _wanted(keys: InputKeys) -> str:
+    words = f"; it is {_WORDS[keys.type]}" if keys.type is not None else ""
+    return f"{words}: {keys.description}" if keys.description else words
+
+
+def _shown(value: Json) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return "no JSON value"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,147 @@
+"""Which kind a step is of, and whether that kind's own keys are right."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.workflows.compile.models import STEP_WORDS
+from agent.workflows.diagnostics import Problem, did_you_mean
+from agent.workflows.kind_registry import PLANNED, KindSpec
+from agent.workflows.validation_messages import find_problems, known_keys, shown
+from agent.workflows.yaml.source import Path, Source
+
+GATE = "approval"
+"""The one kind that may stand beside another: it then asks before the other acts."""
+
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("needs", "requires", "dependencies", "after", "upstream"), "depends_on"),
+    **dict.fromkeys(("when", "condition", "only_if"), "if"),
+    **dict.fromkeys(("for_each", "loop", "with_items", "items", "matrix", "each"), "foreach"),
+    **dict.fromkeys(("retries", "max_retries", "max_attempts", "attempts"), "retry"),
+    **dict.fromkeys(("timeout_seconds", "deadline"), "timeout"),
+    **dict.fromkeys(("run", "command", "cmd", "exec", "bash", "sh", "script", "argv"), "shell"),
+    **dict.fromkeys(("call", "function", "py"), "python"),
+    **dict.fromkeys(("url", "request", "get", "post", "webhook"), "http"),
+    **dict.fromkeys(("prompt", "model", "chat"), "llm"),
+    **dict.fromkeys(("sleep", "delay", "signal", "until"), "wait"),
+    **dict.fromkeys(("child", "subworkflow", "call_workflow"), "workflow"),
+    **dict.fromkeys(("approve", "confirm", "gate"), "approval"),
+    **dict.fromkeys(("ask", "question"), "input"),
+}
+"""What other systems, and people in a hurry, call the keys of a step."""
+
+
+_MOST_UNKNOWN: Final = 100
+"""Of one step's keys that are told one by one: looking for similar words takes time."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """What a step does: its kind, that kind's configuration, and a gate before it."""
+
+    kind: str | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    gate: dict[str, Any] | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+
+def choose_kind(
+    step: Mapping[str, Any], path: Path, source: Source, kinds: Mapping[str, KindSpec]
+) -> Choice:
+    """Find the one kind of a step among its keys; every other key must be a common one."""
+    choice = Choice()
+    named = [key for key in step if key in kinds or key in PLANNED]
+    unknown = [key for key in step if key not in named and key not in STEP_WORDS]
+    choice.problems += [
+        source.problem((*path, key), *_unknown_key(key, step[key], bool(named), kinds))
+        for key in unknown[:_MOST_UNKNOWN]
+    ]
+    if len(unknown) > _MOST_UNKNOWN:
+        message = f"there are {len(unknown) - _MOST_UNKNOWN:,} more keys that a step does not have"
+        choice.problems.append(source.problem((*path, unknown[_MOST_UNKNOWN]), message))
+    for key in named:
+        if key not in kinds:
+            message = f"steps of the kind {key!r} are not available yet"
+            choice.problems.append(source.problem((*path, key), message, _available(kinds)))
+    acting = [key for key in named if key != GATE] or named
+    if len(acting) > 1:
+        message = f"a step does one thing, and this one has {' and '.join(map(repr, acting))}"
+        choice.problems.append(source.problem((*path, acting[1]), message, "make it two steps"))
+    elif not acting:
+        if not unknown:
+            message = "the step does not say what it does"
+            choice.problems.append(source.problem(path, message, _available(kinds)))
+    elif acting[0] in kinds:
+        choice.kind = acting[0]
+        choice.config = _config(step[acting[0]], (*path, acting[0]), source, kinds, choice)
+        if GATE in named and acting[0] != GATE and GATE in kinds:
+            choice.gate = _config(step[GATE], (*path, GATE), source, kinds, choice)
+            _check_editable(choice.gate, kinds[choice.kind], (*path, GATE), source, choice)
+        elif acting[0] == GATE and choice.config.get("editable"):
+            message = "there is nothing to edit: the approval stands before no other kind"
+            choice.problems.append(source.problem((*path, GATE, "editable"), message))
+    return choice
+
+
+def _config(
+    value: Any, path: Path, source: Source, kinds: Mapping[str, KindSpec], choice: Choice
+) -> dict[str, Any]:
+    spec = kinds[str(path[-1])]
+    config: dict[str, Any] = value if isinstance(value, dict) else {}
+    if value is not None and not isinstance(value, dict):
+        if spec.short_key is None:
+            message = f"{spec.name} takes a mapping of keys, and not {shown(value)}"
+            hint = f"as in {spec.name}: {spec.example}" if spec.example else None
+            choice.problems.append(source.problem(path, message, hint, at_value=True))
+            return {}
+        config = {spec.short_key: value}
+    _, problems = find_problems(spec.model, config, source, path, may_have_templates=True)
+    choice.problems += problems
+    return config
+
+
+def _check_editable(
+    gate: Mapping[str, Any], spec: KindSpec, path: Path, source: Source, choice: Choice
+) -> None:
+    """Refuse an editable key that the gated kind does not have."""
+    given = gate.get("editable")
+    known = known_keys(spec.model, ())
+    for key in given if isinstance(given, list) else [given]:
+        if isinstance(key, str) and key.split(".")[0] not in known:
+            message = f"{spec.name} has no key {key!r} to edit"
+            hint = did_you_mean(key, known)
+            choice.problems.append(source.problem((*path, "editable"), message, hint))
+
+
+def _unknown_key(
+    key: str, value: Any, has_kind: bool, kinds: Mapping[str, KindSpec]
+) -> tuple[str, str | None]:
+    elsewhere = _ELSEWHERE.get(key)
+    hint = f"did you mean {elsewhere!r}?" if elsewhere in (*STEP_WORDS, *kinds) else None
+    if has_kind:
+        words: list[str] = [*STEP_WORDS, *kinds]
+        return f"a step has no key {key!r}", hint or did_you_mean(key, words)
+    hint = hint or did_you_mean(key, [*kinds, *STEP_WORDS]) or _available(kinds)
+    if isinstance(value, dict):
+        return f"there is no kind of step {key!r}", hint
+    return f"a step has no key {key!r}, and this one has no kind", hint
+
+
+def _available(kinds: Mapping[str, KindSpec]) -> str:
+    return f"there are {', '.join(kinds)}" if kinds else "no kinds are known here"
+
+
+def rendered_parts(
+    config: Mapping[str, Any], verbatim: frozenset[tuple[str, ...]], path: Path
+) -> Iterator[tuple[Path, Any]]:
+    """Yield what of a configuration is rendered, with its place."""
+    for key, value in config.items():
+        if (key,) in verbatim:
+            continue
+        inner = frozenset(
+            rest for first, *rest_ in verbatim if first == key and (rest := tuple(rest_))
+        )
+        if inner and isinstance(value, dict):
+            yield from rendered_parts(value, inner, (*path, key))
+        else:
+            yield (*path, key), value

@@ -1,0 +1,292 @@
+"""JSON Schemas that outputs, answers and arguments must meet: checked when a workflow is read, applied
+by the runner.
+
+Nothing is ever fetched: a `$ref` points into the schema itself. Nothing takes long: patterns run in
+linear time, and what a schema and a value ask for together is bounded before it is done.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.core.ids import canonical_json
+from agent.workflows.diagnostics import did_you_mean, write_key
+from agent.workflows.patterns import MAX_WEIGHT
+from agent.workflows.schema_cost import (
+    MAX_EXPANDED,
+    MAX_OPERATIONS,
+    SchemaCost,
+    Size,
+    TooCostlyError,
+    find_target,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from jsonschema_rs import FancyRegexOptions, RegexOptions, Validator
+
+MAX_PROBLEMS: Final = 20
+_MAX_MESSAGE_CHARS: Final = 300
+_MAX_TOLD_OPERATIONS: Final = 2_000
+_MAX_TOLD_PAIRS: Final = 20_000
+_MAX_TOLD_SIZE: Final = 20_000
+"""The library makes a message for every error, each with the value in it: some 50 µs and its size."""
+_MAX_PATTERN_BYTES: Final = 8_000_000
+_TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+
+Place = tuple[str | int, ...]
+
+
+def find_schema_problem(schema: dict[str, Any]) -> tuple[Place, str] | None:
+    """Say where and why this is not a JSON Schema that can be used, or None."""
+    for path, reference in _references(schema, ()):
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return path, "a $ref must point into this schema, as in '#/$defs/line'"
+        if reference.startswith("#/") and find_target(reference, schema) is None:
+            return path, f"there is no {reference!r} in this schema"
+    try:
+        _compiled(canonical_json(schema))
+    except UnusableSchemaError as error:
+        return error.place, str(error)
+    return None
+
+
+def refuse_unusable(schema: dict[str, Any]) -> None:
+    """Raise `ValueError` where a schema cannot be used, with the place in it."""
+    problem = find_schema_problem(schema)
+    if problem is not None:
+        place, message = problem
+        raise ValueError(f"{write_key(place)}: {message}" if place else message)
+
+
+def without_costly_patterns(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without the patterns that cannot be run in linear time.
+
+    For schemas that others wrote: the program that a value is for checks it again by itself.
+    """
+    if not any(_is_costly(pattern) for _, pattern in _patterns(schema, ())):
+        return schema
+    found: dict[str, Any] = _without_costly(schema)
+    return found
+
+
+def _without_costly(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_costly(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    left = {key: _without_costly(each) for key, each in value.items()}
+    if isinstance(value.get("pattern"), str) and _is_costly(value["pattern"]):
+        del left["pattern"]
+    named = value.get("patternProperties")
+    if isinstance(named, dict) and any(map(_is_costly, named)):
+        left["patternProperties"] = {
+            pattern: each
+            for pattern, each in left["patternProperties"].items()
+            if not _is_costly(pattern)
+        }
+        # What the pattern would have allowed must not count as additional.
+        for word in ("additionalProperties", "unevaluatedProperties"):
+            left.pop(word, None)
+    return left
+
+
+@lru_cache(maxsize=1024)
+def _is_costly(pattern: str) -> bool:
+    """Whether only an engine that backtracks knows this pattern."""
+    from jsonschema_rs import RegexOptions
+
+    options = RegexOptions(size_limit=_MAX_PATTERN_BYTES)
+    return not _compiles(pattern, options) and _needs_backtracking(pattern)
+
+
+class UnusableSchemaError(ValueError):
+    """A schema cannot be used, or not with this value; `place` is where in the schema."""
+
+    def __init__(self, message: str, place: Place = ()) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def find_output_problems(
+    output: Any, schema: dict[str, Any], characters: int | None = None
+) -> list[str]:
+    """Say in what an output does not meet its schema, each as `path: reason`; at most twenty.
+
+    `characters` is the length of the output as JSON, where that is known.
+    """
+    validator, cost = _compiled(canonical_json(schema))
+    try:
+        size = size_of(output) if characters is None else Size(characters // 2 + 1, characters)
+        if cost.bound(size) > MAX_OPERATIONS:
+            cost.count(output)
+        if validator.is_valid(output):
+            return []
+        return list(_told(validator, output, cost, size.values + size.characters))
+    except TooCostlyError as error:
+        text = f"checking the value against it would take too long: {error}"
+        raise UnusableSchemaError(text) from error
+    except BaseException as error:
+        if not _is_of_library(error):
+            raise
+        raise UnusableSchemaError(f"{type(error).__name__}: {_cut(str(error))}") from error
+
+
+def _is_of_library(error: BaseException) -> bool:
+    """Whether the validator failed: a panic of its own is no `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _told(validator: "Validator", output: Any, cost: SchemaCost, size: int) -> Iterator[str]:
+    """Yield what is wrong; of what is large, only as much as can be found quickly."""
+    if size <= _MAX_TOLD_SIZE and _is_cheap(cost, output):
+        for number, error in enumerate(validator.iter_errors(output)):
+            if number == MAX_PROBLEMS:
+                yield "and more"
+                return
+            yield _worded(error)
+    elif not cost.has_choices or _are_choices_cheap(cost, output):
+        try:
+            validator.validate(output)
+        except ValueError as error:
+            yield _worded(error)
+            yield "and perhaps more: the value is too large for a full list"
+    else:
+        yield "output: does not meet the schema; the value is too large to say where"
+
+
+def _is_cheap(cost: SchemaCost, output: Any) -> bool:
+    try:
+        cost.count(output, _MAX_TOLD_OPERATIONS)
+    except TooCostlyError:
+        return False
+    return True
+
+
+def _are_choices_cheap(cost: SchemaCost, output: Any) -> bool:
+    """Whether no `anyOf` has many errors to tell: all of its branches' are in its one error."""
+    try:
+        return cost.count(output, max_pairs=_MAX_TOLD_PAIRS).largest_choice <= _MAX_TOLD_OPERATIONS
+    except TooCostlyError:
+        return False
+
+
+def _worded(error: Any) -> str:
+    path = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
+    )
+    return f"output{path}: {_cut(error.message)}"
+
+
+@lru_cache(maxsize=256)
+def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
+    """Return what checks values against a schema, and what that costs."""
+    from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError
+
+    schema = json.loads(schema_text)
+    cost = SchemaCost(schema)
+    _check_patterns(schema, cost)
+    try:
+        validator = Draft202012Validator(
+            schema,
+            # Not the default, which backtracks.
+            pattern_options=RegexOptions(size_limit=_MAX_PATTERN_BYTES),
+            validate_formats=False,
+            offline=True,
+        )
+    except ValidationError as error:
+        place = tuple(error.instance_path)
+        raise UnusableSchemaError(_reason(error, place), place) from None
+    except BaseException as error:
+        if not _is_of_library(error):
+            raise
+        raise UnusableSchemaError(f"not a JSON Schema: {_cut(str(error))}") from error
+    if cost.find_circle():
+        raise UnusableSchemaError("a $ref of this schema leads back to itself, without an end")
+    if not cost.is_recursive and cost.expanded > MAX_EXPANDED:
+        text = f"its $refs stand for more than {MAX_EXPANDED:,} schemas, counting what they repeat"
+        raise UnusableSchemaError(text)
+    return validator, cost
+
+
+def _check_patterns(schema: Any, cost: SchemaCost) -> None:
+    """Refuse patterns that are too large, before they are compiled."""
+    total = 0
+    for place, pattern in _patterns(schema, ()):
+        total += cost.weigh(pattern)
+        if total > MAX_WEIGHT:
+            text = f"the pattern {_shown(pattern)} is too large, with all that it repeats"
+            raise UnusableSchemaError(text, place)
+
+
+def _patterns(value: Any, path: Place) -> Iterator[tuple[Place, str]]:
+    if isinstance(value, dict):
+        if isinstance(value.get("pattern"), str):
+            yield (*path, "pattern"), value["pattern"]
+        if isinstance(value.get("patternProperties"), dict):
+            for pattern in value["patternProperties"]:
+                yield (*path, "patternProperties", pattern), pattern
+        for key, each in value.items():
+            yield from _patterns(each, (*path, key))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _patterns(each, (*path, number))
+
+
+def _reason(error: Any, place: Place) -> str:
+    """Say what is wrong with a schema; the library says little of the commonest mistakes."""
+    value = error.instance
+    is_pattern = place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",)
+    if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
+        return _pattern_reason(value)
+    if place[-1:] != ("type",) or not isinstance(value, str):
+        return f"not a JSON Schema: {_cut(error.message)}"
+    known = f"not a JSON Schema: {value!r} is not one of {', '.join(_TYPES)}"
+    hint = did_you_mean(value, _TYPES)
+    return f"{known}; {hint}" if hint else known
+
+
+def _pattern_reason(pattern: str) -> str:
+    if not _needs_backtracking(pattern):
+        return f"not a JSON Schema: {_shown(pattern)} is not a regular expression, or is too large"
+    return (
+        f"the pattern {_shown(pattern)} uses lookaround or a backreference, which takes too long on"
+        " some texts; write it without, or check the value in a later step"
+    )
+
+
+def _needs_backtracking(pattern: str) -> bool:
+    from jsonschema_rs import FancyRegexOptions
+
+    return _compiles(pattern, FancyRegexOptions())
+
+
+def _compiles(pattern: str, options: "RegexOptions | FancyRegexOptions") -> bool:
+    from jsonschema_rs import Draft202012Validator
+
+    try:
+        Draft202012Validator({"pattern": pattern}, pattern_options=options, offline=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= 80 else pattern[:77] + "...")
+
+
+def _references(value: Any, path: Place) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in ("$ref", "$dynamicRef"):
+                yield (*path, key), each
+            yield from _references(each, (*path, key))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _references(each, (*path, number))
+
+
+def _cut(message: str) -> str:
+    short = len(message) <= _MAX_MESSAGE_CHARS
+    return message if short else message[: _MAX_MESSAGE_CHARS - 3] + "..."

@@ -1,0 +1,217 @@
+"""What the templates of a workflow name, checked against what there will be when they run."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from agent.workflows.diagnostics import Problem, Suggestions, did_you_mean
+from agent.workflows.templates.expressions import Expression, parse_expression, parse_template
+from agent.workflows.templates.limits import TemplateError
+from agent.workflows.templates.templates import is_template
+from agent.workflows.yaml.source import Path, Source
+
+ROOTS: Final = ("steps", "inputs", "trigger", "task")
+ITEM_ROOTS: Final = ("item", "parallel_index", "parallel_count")
+STEP_PARTS: Final = ("output", "status", "error")
+TASK_PARTS: Final = ("id", "workflow", "version")
+_MOST_LISTED: Final = 50
+
+
+class Ancestry:
+    """Who is upstream of whom, as one integer of bits per step.
+
+    Of a step in a circle, or below one, everything counts as upstream: the circle is told once, and
+    not again for every template in it.
+    """
+
+    def __init__(self, depends_on: Mapping[str, Sequence[str]], *, has_cycle: bool = False) -> None:
+        self._depends_on = depends_on
+        self._below_circles = _below_circles(depends_on) if has_cycle else frozenset()
+        self._number = {name: number for number, name in enumerate(depends_on)}
+        self._above: dict[str, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._depends_on
+
+    @property
+    def names(self) -> list[str]:
+        """All steps, in order."""
+        return list(self._depends_on)
+
+    def is_upstream(self, name: str, of: str) -> bool:
+        """Whether one step has surely ended before another starts."""
+        if of in self._below_circles or name in self._depends_on[of]:
+            return True
+        return bool(self._above_of(of) >> self._number[name] & 1)
+
+    def _above_of(self, name: str) -> int:
+        pending = [name]
+        while pending:
+            current = pending[-1]
+            parents = [p for p in self._depends_on[current] if p in self._number]
+            missing = [p for p in parents if p not in self._above]
+            if missing:
+                pending += missing
+                continue
+            bits = 0
+            for parent in parents:
+                bits |= self._above[parent] | 1 << self._number[parent]
+            self._above[current] = bits
+            pending.pop()
+        return self._above[name]
+
+
+def _below_circles(depends_on: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Return the steps of circles, and all that are downstream of them: those without an order."""
+    dependents: dict[str, list[str]] = {name: [] for name in depends_on}
+    waiting: dict[str, int] = {}
+    for name, parents in depends_on.items():
+        known = {parent for parent in parents if parent in depends_on}
+        waiting[name] = len(known)
+        for parent in known:
+            dependents[parent].append(name)
+    ordered = [name for name, count in waiting.items() if count == 0]
+    for name in ordered:
+        for dependent in dependents[name]:
+            waiting[dependent] -= 1
+            if waiting[dependent] == 0:
+                ordered.append(dependent)
+    return frozenset(depends_on) - frozenset(ordered)
+
+
+class References:
+    """Checks the names in templates, and collects the steps that they read."""
+
+    def __init__(self, source: Source, ancestry: Ancestry, inputs: Mapping[str, Any]) -> None:
+        self._source = source
+        self._ancestry = ancestry
+        self._inputs = inputs
+        self._near = Suggestions(ancestry.names)
+        self._near_inputs = Suggestions(inputs)
+        self.problems: list[Problem] = []
+
+    def near_step(self, name: str, but: str | None = None) -> str | None:
+        """Return the nearest name of a step as a hint, or None."""
+        return self._near.near(name, but)
+
+    def check_value(
+        self, value: Any, path: Path, step: str | None, *, has_items: bool = False
+    ) -> list[str]:
+        """Check every template in a value; return the steps that they name."""
+        named: dict[str, None] = {}
+        for place, text in _templates(value, path):
+            try:
+                parsed = parse_template(text)
+            except TemplateError as error:
+                self.problems.append(self._source.problem(place, str(error), at_value=True))
+            else:
+                named |= self._check(parsed, place, step, has_items)
+        return list(named)
+
+    def check_expression(
+        self,
+        text: str,
+        path: Path,
+        step: str | None,
+        *,
+        has_items: bool = False,
+        also: Collection[str] = (),
+    ) -> list[str]:
+        """Check an expression that stands without braces; return the steps that it names.
+
+        `also` are names that are known in it beside the usual ones.
+        """
+        try:
+            parsed = parse_expression(text)
+        except TemplateError as error:
+            self.problems.append(self._source.problem(path, str(error), at_value=True))
+            return []
+        return list(self._check(parsed, path, step, has_items, also))
+
+    def _check(
+        self,
+        parsed: Expression,
+        path: Path,
+        step: str | None,
+        has_items: bool,
+        also: Collection[str] = (),
+    ) -> dict[str, None]:
+        named: dict[str, None] = {}
+        for lookup in parsed.lookups:
+            if lookup[0] in also:
+                continue
+            found = self._name_problem(lookup, step, has_items)
+            if found is not None:
+                message, hint = found
+                self.problems.append(self._source.problem(path, message, hint, at_value=True))
+            elif lookup[0] == "steps" and len(lookup) > 1:
+                named[str(lookup[1])] = None
+        if "steps" in parsed.dynamic:
+            message = "steps are read by name, as in steps.fetch.output, so that it can be checked"
+            self.problems.append(self._source.problem(path, message, at_value=True))
+        return named
+
+    def _name_problem(
+        self, lookup: Sequence[str | int], step: str | None, has_items: bool
+    ) -> tuple[str, str | None] | None:
+        root = lookup[0]
+        if root in ITEM_ROOTS:
+            if has_items:
+                return None
+            return (
+                f"{root!r} is known only inside the items of a step with foreach or parallel",
+                None,
+            )
+        if root not in ROOTS:
+            hint = did_you_mean(root, ROOTS)
+            if root in ("tasks", "nodes") or root in self._ancestry:
+                hint = "a step's output is read as steps.NAME.output"
+            return f"there is no {root!r} in templates", hint or f"there are {', '.join(ROOTS)}"
+        if len(lookup) == 1:
+            return None
+        if root == "inputs":
+            if lookup[1] in self._inputs:
+                return None
+            near = self._near_inputs.near(str(lookup[1]))
+            listed = ", ".join(list(self._inputs)[:_MOST_LISTED])
+            hint = near or (f"there are {listed}" if listed else None)
+            return f"the workflow declares no input {str(lookup[1])!r}", hint
+        if root == "task":
+            # An attempt is a step's: the workflow's own output has none.
+            known = TASK_PARTS if step is None else (*TASK_PARTS, "attempt")
+            return self._unknown(lookup[1], known, "a task has no")
+        return self._step_problem(lookup, step) if root == "steps" else None
+
+    def _step_problem(
+        self, lookup: Sequence[str | int], step: str | None
+    ) -> tuple[str, str | None] | None:
+        name = str(lookup[1])
+        if len(lookup) > 2 and lookup[2] not in STEP_PARTS:
+            hint = f"a step has {', '.join(STEP_PARTS)}: write steps.{name}.output.{lookup[2]}"
+            return f"steps.{name} has no {str(lookup[2])!r}", hint
+        if name not in self._ancestry:
+            return f"there is no step {name!r}", self.near_step(name)
+        if name == step:
+            return f"the step {name!r} cannot read its own output", None
+        if step is None or self._ancestry.is_upstream(name, step):
+            return None
+        return f"the step {name!r} is not upstream of {step!r}", f"add {name} to depends_on"
+
+    def _unknown(
+        self, name: str | int, known: Sequence[str], words: str
+    ) -> tuple[str, str | None] | None:
+        if name in known:
+            return None
+        hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else None)
+        return f"{words} {str(name)!r}", hint
+
+
+def _templates(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        if is_template(value):
+            yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _templates(each, (*path, key))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _templates(each, (*path, number))

@@ -1,0 +1,242 @@
+"""From one step of a workflow file to one step of a graph."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent.workflows.compile.fanout import read_fanout, without_braces
+from agent.workflows.compile.kind_choice import choose_kind, rendered_parts
+from agent.workflows.compile.models import STEP_WORDS, BudgetKeys, DefaultsKeys, RetryKeys, StepKeys
+from agent.workflows.compile.output_schema import find_schema_problem
+from agent.workflows.compile.references import References
+from agent.workflows.diagnostics import Problem
+from agent.workflows.graph import MAX_NAME_CHARS, NAME_PATTERN, Fanout, RetryPolicy, Step
+from agent.workflows.kind_registry import KindSpec
+from agent.workflows.validation_messages import find_problems, shown
+from agent.workflows.yaml.source import Path, Source
+
+_NAME = re.compile(NAME_PATTERN.rstrip("$"))
+_SCRIPT = ("script",)
+_MEANT_AS_TEMPLATE = re.compile(
+    r"\{\{-?\s*(?:(?:steps|inputs|trigger|task)\.[^{}]*|(?:item|parallel_index|parallel_count)\b[^{}]*)\}\}"
+)
+
+
+class StepCompiler:
+    """Compiles the steps of one file, collecting their problems."""
+
+    def __init__(
+        self,
+        source: Source,
+        kinds: Mapping[str, KindSpec],
+        steps: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        defaults: DefaultsKeys | None,
+        references: References,
+    ) -> None:
+        self._source = source
+        self._kinds = kinds
+        self._steps = steps
+        self._inputs = inputs
+        self._defaults = defaults or DefaultsKeys()
+        self._references = references
+        self.problems: list[Problem] = []
+
+    def compile(self, name: str, given: Any) -> Step | None:
+        """Return the compiled step, or None when it cannot be made out."""
+        path: Path = ("steps", name)
+        if not isinstance(given, dict):
+            message = f"a step is a mapping of keys, and this is {shown(given)}"
+            self.problems.append(self._source.problem(path, message))
+            return None
+        common = {key: value for key, value in given.items() if key in STEP_WORDS}
+        before = len(self.problems)
+        model, problems = find_problems(StepKeys, common, self._source, path)
+        choice = choose_kind(given, path, self._source, self._kinds)
+        self.problems += problems + choice.problems
+        keys = model if isinstance(model, StepKeys) else _right_keys(common)
+        self._check_dependencies(name, keys)
+        near, refuse = self._references.near_step, self._refuser(path)
+        fanout = read_fanout(given, keys, self._steps, self._inputs, near, refuse)
+        condition = self._condition(given, keys, path)
+        run_on = self._run_on(keys, path)
+        self._check_schema(keys, path)
+        retry = self._retry(keys, path)
+        has_items = "foreach" in given or "parallel" in given
+        named = self._check_templates(name, choice.kind, choice.config, has_items)
+        named += self._check_templates(name, "approval", choice.gate or {}, has_items)
+        named += self._check_expressions(name, condition, fanout)
+        if choice.kind is None or len(self.problems) > before or not _is_name(name):
+            return None
+        timeout = keys.timeout if "timeout" in given else self._defaults.timeout
+        return Step(
+            name=name,
+            kind=choice.kind,
+            config=choice.config,
+            depends_on=keys.depends_on,
+            condition=condition,
+            run_on=run_on,
+            fanout=fanout,
+            retry=retry,
+            timeout_seconds=None if timeout == math.inf else timeout,
+            has_no_timeout=timeout == math.inf,
+            on_unknown=keys.on_unknown,
+            output_schema=keys.output,
+            refers_to=[n for n in dict.fromkeys(named) if n not in keys.depends_on],
+            budget=budget_document(keys.budget),
+            approval=choice.gate,
+        )
+
+    def _refuser(self, path: Path) -> Any:
+        def refuse(key: str, message: str, hint: str | None = None) -> None:
+            problem = self._source.problem((*path, key), message, hint, at_value=True)
+            self.problems.append(problem)
+
+        return refuse
+
+    def _check_dependencies(self, name: str, keys: StepKeys) -> None:
+        seen: set[str] = set()
+        for number, parent in enumerate(keys.depends_on):
+            path = ("steps", name, "depends_on", number)
+            hint = None
+            if parent not in self._steps:
+                message = f"there is no step {parent!r}"
+                hint = self._references.near_step(parent, but=name)
+            elif parent in seen:
+                message = f"{parent!r} is named twice"
+            else:
+                seen.add(parent)
+                continue
+            self.problems.append(self._source.problem(path, message, hint, at_value=True))
+
+    def _condition(self, given: Mapping[str, Any], keys: StepKeys, path: Path) -> str | None:
+        if "if" not in given:
+            return None
+        refuse = self._refuser(path)
+        if isinstance(keys.if_, bool):
+            return "true" if keys.if_ else "false"
+        if not isinstance(keys.if_, str) or not keys.if_.strip():
+            refuse("if", f"if takes an expression, and not {shown(keys.if_)}")
+            return None
+        condition = without_braces(keys.if_)
+        if condition is None:
+            refuse("if", "must be one expression, not text with templates in it")
+        return condition
+
+    def _run_on(self, keys: StepKeys, path: Path) -> Any:
+        if keys.on_failure is None:
+            return keys.run_on or "success"
+        if keys.run_on not in (None, "always"):
+            self._refuser(path)("on_failure", "on_failure: run is run_on: always; give one of them")
+        return "always"
+
+    def _check_schema(self, keys: StepKeys, path: Path) -> None:
+        if keys.output is None:
+            return
+        problem = find_schema_problem(keys.output)
+        if problem is not None:
+            place, message = problem
+            self.problems.append(
+                self._source.problem((*path, "output", *place), message, at_value=True)
+            )
+
+    def _retry(self, keys: StepKeys, path: Path) -> RetryPolicy:
+        """Merge what the step says over what the workflow's defaults say."""
+        said: dict[str, Any] = {}
+        for given in (self._defaults.retry, keys.retry):
+            if given is not None:
+                said |= given.model_dump(include=given.model_fields_set)
+        merged = RetryKeys.model_construct(**said)
+        max_delay = merged.max_delay
+        if merged.delay > max_delay:
+            if keys.retry is not None and "max_delay" in said:
+                self._refuser(path)("retry", "max_delay is shorter than delay")
+            max_delay = merged.delay
+        return RetryPolicy(
+            max_attempts=merged.max_attempts,
+            delay_seconds=merged.delay,
+            factor=float(merged.factor),
+            max_delay_seconds=max_delay,
+            jitter=merged.jitter,
+        )
+
+    def _check_templates(
+        self, name: str, kind: str | None, config: Mapping[str, Any], has_items: bool
+    ) -> list[str]:
+        spec = self._kinds.get(kind or "")
+        if spec is None:
+            return []
+        named: list[str] = []
+        place = ("steps", name, spec.name)
+        for path, value in rendered_parts(config, spec.verbatim, place):
+            named += self._references.check_value(value, path, name, has_items=has_items)
+        for keys in spec.verbatim:
+            text = _value_at(config, keys)
+            if not isinstance(text, str):
+                continue
+            if keys in spec.expressions:
+                named += self._references.check_expression(
+                    text, (*place, *keys), name, has_items=has_items, also=spec.expressions[keys]
+                )
+            elif (found := _MEANT_AS_TEMPLATE.search(text)) is not None:
+                message = f"nothing is rendered inside {'.'.join(keys)}, not even {found[0]}"
+                hint = "give the value by env, and use the variable" if keys == _SCRIPT else None
+                problem = self._source.problem((*place, *keys), message, hint, at_value=True)
+                self.problems.append(problem)
+        return named
+
+    def _check_expressions(
+        self, name: str, condition: str | None, fanout: Fanout | None
+    ) -> list[str]:
+        check = self._references.check_expression
+        named: list[str] = []
+        if condition is not None:
+            named += check(condition, ("steps", name, "if"), name)
+        if fanout is None:
+            return named
+        if fanout.items_of is not None:
+            named += check(fanout.items_of, ("steps", name, "foreach"), name)
+        if fanout.count_of is not None:
+            named += check(fanout.count_of, ("steps", name, "parallel"), name)
+        if fanout.items is not None:
+            path = ("steps", name, "foreach")
+            named += self._references.check_value(fanout.items, path, name)
+        return named
+
+
+def _is_name(name: str) -> bool:
+    """Whether a graph takes this as a step's name; the file's keys are checked by their own model."""
+    return len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name) is not None
+
+
+def _value_at(config: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    value: Any = config
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _right_keys(common: dict[str, Any]) -> StepKeys:
+    """Return those keys of a step that are right by themselves, to find what else is wrong."""
+    keys = StepKeys()
+    for key, value in common.items():
+        try:
+            found = StepKeys.model_validate({key: value})
+        except ValidationError:
+            continue
+        names = found.model_fields_set
+        keys = keys.model_copy(update={name: getattr(found, name) for name in names})
+    return keys
+
+
+def budget_document(budget: BudgetKeys | None) -> dict[str, Any] | None:
+    """Return a budget as a graph holds it."""
+    if budget is None:
+        return None
+    document = budget.model_dump(exclude_none=True)
+    if "time" in document:
+        document["time_seconds"] = document.pop("time")
+    return document

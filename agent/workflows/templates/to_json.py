@@ -1,0 +1,63 @@
+"""What a template yields, copied into plain JSON values."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from jinja2 import Undefined
+from jinja2.runtime import LoopContext
+
+from agent.workflows.templates.limits import MAX_DEPTH, MAX_INTEGER_BITS, Meter, TemplateError
+
+
+def plain(value: Any, meter: Meter, depth: int = 0) -> Any:
+    """Copy a value into plain JSON, so that what changes it later changes nothing upstream.
+
+    The walk is metered: lists nested in themselves are small in memory and endless on paper.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value if type(value) is str else str.__str__(value)
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise TemplateError("the template yields too large a number")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TemplateError(f"the template yields {value}, which is no JSON number")
+        return float(value)
+    if depth >= MAX_DEPTH:
+        raise TemplateError(f"the template yields a value nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        meter.charge(1 + len(value))
+        return {_key(key): plain(each, meter, depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        meter.charge(1 + len(value))
+        return [plain(each, meter, depth + 1) for each in value]
+    is_listed = isinstance(value, range | Iterator) or type(value).__name__ in _VIEWS
+    if is_listed and not isinstance(value, LoopContext):
+        return [plain(each, meter, depth + 1) for each in _charged(value, meter)]
+    if isinstance(value, Undefined):
+        return refuse(value)
+    raise TemplateError("the template yields something that is not a plain value")
+
+
+_VIEWS = frozenset({"dict_keys", "dict_values", "dict_items"})
+
+
+def _charged(values: Any, meter: Meter) -> Iterator[Any]:
+    for value in values:
+        meter.charge()
+        yield value
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TemplateError(f"the template yields a mapping with the key {key!r}, which is no text")
+    return key
+
+
+def refuse(value: Undefined) -> NoReturn:
+    """Raise the error that an undefined value stands for; not every kind of it does so itself."""
+    value._fail_with_undefined_error()

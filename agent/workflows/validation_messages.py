@@ -1,0 +1,253 @@
+"""What pydantic finds wrong, in the words of the people who write workflow files."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from agent.workflows.diagnostics import Problem, did_you_mean
+from agent.workflows.durations import format_duration
+from agent.workflows.templates.templates import has_templates
+from agent.workflows.yaml.source import Path, Source
+
+_TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "none_required": "empty",
+}
+
+_MOST_SUGGESTIONS = 100
+"""Of one check: looking for similar words takes time, and people read the first few."""
+
+
+def find_problems(
+    model: type[BaseModel],
+    value: Any,
+    source: Source,
+    path: Path,
+    *,
+    may_have_templates: bool = False,
+) -> tuple[BaseModel | None, list[Problem]]:
+    """Check a value against a model: the model's instance, or every problem with its place.
+
+    With `may_have_templates` nothing is said of values that are only known once rendered.
+    """
+    try:
+        return model.model_validate(value), []
+    except ValidationError as error:
+        found = faults(model, value, error, may_have_templates=may_have_templates)
+        return None, [
+            source.problem(path + each.place, each.message, each.hint, at_value=each.is_of_value)
+            for each in found
+        ]
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value, and where in it."""
+
+    place: Path
+    message: str
+    hint: str | None
+    is_of_value: bool
+    """Whether the value at that place is wrong, and not its key."""
+
+
+def faults(
+    model: type[BaseModel],
+    value: Any,
+    error: ValidationError,
+    *,
+    may_have_templates: bool = False,
+) -> Iterator[Fault]:
+    """Yield what a model found wrong, each thing once."""
+    seen: set[Path] = set()
+    for detail in error.errors(include_url=False):
+        is_key = detail["loc"][-1:] == ("[key]",)
+        location = detail["loc"][:-1] if is_key else detail["loc"]
+        place, reached = _placed(value, location, is_missing=detail["type"] == "missing")
+        if may_have_templates and place and has_templates(reached):
+            continue
+        # A union reports once per branch: the first is enough for one place.
+        if place in seen and detail["type"] not in ("missing", "extra_forbidden"):
+            continue
+        seen.add(place)
+        message, hint = _message(detail, model, reached, may_suggest=len(seen) <= _MOST_SUGGESTIONS)
+        is_of_value = not is_key and detail["type"] not in ("missing", "extra_forbidden")
+        yield Fault(place, message, hint, is_of_value)
+
+
+def _placed(value: Any, location: tuple[int | str, ...], *, is_missing: bool) -> tuple[Path, Any]:
+    """Follow an error's location as far as it is one in the value: unions add names to it."""
+    place: Path = ()
+    for number, part in enumerate(location):
+        if isinstance(value, Mapping):
+            if part in value:
+                value = value[part]
+            elif is_missing and number == len(location) - 1 and isinstance(part, str):
+                return (*place, part), value
+            else:
+                continue
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        place = (*place, part)
+    return place, value
+
+
+def _message(
+    detail: ErrorDetails, model: type[BaseModel], written: Any, *, may_suggest: bool
+) -> tuple[str, str | None]:
+    kind, given = detail["type"], detail["input"]
+    limits = detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        if not may_suggest:
+            return f"there is no key {detail['loc'][-1]!r} here", None
+        return _unknown_key(detail["loc"], model)
+    if kind == "missing":
+        return f"{detail['loc'][-1]!r} is missing", None
+    if kind == "value_error":
+        return str(limits["error"]), None
+    if kind == "literal_error":
+        words = [word.strip("'") for word in limits["expected"].replace(" or ", ", ").split(", ")]
+        message = f"{shown(given)} is not one of {', '.join(words)}"
+        if len(words) == 1:
+            message = f"must be {words[0]}, and is {shown(given)}"
+        return message, did_you_mean(given, words) if isinstance(given, str) else None
+    if kind in _TYPES:
+        place = next((part for part in reversed(detail["loc"]) if isinstance(part, str)), "")
+        hint = _as_in(place, given) or _quoted(kind, given)
+        return f"must be {_TYPES[kind]}, and is {shown(given)}", hint
+    if kind == "string_pattern_mismatch":
+        return _pattern_message(given, limits["pattern"], _field_at(model, detail["loc"]))
+    bounds = {
+        "greater_than": ("greater than", "gt"),
+        "greater_than_equal": ("at least", "ge"),
+        "less_than": ("less than", "lt"),
+        "less_than_equal": ("at most", "le"),
+    }
+    if kind in bounds:
+        bound, key = bounds[kind]
+        if isinstance(written, str) and not isinstance(given, str):
+            # What is written as text and has bounds is a duration.
+            return f"must be {bound} {format_duration(limits[key])}, and is {written}", None
+        return f"must be {bound} {_count(limits[key])}, and is {shown(given)}", None
+    if kind in ("too_short", "string_too_short"):
+        return "must not be empty", None
+    if kind in ("too_long", "string_too_long"):
+        parts = " characters" if kind == "string_too_long" else ""
+        return f"is too long: {_count(limits['max_length'])}{parts} are allowed", None
+    return detail["msg"][:1].lower() + detail["msg"][1:], None
+
+
+def _count(limit: float) -> str:
+    return f"{limit:,.0f}" if limit == int(limit) else f"{limit:g}"
+
+
+def _quoted(kind: str, given: Any) -> str | None:
+    is_bare = given is not None and not isinstance(given, str | list | dict)
+    return "put it in quotes" if kind == "string_type" and is_bare else None
+
+
+def _as_in(key: str, given: Any) -> str | None:
+    """Show how a key is written that was given something simpler than it takes."""
+    if key == "retry" and isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return f"as in retry: {{max_attempts: {given}}}"
+    if key == "argv" and isinstance(given, str):
+        return f"as in argv: [{', '.join(_words(given))}], or script: for the shell's own words"
+    if isinstance(given, list):
+        return {
+            "steps": "each step stands under its name, as in steps: {fetch: {wait: 5s}}",
+            "inputs": "each input stands under its name, as in inputs: {city: string}",
+        }.get(key)
+    return None
+
+
+def _words(command: str) -> list[str]:
+    """Split a command as its words would stand in a list."""
+    return [word if word.isalnum() else json.dumps(word) for word in command.split()[:8]]
+
+
+def _pattern_message(given: str, pattern: str, field: FieldInfo | None) -> tuple[str, str | None]:
+    if pattern.startswith("^[a-z_]["):
+        joint = "-" if "-]" in pattern else "_"
+        message = f"use a-z, 0-9, _{' or -' if joint == '-' else ''}, and no digit in front"
+        near = re.sub(r"[^a-z0-9_]+", joint, given.lower()).strip(joint)
+        hint = f"did you mean {near!r}?" if re.fullmatch(pattern, near) else None
+        return f"{shown(given)} is not a name: {message}", hint
+    if pattern.startswith("^(env|file)"):
+        return "a secret is given by reference: env:NAME or file:PATH", None
+    if field is not None and field.examples:
+        return f"{shown(given)} is not of the right form", f"write it like {field.examples[0]!r}"
+    return f"{shown(given)} does not have the form {pattern}", None
+
+
+def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, str | None]:
+    known = known_keys(model, location[:-1])
+    hint = did_you_mean(location[-1], known)
+    if hint is None and known:
+        hint = f"there are {', '.join(known)}"
+    return f"there is no key {location[-1]!r} here", hint
+
+
+def known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that a model has at a place inside it."""
+    current, _ = _followed(model, location)
+    return [] if current is None else [f.alias or n for n, f in current.model_fields.items()]
+
+
+def _field_at(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:
+    return _followed(model, location)[1]
+
+
+def _followed(
+    model: type[BaseModel], location: tuple[int | str, ...]
+) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+    """Return the model at a place inside another, and the last field on the way there."""
+    current: type[BaseModel] | None = model
+    last: FieldInfo | None = None
+    for part in location:
+        if current is None:
+            break
+        field = next(
+            (f for name, f in current.model_fields.items() if part in (f.alias, name)), None
+        )
+        if field is not None:
+            current, last = _model_in(field.annotation), field
+        # Otherwise a place in a list, a key of a mapping or a union's tag: the same model goes on.
+    return current, last
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Find the model in an annotation such as `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def shown(value: Any) -> str:
+    """Write a value for a message, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,51 @@
+"""What people are shown in chats is what is there."""
+
+from typing import Any
+
+from agent.channels.chat import buttons, message_texts
+
+_TURNED = "evil\u202efdp.exe"
+_DOCUMENT: dict[str, Any] = {
+    "id": "0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11",
+    "task": "0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10",
+    "kind": "approval",
+    "workflow": "paying",
+    "step": "pay",
+    "status": "denied",
+    "message": f"Open {_TURNED}?",
+    "expires_at": None,
+    "choices": None,
+    "schema": None,
+    "editable": [],
+    "request": {"kind": "shell", "config": {"argv": ["open", _TURNED]}},
+    "decision": {
+        "by": "7",
+        "channel": "slack",
+        "comment": _TURNED,
+        "value": None,
+        "edits": None,
+    },
+}
+
+
+def test_nothing_is_shown_in_another_order_than_it_is() -> None:
+    """A character that turns the direction of writing is shown as what it is."""
+    asked, is_whole = message_texts.question(_DOCUMENT, 4000)
+    assert is_whole
+    for text in (asked, message_texts.ending(_DOCUMENT, 4000)):
+        assert "\u202e" not in text
+        assert text.count(r"evil\u202efdp.exe") == 2
+
+
+def test_buttons_show_what_they_answer() -> None:
+    """A choice with a character that cannot be seen is not taken for another."""
+    document = _DOCUMENT | {"kind": "input", "choices": ["yes", "yes\u200e"]}
+    labels = [label for label, _ in buttons.offered(document)]
+    assert labels == ["yes", r"yes\u200e", "Deny"]
+    assert buttons.offered(document)[1][1]["value"] == "yes\u200e"
+
+
+def test_lines_and_errors_hide_nothing() -> None:
+    """Whatever a chat is told of tasks goes the same way."""
+    assert "\u200f" not in message_texts.approval_line(_DOCUMENT | {"message": "a\u200fb"})
+    assert message_texts.error({"message": "a\u200fb"}) == r"a\u200fb"

@@ -1,0 +1,22 @@
+"""What Telegram alone does."""
+
+import pytest
+
+from tests.channels.conftest import Chat
+from tests.support.approvals import asked, gated, say, token
+from tests.support.chat_server import shown_to
+from tests.support.telegram_server import BotServer
+
+
+@pytest.mark.parametrize("peer", ["telegram"], indirect=True)
+def test_what_a_question_names_is_not_fetched(chat: Chat) -> None:
+    """A preview of an address that is asked about would do what nobody has said yes to."""
+    assert isinstance(chat.peer, BotServer)
+    ada = chat.pair()
+    message = "Fetch https://example.com/unsubscribe?all=yes now?"
+    task_id, approval = asked(chat.engine, gated("pay", token(), message=message))
+    shown_to(chat.peer, ada, lambda each: message in each.text)
+    say(chat.engine, approval, "deny")
+    chat.engine.wait(task_id, "failed")
+    shown_to(chat.peer, ada, lambda each: message in each.text and "denied" in each.text)
+    assert chat.peer.fetched == []

@@ -1,0 +1,231 @@
+"""`init`, `doctor`, `db`, `validate` and `schema`: what surrounds the running of tasks."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from agent.cli.commands.deep_check import Reading, instant_of
+from agent.core.clock import SECOND
+from agent.core.process_lock import Lock
+from agent.store.db.database import Connection, Database
+from agent.store.db.sqlite import driver
+from agent.store.read import audit_rows
+from tests.cli.conftest import Cli
+from tests.support.rows import insert_task
+
+GOOD = """\
+name: good
+on: {schedule: [{cron: "0 8 * * 1-5"}]}
+steps:
+  one: {shell: {argv: [echo, one], effect: none}}
+"""
+
+LARGE = """\
+name: large
+steps:
+  one: {shell: {argv: [seq, "50000"], effect: none}}
+"""
+
+BAD = """\
+name: bad
+steps:
+  one: {shel: {argv: [echo]}}
+  two: {depends_on: [thre], shell: {argv: [echo]}}
+  three: {shell: {argv: [echo]}}
+"""
+
+
+def test_init_makes_a_place_that_works(cli: Cli) -> None:
+    """A first workflow runs right after `init`; a second `init` overwrites nothing."""
+    assert "agent run hello" in cli("init").out
+    assert cli("run", "hello", "-i", "name=you", "--json").json["output"].startswith("hello, you")
+    (cli.directory / "config.toml").write_text("[engine]\nslots = 3\n")
+    assert cli("init", "--json").json["made"] == []
+    assert (cli.directory / "config.toml").read_text() == "[engine]\nslots = 3\n"
+    assert (cli.directory / "data").stat().st_mode & 0o077 == 0
+    elsewhere = cli("init", "some/where", "--json").json
+    assert len(elsewhere["made"]) == 2
+    assert (cli.directory / "some/where/data/agent.db").exists()
+
+
+def test_validate_says_everything_at_once(cli: Cli) -> None:
+    """All problems come with their lines, for people and for programs, and decide the exit code."""
+    cli.write("good.yaml", GOOD)
+    cli.write("bad.yaml", BAD)
+    result = cli("validate", "good.yaml")
+    assert "good" in result.out
+    assert "not active yet: schedule" in result.out
+    result = cli("validate", "good.yaml", "bad.yaml", "gone.yaml", code=2)
+    assert "bad.yaml:3" in result.out
+    assert "did you mean 'shell'" in result.out
+    assert "bad.yaml:4" in result.out
+    assert "did you mean 'three'" in result.out
+    assert "no such file" in result.out
+    document = cli("validate", "good.yaml", "bad.yaml", "--json", code=2).json
+    assert document["ok"] is False
+    assert [entry["ok"] for entry in document["files"]] == [True, False]
+    lines = [problem["line"] for problem in document["files"][1]["problems"]]
+    assert lines == [3, 4]
+
+
+def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
+    """Neither a workflow in Python nor the modules of steps; `--trust` allows the former."""
+    ran = cli.directory / "ran"
+    cli.write("mine.py", f"open({str(ran)!r}, 'a').close()\n\ndef check(): ...\n")
+    cli.write("calls.yaml", "name: calls\nsteps:\n  a: {python: {call: 'mine:check'}}\n")
+    cli("validate", "calls.yaml")
+    graph = {
+        "name": "built",
+        "steps": [{"name": "a", "kind": "wait", "config": {"duration": "1s"}}],
+    }
+    cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
+    refused = cli("validate", "built.py", code=2)
+    assert "not checked: to check a workflow in Python its file must be run" in refused.out
+    assert "--trust runs it" in refused.out
+    (document,) = cli("validate", "built.py", "--json", code=2).json["files"]
+    assert document["ok"] is False
+    assert not ran.exists()
+    assert "built, 1 step" in cli("validate", "built.py", "--trust").out
+    assert ran.exists()
+
+
+def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
+    """Without files the workflow directory is checked; an empty one is told."""
+    assert "there are no workflow files" in cli("validate", code=2).err
+    cli.write("workflows/good.yaml", GOOD)
+    assert cli("validate", "--json").json["ok"] is True
+
+
+def test_schema_is_a_json_schema(cli: Cli) -> None:
+    """Editors get one document that knows the step kinds."""
+    document = cli("schema").json
+    assert "$schema" in document
+    assert "shell" in json.dumps(document)
+
+
+def test_backup_and_prune(cli: Cli) -> None:
+    """A backup is a whole database; pruning removes ended tasks and only those."""
+    cli.write("good.yaml", GOOD)
+    cli("run", "good.yaml", "--json")
+    kept = cli("run", "good.yaml", "--detach", "--json").json["id"]
+    copy = cli.directory / "copy.db"
+    assert cli("db", "backup", "copy.db", "--json").json["bytes"] == copy.stat().st_size
+    assert "already something here" in cli("db", "backup", "copy.db", code=3).err
+    assert "no such directory" in cli("db", "backup", "no/where.db", code=2).err
+    assert cli("db", "prune", "--json").json["tasks"] == 0
+    assert cli("db", "prune", "--days", "0", "--json").json["tasks"] == 1
+    assert [task["id"] for task in cli("tasks", "--json").json] == [kept]
+    assert "removed" in cli("db", "prune").out
+    restored = Cli(cli.directory, AGENT_DATABASE__URL="sqlite:///copy.db")
+    assert len(restored("tasks", "--json").json) == 2
+    assert "schema" in cli("db", "upgrade").out
+
+
+def test_prune_says_what_it_keeps_and_gives_back(cli: Cli) -> None:
+    """Large values stay for a day; a file of an earlier version is rewritten while no agent runs."""
+    cli.write("large.yaml", LARGE)
+    cli("run", "large.yaml", "--json")
+    path = cli.directory / "data" / "agent.db"
+    raw = driver().module.connect(str(path), isolation_level=None)
+    raw.execute("PRAGMA auto_vacuum = NONE")
+    raw.execute("VACUUM")
+    raw.close()
+    done = cli("db", "prune", "--days", "0", "--json").json
+    assert (done["tasks"], done["artifacts"]) == (1, 0)
+    assert (done["kept"]["tasks"], done["kept"]["artifacts"]) == (0, 1)
+    assert done["kept"]["artifact_bytes"] > 200_000
+    assert done["free_bytes"] > 0
+    shown = cli("db", "prune", "--days", "0").out
+    assert "kept 1 large values" in shown
+    assert "db prune --vacuum" in shown
+    with Lock(path) as lock:
+        assert lock.acquire("daemon")
+        assert "already running" in cli("db", "prune", "--vacuum", code=3).err
+    again = cli("db", "prune", "--vacuum", "--json").json
+    assert (again["bytes_freed"] > 0, again["free_bytes"]) == (True, 0)
+    assert "bytes back to the disk" in cli("db", "prune").out
+
+
+def test_doctor_reads_what_has_changed_since(cli: Cli) -> None:
+    """A duration or an instant; what was left out is said."""
+    cli.write("good.yaml", GOOD)
+    cli("run", "good.yaml", "--json")
+    assert "1 tasks that have not ended before" in cli("doctor", "--deep", "--since", "2d").out
+    shown = cli("doctor", "--deep", "--since", "2100-01-31T08:00", "--json").json["findings"][-1]
+    assert shown["message"].startswith("0 tasks that have not ended before 2100-01-31T08:00:00Z")
+    assert "as in 2d" in cli("doctor", "--deep", "--since", "lately", code=2).err
+    assert "give both" in cli("doctor", "--since", "2d", code=2).err
+
+
+def test_an_interrupted_doctor_says_where_to_go_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it names reads all that was not read, whenever that was created."""
+    with database.connect("writer") as connection:
+        for second in range(6):
+            at = (1_800_000_000 + second) * SECOND
+            insert_task(connection, f"t{second}", created_at=at, ended_at=at + 1)
+
+    def interrupted(reader: Connection, since: int | None) -> Iterator[audit_rows.AuditRows]:
+        for count, task in enumerate(collect(reader, since)):
+            if count == 3:
+                raise KeyboardInterrupt
+            yield task
+
+    collect = audit_rows.collect
+    monkeypatch.setattr(audit_rows, "collect", interrupted)
+    with database.connect("reader") as reader:
+        with pytest.raises(KeyboardInterrupt):
+            list(Reading().findings(reader))
+        told = capsys.readouterr().err
+        assert "3 of 6 tasks were read" in told
+        since = instant_of(told.partition("--since ")[2].strip(" `\n"))
+        assert since == (1_800_000_000 + 2) * SECOND
+        assert [task.task.id for task in collect(reader, since)] == ["t2", "t3", "t4", "t5"]
+
+
+def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
+    """A healthy place is exit code 0; no database, broken workflows and damage are told apart."""
+    result = cli("doctor", code=5)
+    assert "agent init" in result.out
+    cli("init")
+    assert cli("doctor", "--deep", "--json").json["ok"] is True
+    assert "none is running" in cli("doctor").out
+    cli.write("workflows/bad.yaml", BAD)
+    document = cli("doctor", "--json", code=3).json
+    assert document["ok"] is False
+    assert any("bad.yaml:3" in finding["message"] for finding in document["findings"])
+
+
+def test_a_place_for_artifacts_that_cannot_be_used(cli: Cli) -> None:
+    """Doctor says so, and nothing begins that would keep its large values elsewhere."""
+    cli("init")
+    cli.write("config.toml", '[artifacts]\nurl = "unheard-of://bucket"\n')
+    found = cli("doctor", "--json", code=3).json["findings"]
+    (artifacts,) = [each for each in found if each["what"] == "artifacts"]
+    assert (artifacts["state"], "unheard-of" in artifacts["message"]) == ("error", True)
+    assert "artifacts cannot be kept at unheard-of://bucket" in cli("run", "hello", code=5).err
+    cli.write("config.toml", '[artifacts]\nurl = "kept"\n')
+    assert "artifacts: are kept at" in cli("doctor").out
+
+
+def test_doctor_reads_the_whole_database(cli: Cli) -> None:
+    """`--deep` names the task and the step of what is not as it should be; the exit code says so."""
+    cli("init")
+    task_id = cli("run", "hello", "--wait", "--json").json["id"]
+    assert "everything was read (1 tasks)" in cli("doctor", "--deep").out
+    raw = driver().module.connect(str(cli.directory / "data" / "agent.db"))
+    raw.execute("UPDATE steps SET attempt = 7")
+    raw.commit()
+    raw.close()
+    shown = cli("doctor", "--deep", code=3).out
+    assert f"task {task_id[-8:]}: step " in shown and "is at attempt 7" in shown
+    found = cli("doctor", "--deep", "--json", code=3).json["findings"]
+    assert any(each["task"] == task_id and each["step"] for each in found)
+
+
+def test_version(cli: Cli) -> None:
+    """The version is one line, or one document."""
+    assert cli("version").out.startswith("agent ")
+    assert cli("version", "--json").json["version"]

@@ -1,0 +1,80 @@
+"""What a person reads of a step: why it waits, which attempt it is at, and what helps."""
+
+from typing import Any
+
+import pytest
+
+from agent.cli.output import task_view
+
+
+def step(**given: Any) -> dict[str, Any]:
+    """Return a step as a task's document has it."""
+    return {
+        "name": "pay",
+        "status": "failed",
+        "attempt": 1,
+        "max_attempts": 3,
+        "error": None,
+        "skip_reason": None,
+        "waiting_on": None,
+        "wake_at": None,
+        **given,
+    }
+
+
+def failed_with(message: str) -> dict[str, Any]:
+    """Return a failed task whose only step failed with a message."""
+    failure = {"code": "unknown_outcome", "class": "unknown", "message": message}
+    return {
+        "id": "01HZX0000000000000ABCDEFGH",
+        "status": "failed",
+        "steps": [step(error=failure)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        ("ask", "a question follows"),
+        ("retry", "the step tries again"),
+        ("reconcile", "the step finds out whether it happened"),
+        ("fail", "the step fails"),
+    ],
+)
+def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -> None:
+    """It is no pause that the workflow asks for."""
+    on = {"timer": 4_000_000_000_000_000, "in_doubt": then}
+    text = task_view.reason(step(status="waiting", waiting_on=on))
+    assert text.startswith("its effect may still be under way until 20")
+    assert text.endswith(f"; then {words}")
+    plain = task_view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}))
+    assert plain.startswith("until 20")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "shown"),
+    [
+        (4, "attempts_exhausted", "3 of 3"),
+        (5, "attempts_exhausted", "4"),
+        (4, "unknown_outcome", "4"),
+        (3, "exception", "3 of 3"),
+        (1, "exception", ""),
+    ],
+)
+def test_an_attempt_that_did_not_run_is_not_counted(number: int, code: str, shown: str) -> None:
+    """The column agrees with an error that says that all three were used."""
+    assert task_view.attempt(step(attempt=number, error={"code": code, "message": ""})) == shown
+
+
+@pytest.mark.parametrize("is_advised", [True, False])
+def test_a_retry_is_not_advised_where_it_fails_in_the_same_way(
+    monkeypatch: pytest.MonkeyPatch, is_advised: bool
+) -> None:
+    """The error names a fork, and so does the hint below the task."""
+    lines: list[str] = []
+    monkeypatch.setattr(task_view, "say", lambda text, _style="": lines.append(text))
+    advice = " `agent fork ABCDEFGH --from pay` runs the step" if is_advised else ""
+    task_view._print_hints(failed_with(f"its outcome is unknown.{advice}"))
+    said = "\n".join(lines)
+    assert ("fork ABCDEFGH --from pay" in said) is is_advised
+    assert ("retry" in said) is not is_advised

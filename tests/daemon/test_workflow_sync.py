@@ -1,0 +1,149 @@
+"""Workflows by file and on record: what a running agent keeps equal as files change."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.config.settings import Settings
+from agent.daemon.workflow_sync import Change, UnknownWorkflowError, WorkflowSync, find, overview
+from agent.store.db.database import Database
+from agent.store.engine import workflow_histories
+
+FLOW = "name: {name}\nsteps:\n  one: {{shell: {{argv: [echo, {word}], effect: none}}}}\n"
+
+
+@pytest.fixture
+def settings(sqlite_database: Database, tmp_path: Path) -> Settings:
+    """Return settings whose workflow directory is empty and whose database is made."""
+    (tmp_path / "workflows").mkdir()
+    found = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
+    assert found.database_url == sqlite_database.url
+    return found
+
+
+def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
+    path = settings.workflow_directory / file
+    path.write_text(FLOW.format(name=name, word=word), encoding="utf-8")
+    return path
+
+
+def _on_record(database: Database) -> dict[str, tuple[int, bool]]:
+    with database.connect("reader") as connection:
+        found = workflow_histories.latest_versions(connection)
+    return {each.name: (each.number, each.removed_at is not None) for each in found}
+
+
+def _told(changes: list[Change]) -> list[str]:
+    return [change.event for change in changes]
+
+
+def test_files_become_versions_once(settings: Settings, sqlite_database: Database) -> None:
+    """A new or changed file is a new version; the same file again, or a restart, is none."""
+    shelf = WorkflowSync(settings)
+    assert shelf.sync(sqlite_database) == []
+    _write(settings, "a.yaml", "first")
+    assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
+    assert shelf.sync(sqlite_database) == []
+    assert WorkflowSync(settings).sync(sqlite_database) == []
+    _write(settings, "a.yaml", "first", "ho")
+    assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
+    assert _on_record(sqlite_database) == {"first": (2, False)}
+
+
+def test_a_deleted_or_renamed_workflow_is_removed(
+    settings: Settings, sqlite_database: Database
+) -> None:
+    """Its versions stay on record; it comes back with its file. Also while no agent ran."""
+    shelf = WorkflowSync(settings)
+    path = _write(settings, "a.yaml", "first")
+    _write(settings, "b.yaml", "second")
+    shelf.sync(sqlite_database)
+    path.unlink()
+    assert _told(shelf.sync(sqlite_database)) == ["workflow.removed"]
+    _write(settings, "b.yaml", "renamed")
+    assert sorted(_told(WorkflowSync(settings).sync(sqlite_database))) == [
+        "workflow.loaded",
+        "workflow.removed",
+    ]
+    assert _on_record(sqlite_database) == {
+        "first": (1, True),
+        "second": (1, True),
+        "renamed": (1, False),
+    }
+    _write(settings, "a.yaml", "first")
+    shelf.sync(sqlite_database)
+    assert _on_record(sqlite_database)["first"] == (1, False)
+
+
+def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: Database) -> None:
+    """What is wrong is told once; what was on record stays usable."""
+    shelf = WorkflowSync(settings)
+    path = _write(settings, "a.yaml", "first")
+    shelf.sync(sqlite_database)
+    path.write_text("name: first\nsteps: {}\n", encoding="utf-8")
+    assert _told(shelf.sync(sqlite_database)) == ["workflow.broken"]
+    assert shelf.sync(sqlite_database) == []
+    assert _on_record(sqlite_database) == {"first": (1, False)}
+    (listed,) = overview(settings, None)
+    assert "a.yaml" in listed["remarks"][0]
+
+
+def test_names_mean_files_first_and_records_then(
+    settings: Settings, sqlite_database: Database
+) -> None:
+    """A name is found in the directory, then on record; a removed one is found nowhere."""
+    path = _write(settings, "a.yaml", "first")
+    assert find(settings, "first").path == str(path)
+    assert find(settings, str(path)).graph.name == "first"
+    shelf = WorkflowSync(settings)
+    shelf.sync(sqlite_database)
+    path.unlink()
+    assert find(settings, "first").graph.name == "first"
+    shelf.sync(sqlite_database)
+    with pytest.raises(UnknownWorkflowError, match="no workflow is called 'first'"):
+        find(settings, "first")
+
+
+def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> None:
+    """Webhooks and commands of chats start workflows; what does not yet is said to be inactive."""
+    on = "on: {webhook: {verify: token, secret: 'env:HOOK'}, chat: {command: go}, schedule: {every: 1h}}\n"
+    path = _write(settings, "flow.yaml", "flow")
+    path.write_text(on + path.read_text(encoding="utf-8"), encoding="utf-8")
+    (entry,) = overview(settings, None)
+    assert entry["remarks"] == ["not active yet: schedule"]
+
+
+def test_what_a_file_will_miss_is_remarked_on(settings: Settings) -> None:
+    """Functions and children that are not there, and inputs that a child would be refused for."""
+    directory = settings.workflow_directory
+    (directory / "mine.py").write_text("def here(): ...", encoding="utf-8")
+    (directory / "child.yaml").write_text(
+        "name: child\ninputs: {n: integer, m: {default: 1}}\nsteps: {a: {wait: 1ms}}\n",
+        encoding="utf-8",
+    )
+    (directory / "parent.yaml").write_text(
+        """
+name: parent
+steps:
+  beside: {python: "mine:here"}
+  installed: {python: "os.path:join"}
+  nowhere: {python: "not_there.at_all:f"}
+  fine: {workflow: {name: child, with: {n: "{{ steps.beside.output }}"}}, depends_on: beside}
+  misspelt: {workflow: chidl}
+  wrong: {workflow: {name: child, with: {n: many, o: 1}}}
+  wanting: {workflow: {name: child, with: {m: 2}}}
+  named_later: {workflow: {name: "{{ steps.beside.output }}"}, depends_on: beside}
+""",
+        encoding="utf-8",
+    )
+    (parent,) = [each for each in overview(settings, None) if each["name"] == "parent"]
+    assert parent["remarks"] == [
+        "step nowhere: the module 'not_there.at_all' is neither beside parent.yaml"
+        " nor among what is installed",
+        "step misspelt: no workflow file is called 'chidl'; did you mean 'child'?",
+        "step wrong: child: there is no input 'o'; there are n, m",
+        "step wrong: child: input 'n' must be a whole number, and is \"many\"",
+        "step wanting: child: input 'n' is missing; it is a whole number",
+    ]
+    assert "not_there" not in sys.modules and "mine" not in sys.modules

@@ -1,0 +1,157 @@
+"""`Idempotency-Key`: one task however often, and however fast, the same request comes."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.core.ids import content_hash, request_hash
+from agent.store import idempotency_keys
+from agent.store.db.database import Database
+from agent.store.idempotency_keys import Claim
+from tests.server.conftest import QUICK, SIGNALLED
+from tests.support.server import Running
+
+
+def _post(client: httpx.Client, key: str, body: Any, workflow: str = "quick") -> httpx.Response:
+    return client.post(
+        f"/api/v1/workflows/{workflow}/tasks", json=body, headers={"Idempotency-Key": key}
+    )
+
+
+def test_requests_that_race_make_one_task(database: Database, tmp_path: Path) -> None:
+    """Many at once under few keys: one task a key, the same answer for all, on both databases."""
+    with Running(database, tmp_path) as running, running.client() as client:
+        running.add_workflow(QUICK)
+        keys = [f"key-{number % 5}" for number in range(60)]
+        with ThreadPoolExecutor(12) as threads:
+            answers = list(
+                threads.map(lambda key: _post(client, key, {"input": {"word": key}}), keys)
+            )
+        assert {answer.status_code for answer in answers} == {201}
+        by_key: dict[str, set[str]] = {}
+        for key, answer in zip(keys, answers, strict=True):
+            by_key.setdefault(key, set()).add(answer.text)
+        assert [len(texts) for texts in by_key.values()] == [1] * 5
+        listed = client.get("/api/v1/tasks", params={"limit": 500}).json()["tasks"]
+        assert len(listed) == 5
+
+
+def test_another_request_under_a_key_is_refused(client: httpx.Client) -> None:
+    """Another body, or another address, under a known key is 422 and creates nothing."""
+    first = _post(client, "once", {"input": {"word": "a"}})
+    assert _post(client, "once", {"input": {"word": "a"}}).text == first.text
+    for other in (
+        _post(client, "once", {"input": {"word": "b"}}),
+        _post(client, "once", {"input": {"word": "a"}, "priority": "high"}),
+        _post(client, "once", {"input": {"word": "a"}}, "filed"),
+    ):
+        assert other.status_code == 422
+        assert other.json()["type"] == "urn:agent:problem:key-reused"
+
+
+def test_each_token_has_keys_of_its_own(running: Running, client: httpx.Client) -> None:
+    """Whoever uses somebody else's key neither gets nor hinders their task."""
+    mine = _post(client, "shared", {})
+    with running.client(running.token_with("operate")) as other:
+        theirs = _post(other, "shared", {"input": {"word": "theirs"}})
+    assert theirs.status_code == 201
+    assert theirs.json()["id"] != mine.json()["id"]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\u00e9"])
+def test_keys_that_are_none(client: httpx.Client, key: str) -> None:
+    """A key is visible ASCII of bounded length."""
+    found = client.post(
+        "/api/v1/workflows/quick/tasks", headers={b"Idempotency-Key": key.encode("latin-1")}
+    )
+    assert found.status_code == 422
+
+
+def test_a_fork_under_a_key(running: Running, client: httpx.Client) -> None:
+    """A fork that is asked for twice under one key is one task."""
+    running.add_workflow(SIGNALLED)
+    old = client.post("/api/v1/workflows/signalled/tasks").json()["id"]
+    answers = [
+        client.post(
+            f"/api/v1/tasks/{old}/fork",
+            json={"from_step": "ask"},
+            headers={"Idempotency-Key": "fork"},
+        ).json()
+        for _ in range(3)
+    ]
+    assert len({answer["task_id"] for answer in answers}) == 1
+    assert [answer["changed"] for answer in answers] == [True, False, False]
+
+
+def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> None:
+    """After a restart the same request is still the same task, and another is still refused."""
+    with Running(sqlite_database, tmp_path) as running, running.client() as client:
+        running.add_workflow(QUICK)
+        first = _post(client, "kept", {"input": {"word": "a"}})
+        # On record before its task: as if the agent had ended between the two.
+        idempotency_keys.claim(sqlite_database, [Claim(_own("half"), _asked({"word": "b"}))], 1)
+    with Running(sqlite_database, tmp_path) as running, running.client() as client:
+        assert _post(client, "kept", {"input": {"word": "a"}}).text == first.text
+        assert _post(client, "kept", {"input": {"word": "c"}}).status_code == 422
+        answers = {_post(client, "half", {"input": {"word": "b"}}).text for _ in range(3)}
+        assert len(answers) == 1
+        assert len(client.get("/api/v1/tasks").json()["tasks"]) == 2
+
+
+def _own(key: str) -> str:
+    """Return how the owner's key is kept."""
+    return f"request:{request_hash(['owner', key])}"
+
+
+def _asked(given: dict[str, str]) -> str:
+    """Return the hash of a request to start a task."""
+    return request_hash(["POST /workflows/quick/tasks", {"input": given, "priority": None}])
+
+
+def test_old_keys_are_forgotten(database: Database) -> None:
+    """Pruning forgets keys by age; a key that is forgotten may be used for something else."""
+    assert _claim(database, "old", "a", 1) == "a"
+    assert _claim(database, "old", "b", 2) == "a"
+    assert _claim(database, "new", "a", 9) == "a"
+    with database.connect("writer") as connection:
+        assert idempotency_keys.prune(connection, 5) == 1
+    assert _claim(database, "old", "b", 6) == "b"
+    assert _claim(database, "new", "b", 10) == "a"
+
+
+def test_keys_are_put_on_record_together(database: Database) -> None:
+    """Each of many that come at once gets the first request under its own key, also a twin's."""
+    assert _claim(database, "known", "k", 1) == "k"
+    asked = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
+    found = idempotency_keys.claim(database, [Claim(*each) for each in asked], 2)
+    assert found == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
+
+
+def _claim(database: Database, key: str, request_hash: str, now: int) -> str:
+    ((_, found),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
+    return found
+
+
+def test_names_with_colons_share_no_key(running: Running) -> None:
+    """The token `bob` with the key `ci:job1` is another than `bob:ci` with `job1`."""
+    tokens = running.server.tokens
+    bob = tokens.create("bob", ["operate"], None)
+    ci = tokens.create("bob:ci", ["operate"], None)
+    with running.client(bob) as one, running.client(ci) as other:
+        answers = [_post(one, "ci:job1", {}), _post(other, "job1", {})]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert len({answer.json()["id"] for answer in answers}) == 2
+
+
+def test_keys_of_earlier_versions_still_count(running: Running, client: httpx.Client) -> None:
+    """A key on record in the earlier form is found again; where it may be another's, by request."""
+    for key, is_sure in (("plain", True), ("with:colon", False)):
+        earlier = f"request:{content_hash(f'owner:{key}')}"
+        idempotency_keys.claim(running.database, [Claim(earlier, _asked({"word": key}))], 1)
+        first, again = (_post(client, key, {"input": {"word": key}}) for _ in range(2))
+        assert first.json()["id"] == again.json()["id"]
+        another = _post(client, key, {"input": {"word": "another"}})
+        assert another.status_code == (422 if is_sure else 201)

@@ -1,0 +1,295 @@
+"""`agent --server URL`: the same commands on an agent elsewhere, with the same output and codes."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agent.cli.client import remote, transport
+from agent.cli.errors import CommandError
+from agent.cli.main import main
+from agent.cli.output import terminal
+from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.server import Running, wait_for
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on standard output."""
+        return json.loads(self.out)
+
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(
+    running: Running,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> Command:
+    """Return what runs a command in this process, with the token in the environment."""
+    for text in (GATED, ASKING):
+        running.add_workflow(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENT_TOKEN", running.token)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*arguments: str, code: int = 0) -> Result:
+        monkeypatch.setattr(sys, "argv", ["agent", *arguments])
+        terminal.console.cache_clear()
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        terminal.console.cache_clear()
+        said = capsys.readouterr()
+        result = Result(int(ended.value.code or 0), said.out, said.err)
+        assert result.code == code, result
+        return result
+
+    return run
+
+
+@pytest.fixture
+def there(running: Running, command: Command) -> Command:
+    """Return what runs a command on the agent by its address."""
+    return lambda *arguments, **given: command("--server", running.server.url, *arguments, **given)
+
+
+@pytest.fixture
+def here(running: Running, command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return what runs a command on the same agent by its database."""
+    assert running.database.path is not None
+    monkeypatch.setenv("AGENT_DATABASE__URL", f"sqlite:///{running.database.path}")
+    return command
+
+
+def _asked(there: Command, workflow: str) -> tuple[str, str]:
+    """Start a workflow that asks; return its task and its question."""
+    done = there("run", workflow, "--wait", "--json", code=4)
+    (on,) = done.json["activity"]["on"]
+    return done.json["id"], on["approval"]
+
+
+def test_what_is_read_is_the_same(there: Command, here: Command) -> None:
+    """Every command that shows something prints the same, for people and for programs."""
+    task_id, approval = _asked(there, "gated")
+    done = there("run", "quick", "-i", "word=said", "--wait", "--json").json["id"]
+    for arguments in (
+        ["tasks", "--limit", "3"],
+        ["tasks", "--status", "running", "--workflow", "gated", "--limit", "2"],
+        ["show", done],
+        ["show", task_id[-8:]],
+        ["show", done, "one"],
+        ["logs", done],
+        ["logs", done, "one"],
+        ["events", done],
+        ["events", "--limit", "7"],
+        ["watch", done],
+        ["approvals", approval],
+        ["approvals", "--all", "--limit", "2"],
+        ["budget", done],
+        ["workflows", "show", "quick"],
+        ["workflows", "compare", "quick", "1", "1"],
+    ):
+        for more in ([], ["--json"]):
+            far, near = there(*arguments, *more), here(*arguments, *more)
+            # How long ago something was, and how to say the next command, may differ.
+            if more:
+                assert far.json == near.json, arguments
+            elif "ago" not in near.out and "agent " not in near.out:
+                assert far.out == near.out, arguments
+    listed = {each["name"]: each for each in there("workflows", "--json").json}
+    nearby = {each["name"]: each for each in here("workflows", "--json").json}
+    assert listed["filed"].keys() == nearby["filed"].keys()
+
+
+def test_what_is_refused_is_the_same(there: Command, here: Command) -> None:
+    """Mistakes end with the same code and the same words."""
+    task_id = there("run", "signalled", "--json").json["id"]
+    for code, arguments in (
+        (3, ["show", "ffffffff"]),
+        (3, ["show", "zz"]),
+        (3, ["logs", task_id, "none"]),
+        (3, ["show", task_id, "none"]),
+        (3, ["retry", task_id]),
+        (3, ["resolve", task_id, "ask", "--done"]),
+        (3, ["fork", task_id, "--from", "none"]),
+        (3, ["approve", "ffffffff"]),
+        (3, ["workflows", "show", "none"]),
+        (3, ["workflows", "show", "quick", "--version", "9"]),
+        (3, ["artifact", "0" * 64]),
+        (2, ["artifact", "what"]),
+        (2, ["run", "quick", "-i", "wrod=x"]),
+        (2, ["run", "none.yaml"]),
+        (2, ["events", "--after", "x"]),
+        (2, ["tasks", "--status", "done"]),
+    ):
+        far, near = there(*arguments, code=code), here(*arguments, code=code)
+        assert far.err == near.err, arguments
+    # What is known differs: here also the files of this machine's directory.
+    assert "none" in there("run", "none", code=3).err
+
+
+def test_tasks_are_steered(there: Command) -> None:
+    """Pause, resume, signal, cancel, retry and fork do what they do here."""
+    task_id = there("run", "signalled", "--json").json["id"]
+    assert there("pause", task_id, "--reason", "lunch", "--json").json["changed"] is True
+    assert there("show", task_id, "--json").json["pause_reason"] == "lunch"
+    assert there("resume", task_id, "--json").json["changed"] is True
+    there("signal", task_id, "go", '{"a": [1]}')
+    assert there("watch", task_id, "--json").json["output"] == {"a": [1]}
+    old = there("run", "quick", "-i", "word=old", "--wait", "--json").json["id"]
+    forked = there("fork", old, "--from", "one", "-i", "word=new", "--json").json["task_id"]
+    assert there("watch", forked, "--json").json["output"] == "new"
+    other = there("run", "signalled", "--json").json["id"]
+    assert "cancelled" in there("cancel", other).out
+    failed = there("run", "failing", "--wait", "--json", code=1).json["id"]
+    again = there("retry", failed, "--json").json["task_id"]
+    assert there("watch", again, "--json", code=1).json["retry_of"] == failed
+    raised = there("budget", there("run", "signalled", "--json").json["id"], "--usd", "2")
+    assert "budget set" in raised.out
+
+
+def test_questions_are_answered(there: Command) -> None:
+    """Approve with an edit, deny, answer and defer; a second answer is told of the first."""
+    task_id, approval = _asked(there, "gated")
+    done = there("approve", approval[-8:], "--set", 'argv=["echo", "less"]', "--json").json
+    assert (done["status"], done["decision"]["by"]) == ("approved", "owner")
+    assert there("watch", task_id, "--json").json["output"] == "less"
+    assert "already" in there("deny", approval, code=3).err
+    task_id, approval = _asked(there, "gated")
+    assert "denied" in there("deny", approval, "--reason", "no").out
+    assert "no" in there("watch", task_id, code=1).out
+    task_id, approval = _asked(there, "asking")
+    assert there("defer", approval, "1h", "--json").json["remind_at"] is not None
+    assert "give one of" in there("answer", approval, "green", code=2).err
+    there("answer", approval, "blue")
+    assert there("watch", task_id, "--json").json["output"] == "blue"
+
+
+def test_a_file_is_handed_over(there: Command, tmp_path: Path) -> None:
+    """A workflow that only this machine has is put on record there, and started."""
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "name: own\ninputs: {n: {type: integer}}\nsteps: {one: {wait: 1ms}}\n"
+        'output: "{{ inputs.n + 1 }}"\n'
+    )
+    assert there("run", str(path), "-i", "n=4", "--wait", "--json").json["output"] == 5
+    path.write_text("name: own\nsteps: {one: {wiat: 1ms}}\n")
+    assert "own.yaml:2" in there("run", str(path), code=2).err
+    path.write_text("name: filed\nsteps: {one: {wait: 1ms}}\n")
+    assert "lives in" in there("run", str(path), code=3).err
+
+
+def test_long_lists_come_in_pages(
+    there: Command, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as were asked for, whatever one answer may hold."""
+    monkeypatch.setattr(remote, "_TASKS_PAGE", 2)
+    monkeypatch.setattr(remote, "_PAGE", 2)
+    made = [there("run", "signalled", "--json").json["id"] for _ in range(5)]
+    listed = there("tasks", "--limit", "5", "--json").json
+    assert [each["id"] for each in listed] == made[::-1]
+    assert len(there("events", "--limit", "7", "--json").json["events"]) == 7
+
+
+@pytest.mark.parametrize(
+    "arguments", [["up"], ["init"], ["doctor"], ["db", "upgrade"], ["token", "list"]]
+)
+def test_what_cannot_be_done_elsewhere(there: Command, arguments: list[str]) -> None:
+    """What works on this machine's files says so, and does nothing."""
+    assert "leave out --server" in there(*arguments, code=2).err + there(*arguments, code=2).out
+    assert not Path("config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://x", "http://", "http://u:p@127.0.0.1", "http://h:x", "http://h/?token=1", "http://h:0"],
+)
+def test_addresses_that_are_none(command: Command, url: str) -> None:
+    """An address is told apart from anything else before a token is sent anywhere."""
+    assert "--server" in command("--server", url, "tasks", code=2).err
+
+
+def test_tokens(command: Command, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the environment, from a file, or this machine's own, and that never goes elsewhere."""
+    url = running.server.url
+    monkeypatch.setenv("AGENT_TOKEN", "wrong")
+    assert "does not know this token" in command("--server", url, "tasks", code=3).err
+    monkeypatch.delenv("AGENT_TOKEN")
+    assert "no token" in command("--server", url, "tasks", code=2).err
+    monkeypatch.setenv("AGENT_TOKEN_FILE", "nothing")
+    assert "AGENT_TOKEN_FILE" in command("--server", url, "tasks", code=2).err
+    monkeypatch.setenv("AGENT_TOKEN_FILE", str(running.server.tokens.owner_file))
+    command("--server", url, "tasks")
+    monkeypatch.delenv("AGENT_TOKEN_FILE")
+    monkeypatch.setenv("AGENT_HOME", str(running.home))
+    monkeypatch.setenv("AGENT_SERVER", url)
+    command("tasks")
+    assert "no token" in command("--server", "https://agent.example", "tasks", code=2).err
+    monkeypatch.setenv("AGENT_TOKEN", running.token_with("read"))
+    assert "operate" in command("run", "quick", code=3).err
+
+
+def test_nobody_there(command: Command) -> None:
+    """An address without an agent is told at once, with the code of a database that is not there."""
+    assert "does not answer" in command("--server", "http://127.0.0.1:1", "tasks", code=5).err
+    told = command("--server", "http://127.0.0.1:1", "tasks", "--json", code=5).json
+    assert told["error"]["code"] == "no_database"
+
+
+def test_an_agent_that_is_busy_is_asked_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may be repeated is, as the answer says when; what may not is told."""
+    monkeypatch.setenv("AGENT_TOKEN", running.token)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    client = transport.Transport(running.server.url, running.settings)
+    problem = {"content-type": "application/problem+json", "retry-after": "1"}
+    busy = httpx.Response(503, headers=problem, content=b'{"detail": "too much"}')
+    answers: list[Any] = []
+    sent: list[Any] = []
+
+    def request(_method: str, path: str, **given: Any) -> httpx.Response:
+        sent.append((path, given.get("headers")))
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(client._http, "request", request)
+    answers += [busy, httpx.ReadError("cut"), busy, httpx.Response(200, content=b"[1]")]
+    assert client.get("tasks") == [1]
+    answers += [httpx.ReadError("cut"), httpx.Response(201, content=b"[2]")]
+    assert client.post("workflows/a/tasks", {}, key="k") == [2]
+    assert [each[1] for each in sent[-2:]] == [{"Idempotency-Key": "k"}] * 2
+    for lost in (busy, httpx.ReadError("cut")):
+        answers.append(lost)
+        with pytest.raises(CommandError):
+            client.post("tasks/1/signals/go", {})
+        assert answers == []
+    client.close()
+
+
+def test_following_waits_for_what_comes(there: Command, running: Running) -> None:
+    """`watch` goes on until the task has ended, whoever ends it."""
+    task_id = there("run", "signalled", "--json").json["id"]
+    with running.client() as client:
+        wait_for(lambda: client.post(f"/api/v1/tasks/{task_id}/signals/go", json=1).is_success)
+    assert there("watch", task_id, "--json").json["status"] == "succeeded"

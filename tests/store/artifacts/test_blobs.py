@@ -1,0 +1,232 @@
+"""Content outside the database: durable before its address is told, and never removed from under a row."""
+
+import errno
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.bootstrap import vaults_of
+from agent.config.models import ArtifactSettings
+from agent.config.settings import Settings
+from agent.core.clock import SECOND
+from agent.store.artifacts import artifact_rows, blobs
+from agent.store.artifacts.artifact_rows import GRACE_US
+from agent.store.artifacts.blobs import BlobStore, BlobStores
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
+from tests.support import faulty_store
+from tests.support.faulty_store import FaultyStore
+
+
+def test_a_file_and_its_names_are_on_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content is synced under another name, then the directories that hold the right one."""
+    synced: list[tuple[int, bool]] = []
+    sync = os.fsync
+
+    def noticed(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append((os.fstat(descriptor).st_ino, Path(address).exists()))
+
+    address = str(tmp_path / "kept" / "ab" / "abc")
+    monkeypatch.setattr(os, "fsync", noticed)
+    assert BlobStore(f"file://{tmp_path}/kept").write("abc", b"content") == address
+    assert blobs.read(address) == b"content"
+    inodes = [
+        Path(path).stat().st_ino for path in (address, tmp_path / "kept/ab", tmp_path / "kept")
+    ]
+    assert synced == [(inodes[0], False), (inodes[1], True), (inodes[2], True)]
+    assert [path.name for path in (tmp_path / "kept/ab").iterdir()] == ["abc"]
+
+
+@pytest.mark.parametrize("kind", ["directory", "fsspec"])
+def test_content_that_is_put_while_it_is_pruned(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Between the end of its old row and of its file a new row may come: the file stays for it."""
+    url = str(tmp_path / "kept") if kind == "directory" else f"memory://pruned-{os.getpid()}"
+    now = sqlite_database.clock.now()
+    remove = blobs.remove
+    with sqlite_database.connect("writer") as connection:
+        content = b"text " * 1000
+
+        def put(at: int) -> str:
+            return artifact_rows.put(connection, artifact_rows.pack(content, BlobStore(url)), at)
+
+        def put_before(address: str, before: int, _options: object) -> None:
+            if kind == "directory":
+                os.utime(address, (1, 1))
+            # The removal runs in a thread of its own, and this connection waits for it.
+            put(now)
+            remove(address, before)
+
+        monkeypatch.setattr(blobs, "remove", put_before)
+        name = put(now - GRACE_US - SECOND)
+        assert artifact_rows.prune(connection, now) == 1
+        assert artifact_rows.get(connection, name) == content
+        monkeypatch.setattr(blobs, "remove", remove)
+        later = now + 2 * GRACE_US
+        assert artifact_rows.prune(connection, later) == 1
+        assert artifact_rows.get(connection, name) is None
+
+
+@pytest.mark.parametrize("url", ["unheard-of://bucket/path", "s3://bucket/path"])
+def test_a_store_without_a_driver_is_told_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that could keep nothing there does not begin."""
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(StoreError, match=f"artifacts cannot be kept at {url}: .+") as raised:
+        BlobStore(url)
+    assert raised.value.fault is Fault.LOST
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("ftp:///kept", {}, "missing a required argument: 'host'"),
+        ("ftp://host:port/kept", {}, "'port'"),
+        ("ftp://host/kept", {"host": "other"}, "multiple values for keyword argument 'host'"),
+        ("simplecache::unheard-of://bucket", {}, "unheard-of"),
+    ],
+)
+def test_a_wrong_configuration_is_an_error_at_the_start(
+    url: str, options: dict[str, Any], message: str
+) -> None:
+    """The URL and the options are checked against the driver, without a connection."""
+    with pytest.raises(StoreError, match=message) as raised:
+        BlobStore(url, lambda: options)
+    assert raised.value.fault is Fault.LOST
+
+
+def test_an_unreachable_store_is_no_wrong_configuration() -> None:
+    """FTP's driver connects in its constructor: within the bounds of a call, and not before."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ftp://127.0.0.1:{silent.getsockname()[1]}/kept"
+        vaults = BlobStores(url, timeout_seconds=0.2)
+        began = time.monotonic()
+        kept = vaults.vault(url)
+        with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
+            vaults.reach(url).call(kept.connect, vaults.timeout_seconds)
+        with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
+            BlobStores(url).probe(url, 0.2)
+        assert time.monotonic() - began < 20
+    for call in (kept.connect, lambda: kept.write("abc", b"content")):
+        with pytest.raises(StoreError, match="Connection refused") as raised:
+            call()
+        assert raised.value.fault is Fault.UNREACHABLE
+
+
+def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an object store's driver raises, the content is sent again and not put elsewhere."""
+
+    class NoCredentialsError(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoCredentialsError("no credentials")
+
+    kept = BlobStore("memory://bucket")
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.pipe_file", refuse)
+    with pytest.raises(StoreError, match=r"cannot keep .+: no credentials") as raised:
+        kept.write("abc", b"content")
+    assert raised.value.fault is Fault.UNREACHABLE
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
+    with pytest.raises(StoreError, match="cannot be read: no credentials"):
+        blobs.read("memory://bucket/ab/abc")
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again for as long as the disk is full, and must not fill what gets free."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="No space left on device"):
+            BlobStore(str(tmp_path / "kept")).write("abc", b"content")
+    assert list((tmp_path / "kept/ab").iterdir()) == []
+
+
+def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
+    """A file that somebody else removed, or that was never there, is not missed."""
+    blobs.remove(str(tmp_path / "nothing"), 10**18)
+    blobs.remove("memory://nothing-of-this-name", 10**18)
+    unread: Any = blobs.read(str(tmp_path / "nothing"))
+    assert unread is None
+
+
+def test_options_of_the_configured_store_reach_its_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """References are resolved when they are used; what they stand for shows in no message."""
+    monkeypatch.setenv("STORE_TOKEN", "a-very-secret-token")
+    artifacts_settings = ArtifactSettings(
+        url="faulty://bucket/kept", options={"token": "env:STORE_TOKEN", "region": "here"}
+    )
+    vaults = vaults_of(Settings(base=tmp_path, artifacts=artifacts_settings))
+    address = vaults.vault(vaults.url).write("abc", b"content")
+    given = FaultyStore.given
+    assert (given["token"], given["region"]) == ("a-very-secret-token", "here")
+    assert vaults.read(address) == b"content"
+    assert vaults.options("memory://elsewhere") == {}
+    with faulty_store.broken("raises"):
+        FaultyStore.problem = OSError("refused a-very-secret-token")
+        with pytest.raises(StoreError) as raised:
+            vaults.read(address)
+    assert raised.value.message.endswith("cannot be read: refused [redacted]")
+    monkeypatch.delenv("STORE_TOKEN")
+    with pytest.raises(StoreError, match="STORE_TOKEN is not set"):
+        vaults.vault(vaults.url)
+
+
+def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
+    """Messages and events name the store by its host, and its addresses without the password."""
+    given = ArtifactSettings(url="faulty://robot:a%20very-secret-word@bucket/kept")
+    vaults = vaults_of(Settings(base=tmp_path, artifacts=given))
+    kept = vaults.vault(vaults.url)
+    assert blobs.store_of(vaults.url) == "faulty://bucket"
+    with faulty_store.broken("raises"), pytest.raises(StoreError) as raised:
+        kept.write("abc", b"content")
+    assert "very-secret-word" not in raised.value.message
+    assert "bucket" in raised.value.message
+
+
+def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
+    """The first call gives up in its time, the next ones at once; a late answer opens it again."""
+    vaults = BlobStores("faulty://bucket/kept")
+    address = vaults.vault(vaults.url).write("abc", b"content")
+    with faulty_store.broken("hangs"):
+        with pytest.raises(StoreError, match=r"has not answered within 0.1 s") as raised:
+            vaults.read(address, 0.1)
+        assert raised.value.fault is Fault.UNREACHABLE
+        calls = FaultyStore.calls
+        for _ in range(10):
+            with pytest.raises(StoreError):
+                vaults.read(address, 60)
+        assert FaultyStore.calls == calls
+    reach = vaults.reach(address)
+    give_up = time.monotonic() + 60
+    while reach.reason is not None and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert vaults.read(address) == b"content"
+
+
+def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    """What it wrote it has read and removed; a store that takes nothing is an error."""
+    vaults = BlobStores()
+    kept = tmp_path / "kept"
+    vaults.probe(str(kept), 60)
+    assert [path for path in kept.rglob("*") if path.is_file()] == []
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="Not a directory"):
+        vaults.probe(str(tmp_path / "file"), 60)

@@ -1,0 +1,112 @@
+"""What may be stored, and how a refusal is told."""
+
+import json
+import math
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agent.store.db.json_values import MAX_DEPTH, NotPlainJsonError, decode, encode
+
+_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+_scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+)
+_plain = st.recursive(
+    _scalars | _texts,
+    lambda inner: st.lists(inner) | st.dictionaries(_texts, inner),
+    max_leaves=20,
+)
+
+
+def _nested(depth: int) -> Any:
+    value: Any = "leaf"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@given(_plain)
+@example("\\u0000")
+@example({"a\\u0000": ["\\\\u0000", "é\U0001f600", '"']})
+@example([2**80, -(2**63), 1e308, 5e-324, -0.0])
+@example([[]] * (MAX_DEPTH + 1))
+def test_plain_values_come_back_the_same(value: Any) -> None:
+    """Every plain JSON value survives, as text that UTF-8 can carry and without an escaped NUL."""
+    text = encode(value, "value")
+    text.encode("utf-8")
+    assert decode(text) == value
+    assert json.dumps(decode(text)) == json.dumps(value)
+
+
+_bad = st.sampled_from(
+    ["\0", "a\0b", "\ud800", "x\udfff", math.nan, math.inf, -math.inf, b"bytes", object(), {1}, 1j]
+)
+
+
+@given(_plain, _bad, st.lists(st.sampled_from(["key", "other", 0]), max_size=6))
+def test_what_is_not_plain_is_refused_wherever_it_hides(
+    neighbour: Any, bad: Any, places: list[str | int]
+) -> None:
+    """A bad value is refused at any depth, beside anything, and the message names its path."""
+    value, path = bad, ""
+    for place in reversed(places):
+        value = {"good": neighbour, place: value} if isinstance(place, str) else [value, neighbour]
+        path = (f".{place}" if isinstance(place, str) else "[0]") + path
+    with pytest.raises(NotPlainJsonError) as caught:
+        encode(value, "output")
+    assert caught.value.path == "output" + path
+    assert str(caught.value).startswith("output" + path)
+
+
+@pytest.mark.parametrize("key", [1, None, True, 1.5, ("a",), b"k"])
+def test_a_key_that_is_no_string_is_refused(key: Any) -> None:
+    """Keys are never turned into strings silently: `{1: …}` would come back as `{"1": …}`."""
+    with pytest.raises(NotPlainJsonError, match=r"output\.inner: the key .* is not a string"):
+        encode({"inner": {key: 1}}, "output")
+
+
+def test_a_bad_key_is_named() -> None:
+    """A NUL in a key is refused like one in a value."""
+    with pytest.raises(NotPlainJsonError, match="NUL"):
+        encode({"a\0": 1}, "input")
+
+
+def test_nesting_is_bounded() -> None:
+    """The deepest value that is stored is one that both databases can read."""
+    assert decode(encode(_nested(MAX_DEPTH), "v")) == _nested(MAX_DEPTH)
+    for depth in (MAX_DEPTH + 1, 100_000):
+        with pytest.raises(NotPlainJsonError, match="nested"):
+            encode(_nested(depth), "v")
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    """A cycle is an error that names a path, not a crash."""
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(NotPlainJsonError, match="nested"):
+        encode(value, "v")
+
+
+def test_an_integer_too_long_to_write_is_refused() -> None:
+    """Python refuses to print it; the message says which value it was."""
+    with pytest.raises(NotPlainJsonError, match=r"v\.n: an integer with too many digits"):
+        encode({"n": 10**5000}, "v")
+
+
+def test_what_is_as_good_as_plain_is_accepted() -> None:
+    """Tuples are lists and string enums are strings: nothing is lost by storing them so."""
+
+    class Colour(StrEnum):
+        RED = "red"
+
+    assert encode({"a": (1, 2), "b": Colour.RED}, "v") == '{"a":[1,2],"b":"red"}'
+
+
+def test_nothing_stored_is_none() -> None:
+    """A missing text is None, and a stored null too."""
+    assert decode(None) is None
+    assert decode("null") is None

@@ -1,0 +1,228 @@
+"""The write gate: a busy daemon starves nobody, and writers leave a mark."""
+
+import contextlib
+import errno
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from agent.store.db import sqlite
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.db.write_lock import WriteLock, WriteLockTimeoutError
+
+PATIENCE_SECONDS = 60
+
+
+def _commit_back_to_back(url: str, is_running: Event, is_over: Event) -> None:
+    """Be a busy daemon: hold the database nearly all the time."""
+    number = 0
+    with Database(url).connect("turn") as turn:
+        while not is_over.is_set():
+            with turn.transaction():
+                number += 1
+                turn.execute("INSERT INTO pairs (who, n) VALUES ('turn', :n)", n=number)
+            is_running.set()
+
+
+def _add(connection: Connection, who: str, number: int) -> None:
+    with connection.transaction():
+        connection.execute("INSERT INTO pairs (who, n) VALUES (:who, :n)", who=who, n=number)
+
+
+@contextlib.contextmanager
+def _busy_turn(database: Database) -> Iterator[None]:
+    context = multiprocessing.get_context("spawn")
+    is_running, is_over = context.Event(), context.Event()
+    turn = context.Process(target=_commit_back_to_back, args=(database.url, is_running, is_over))
+    turn.start()
+    try:
+        assert is_running.wait(PATIENCE_SECONDS)
+        yield
+    finally:
+        is_over.set()
+        turn.join(PATIENCE_SECONDS)
+        turn.kill()
+    assert turn.exitcode == 0
+
+
+def _last_id(connection: Connection) -> int:
+    ((last,),) = connection.query("SELECT coalesce(max(id), 0) FROM pairs")
+    return int(last)
+
+
+def test_a_busy_turn_starves_no_writer(sqlite_database: Database) -> None:
+    """A writer's commit waits for few of the turn's, however fast those follow each other."""
+    overtaken = 0
+    with sqlite_database.connect("writer") as writer:
+        writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
+        with _busy_turn(sqlite_database):
+            mine = 0
+            for number in range(30):
+                while (seen := _last_id(writer)) == mine:
+                    pass
+                _add(writer, "writer", number)
+                ((mine,),) = writer.query("SELECT max(id) FROM pairs WHERE who = 'writer'")
+                overtaken += mine - seen - 1
+    # About one a commit; without the gate it is thousands.
+    assert overtaken < 30 * 100
+
+
+def test_a_busy_writer_does_not_starve_the_turn(sqlite_database: Database) -> None:
+    """A process that submits in a loop leaves the turn its share of commits."""
+    with sqlite_database.connect("writer") as writer:
+        writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
+        with _busy_turn(sqlite_database):
+            before = _last_id(writer)
+            for number in range(2000):
+                _add(writer, "writer", number)
+                if _last_id(writer) - before - number > 100:
+                    break
+            else:
+                pytest.fail("the turn had fewer than 100 commits beside 2,000 of a writer")
+
+
+def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Database) -> None:
+    """While a writer's transaction is open nobody passes; a turn's leaves the gate open."""
+    assert sqlite_database.gate is not None
+    other = sqlite_database.gate.open()
+    with (
+        sqlite_database.connect("writer") as writer,
+        sqlite_database.connect("turn") as turn,
+    ):
+        with writer.transaction(), pytest.raises(WriteLockTimeoutError):
+            other.take(0.0)
+        other.take(0.0)
+        other.drop()
+        with turn.transaction():
+            other.take(0.0)
+            other.drop()
+        with pytest.raises(ZeroDivisionError), writer.transaction():
+            raise ZeroDivisionError
+        other.take(0.0)
+        other.drop()
+    other.close()
+
+
+def test_a_gate_that_is_never_opened_is_told(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody stuck at the gate makes others busy, with a message, and hangs nobody."""
+    monkeypatch.setattr(sqlite, "PATIENCE_SECONDS", 0.1)
+    assert sqlite_database.gate is not None
+    stuck = sqlite_database.gate.open()
+    stuck.take(0.0)
+    for role in ("turn", "writer"):
+        with (
+            sqlite_database.connect(role) as connection,
+            pytest.raises(StoreError, match="locked") as caught,
+            connection.transaction(),
+        ):
+            raise AssertionError
+        assert caught.value.fault is Fault.BUSY
+        assert not connection.in_transaction
+    stuck.close()
+    with sqlite_database.connect("writer") as connection, connection.transaction():
+        assert connection.in_transaction
+
+
+def test_a_dead_holder_frees_the_gate(tmp_path: Path) -> None:
+    """The lock ends with its process, so nothing has to be cleaned up after a crash."""
+    gate = WriteLock(tmp_path / "db.gate")
+    context = multiprocessing.get_context("spawn")
+    is_held = context.Event()
+    holder = context.Process(target=_hold, args=(gate.path, is_held))
+    holder.start()
+    try:
+        assert is_held.wait(PATIENCE_SECONDS)
+        mine = gate.open()
+        with pytest.raises(WriteLockTimeoutError):
+            mine.take(0.05)
+    finally:
+        holder.kill()
+        holder.join(PATIENCE_SECONDS)
+    mine.take(PATIENCE_SECONDS)
+    mine.close()
+
+
+def _hold(path: Path, is_held: Event) -> None:
+    handle = WriteLock(path).open()
+    handle.take(PATIENCE_SECONDS)
+    is_held.set()
+    threading.Event().wait()
+
+
+def test_a_forgotten_connection_frees_the_gate(sqlite_database: Database) -> None:
+    """A writer that was dropped inside its transaction holds up nobody."""
+    forgotten = sqlite_database.connect("writer")
+    forgotten._begin()
+    del forgotten
+    with sqlite_database.connect("writer") as writer, writer.transaction():
+        writer.execute("CREATE TABLE pairs (n bigint)")
+
+
+def test_a_full_disk_hides_no_commit(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is committed is reported as such even if the mark cannot be written."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with sqlite_database.connect("writer") as writer:
+        monkeypatch.setattr(os, "pwrite", fail)
+        with writer.transaction():
+            writer.execute("CREATE TABLE pairs (n bigint)")
+        monkeypatch.undo()
+        with writer.transaction():
+            writer.execute("INSERT INTO pairs VALUES (1)")
+    assert sqlite_database.write_mark() == 1
+
+
+def test_writers_leave_a_mark(sqlite_database: Database) -> None:
+    """Each commit of a writer moves the mark; a rollback and a turn's commit do not."""
+    other = Database(sqlite_database.url)
+    with sqlite_database.connect("writer") as writer, sqlite_database.connect("turn") as turn:
+        writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
+        assert other.write_mark() == 0
+        _add(writer, "writer", 1)
+        assert other.write_mark() == 1
+        _add(turn, "turn", 1)
+        with pytest.raises(ZeroDivisionError), writer.transaction():
+            raise ZeroDivisionError
+        assert other.write_mark() == 1
+        _add(writer, "writer", 2)
+        assert other.write_mark() == sqlite_database.write_mark() == 2
+
+
+def test_marks_of_two_writers_add_up(sqlite_database: Database) -> None:
+    """Two writers at once lose none of their commits and none of their marks."""
+
+    def write(who: str) -> None:
+        with Database(sqlite_database.url).connect("writer") as connection:
+            for number in range(20):
+                _add(connection, who, number)
+
+    with sqlite_database.connect("writer") as writer:
+        writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
+        threads = [threading.Thread(target=write, args=(who,)) for who in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+        assert writer.query("SELECT count(*) FROM pairs") == [(40,)]
+        assert sqlite_database.write_mark() == 40
+
+
+def test_a_database_without_a_gate(sqlite_url: str, tmp_path: Path) -> None:
+    """One that no other process writes needs no gate, has no file for it, and leaves no mark."""
+    database = Database(sqlite_url, gate=False)
+    with database.connect("writer") as writer, writer.transaction():
+        writer.execute("CREATE TABLE pairs (n bigint)")
+    assert database.write_mark() == 0
+    assert not list(tmp_path.glob("*.gate"))

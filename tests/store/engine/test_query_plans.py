@@ -1,0 +1,175 @@
+"""The plans of the hot statements: whatever a turn asks is found by an index, on both databases."""
+
+import re
+from typing import Any
+
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
+from agent.steps.types.outcome import CallResult, Succeeded, Waiting
+from agent.store.db.database import Connection, Database
+from agent.store.engine import lineage, workers
+from agent.store.read import views
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.worker.attempts import claim_of
+from agent.workflows.graph import Fanout
+from tests.support.engine import RETRY, Hand, HandClock, graph, other, step
+from tests.tasks.operator.test_state_table import intend
+
+ROWS = 20_000
+TABLES = ("tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs")
+
+Asked = dict[str, dict[str, Any]]
+
+
+def fill(database: Database) -> None:
+    """Write many ended and waiting tasks, each with a step, an event and a call."""
+    numbers = (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
+        if database.is_sqlite
+        else f"WITH n(i) AS (SELECT generate_series(1, {ROWS}))"
+    )
+    far = database.clock.now() + 10**6 * SECOND
+    status = "CASE WHEN i % 2 = 0 THEN 'running' ELSE 'succeeded' END"
+    inserts = [
+        "tasks (id, status, workflow_name, workflow_version, priority, input, next_wake_time,"
+        " steps_open, steps_running, steps_failed, steps_held, places_taken, phase, event_seq,"
+        " depth, origin_id, created_at)"
+        f" {numbers} SELECT 't' || i, {status}, 'filler', 1, i % 3, '{{}}', {far} + i,"
+        " 1, 0, 0, 0, 1, 'normal', 1, 0, 't' || i, 1 FROM n",
+        'steps (id, task_id, "index", parallel_index, name, kind, status, attempt, max_attempts,'
+        " deps_remaining, deps_failed, wake_at, held, placed, alone, claim_token, failures,"
+        " items_done, items_placed, items_ended, items_failed)"
+        f" {numbers} SELECT 's' || i, 't' || i, 0, -1, 'a', 'python', 'pending', 1, 1,"
+        f" 0, 0, {far} + i, 0, 1, 0, 0, 0, 0, 0, 0, 0 FROM n",
+        "events (xid, task_id, seq, type, at)"
+        f" {numbers} SELECT 1, 't' || i, 1, 'task.created', 1 FROM n",
+        "tool_calls (id, task_id, step_id, number, attempt, action, idempotency_key, remote_key,"
+        " request_hash, on_unknown, send_by, expires_at, created_at)"
+        f" {numbers} SELECT 'c' || i, 't' || i, 's' || i, 1, 1, 'a', 'k' || i, 'r', 'h',"
+        " 'ask', 1, 1, 1 FROM n",
+        "idempotency_outcomes (idempotency_key, tool_call_id, status)"
+        f" {numbers} SELECT 'k' || i, 'c' || i, 'unknown' FROM n",
+    ]
+    with database.connect("writer") as tx:
+        with tx.transaction():
+            for insert in inserts:
+                tx.execute(f"INSERT INTO {insert}")
+        if not database.is_sqlite:
+            tx.query("ANALYZE")
+
+
+def listen(connection: Connection) -> Asked:
+    """Note every statement that a connection is asked from now on."""
+    asked: Asked = {}
+
+    def noting(function: Any) -> Any:
+        def noted(sql: str, /, **parameters: Any) -> Any:
+            asked.setdefault(sql, parameters)
+            return function(sql, **parameters)
+
+        return noted
+
+    def noting_each(function: Any) -> Any:
+        def noted(statements: Any) -> Any:
+            for sql, parameters in statements:
+                asked.setdefault(sql, parameters)
+            return function(statements)
+
+        return noted
+
+    for name in ("query", "execute", "defer"):
+        setattr(connection, name, noting(getattr(connection, name)))
+    connection.query_each = noting_each(connection.query_each)  # type: ignore[method-assign]
+    return asked
+
+
+def live(hand: Hand) -> None:
+    """Make turns in which everything happens that turns are made of."""
+    whole = graph(
+        step("a"),
+        step("b", after=["a"]),
+        step("each", after=["a"], fanout=Fanout(count=5, concurrency=2)),
+        other("hear", "wait", config={"signal": "go"}),
+        step("pay"),
+        step("held"),
+        step("last", after=["b", "each"]),
+        max_parallel=4,
+        timeout_seconds=1000.0,
+    )
+    task_id = hand.start(whole)
+    claimed = hand.claimed("pay")
+    call_id = intend(hand, claimed)
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    hand.settle({"a": RETRY, "hear": Waiting({"signal": "go"})})
+    result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), whole, result=result)]))
+    hand.succeed("pay")
+    hand.succeed("a")
+    hand.settle({"each": Succeeded(items=[1, 2, 3, 4, 5])})
+    hand.succeed("each[0]")
+    hand.delivery.look([claim_of(found) for found in hand.running.values()])
+    hand.operator.signal(task_id, "go")
+    hand.skip(20)
+    hand.turn()
+    hand.fail("b")
+    while hand.names():
+        hand.succeed(hand.names()[0])
+    assert hand.status(task_id) == "failed"
+
+
+def scans(connection: Connection, sql: str, parameters: dict[str, Any]) -> list[str]:
+    """Return the lines of a statement's plan that read a whole table."""
+    if connection.sql.name == "sqlite":
+        lines = [row[3] for row in connection.query(f"EXPLAIN QUERY PLAN {sql}", **parameters)]
+        aliases = {"s", "t", "e", "c", "o", "l", *TABLES}
+        return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in aliases]
+    lines = [row[0] for row in connection.query(f"EXPLAIN {sql}", **parameters)]
+    pattern = re.compile(rf"Seq Scan on ({'|'.join(TABLES)})\b")
+    return [line.strip() for line in lines if pattern.search(line)]
+
+
+def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
+    """With twenty thousand other tasks in the tables, every statement of a turn uses an index."""
+    database.clock = HandClock()
+    fill(database)
+    hand = Hand(database)
+    connection = hand.delivery.sender.connection
+    asked = listen(connection)
+    live(hand)
+    explained = {
+        sql: parameters
+        for sql, parameters in asked.items()
+        if sql.lstrip().upper().startswith(("SELECT", "UPDATE", "INSERT", "WITH"))
+        and any(table in sql for table in TABLES)
+    }
+    kinds = {sql.split()[0] for sql in explained}
+    assert kinds >= {"SELECT", "UPDATE", "INSERT"} and len(explained) > 15
+    problems = {sql: found for sql in explained if (found := scans(connection, sql, asked[sql]))}
+    assert problems == {}
+    hand.close()
+
+
+def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
+    """Takeover, the events' cursor and a task's own rows cost the same however full the tables."""
+    database.clock = HandClock()
+    fill(database)
+    with database.connect("turn") as connection:
+        without_index = scans(connection, "SELECT id FROM tasks WHERE phase = :p", {"p": "x"})
+        assert without_index, "what reads a whole table is told apart"
+        asked = listen(connection)
+        views.task(connection, "t1")
+        views.steps(connection, "t1")
+        views.events(connection, 1, 5, None, 10)
+        views.events(connection, 1, 5, "t1", 10)
+        views.logs(connection, "t1", None, None, 0, 10)
+        views.tasks(connection, None, None, 10)
+        workers.living(connection)
+        lineage.retried_as(connection, "t1")
+        problems = {
+            sql: found
+            for sql, parameters in list(asked.items())
+            if (found := scans(connection, sql, parameters))
+        }
+    # The newest tasks are read from the end of the primary key, as far as the limit goes.
+    allowed = {"SCAN tasks USING INDEX sqlite_autoindex_tasks_1", "SCAN t"}
+    assert {line for found in problems.values() for line in found} <= allowed

@@ -1,0 +1,275 @@
+"""Backups of a database in use, and pruning of what is old."""
+
+import itertools
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.store import pruning
+from agent.store.artifacts import artifact_rows
+from agent.store.db import sqlite
+from agent.store.db.database import Connection, Database, StoreError
+from agent.store.db.dialect import Fault
+from agent.store.schema import migrate
+from tests.support.postgres import PostgresServer
+from tests.support.rows import insert, insert_task
+
+PATIENCE_SECONDS = 60
+BEFORE = 1000
+CHILDREN = ("steps", "tool_calls", "idempotency_outcomes", "events", "step_logs", "signals")
+
+
+def _tasks(connection: Connection) -> set[str]:
+    return {row[0] for row in connection.query("SELECT id FROM tasks")}
+
+
+def _counts(connection: Connection) -> dict[str, int]:
+    return {
+        table: connection.query(f"SELECT count(*) FROM {table}")[0][0]
+        for table in ("tasks", *CHILDREN)
+    }
+
+
+def test_prune_removes_whole_tasks_that_ended_long_ago(database: Database) -> None:
+    """With all that belongs to them; younger, living and unended ones stay untouched."""
+    with database.connect("writer") as connection:
+        insert_task(connection, "old-1", status="succeeded", ended_at=999)
+        insert_task(connection, "old-2", status="failed", ended_at=1)
+        insert_task(connection, "old-3", status="canceled", ended_at=500)
+        insert_task(connection, "young", status="succeeded", ended_at=1000)
+        for status in ("pending", "running", "paused"):
+            insert_task(connection, status, status=status)
+        removed = pruning.prune(connection, BEFORE)
+        assert removed == {"tasks": 3, "events": 0, "workers": 0, "artifacts": 0, "request_keys": 0}
+        assert _tasks(connection) == {"young", "pending", "running", "paused"}
+        assert _counts(connection) == dict.fromkeys(("tasks", *CHILDREN), 4)
+        assert pruning.prune(connection, BEFORE)["tasks"] == 0
+
+
+def test_prune_takes_children_with_their_parents(database: Database) -> None:
+    """A child stays while its parent does, and goes with it, down to grandchildren."""
+
+    def child(task_id: str, parent: str, **given: Any) -> None:
+        insert_task(
+            connection, task_id, parent_task_id=parent, parent_step_id=f"{parent}-step", **given
+        )
+
+    with database.connect("writer") as connection:
+        insert_task(connection, "a")
+        child("a-child", "a")
+        child("a-grandchild", "a-child")
+        insert_task(connection, "b", status="running")
+        child("b-child", "b")
+        insert_task(connection, "c")
+        child("c-child", "c", status="running")
+        child("c-grandchild", "c-child")
+        insert_task(connection, "d")
+        child("d-child", "d", ended_at=5000)
+        child("orphan", "gone")
+        assert pruning.prune(connection, BEFORE)["tasks"] == 4
+        assert _tasks(connection) == {
+            "b",
+            "b-child",
+            "c",
+            "c-child",
+            "c-grandchild",
+            "d",
+            "d-child",
+        }
+
+
+@pytest.mark.parametrize("relation", ["origin_id", "retry_of", "forked_from"])
+def test_prune_keeps_what_living_tasks_came_from(database: Database, relation: str) -> None:
+    """A retry that runs still needs what the old task did; one that has ended does not."""
+    with database.connect("writer") as connection:
+        insert_task(connection, "needed")
+        insert_task(connection, "alive", status="paused", **{relation: "needed"})
+        insert_task(connection, "not-needed")
+        insert_task(connection, "over", ended_at=5000, **{relation: "not-needed"})
+        assert pruning.prune(connection, BEFORE)["tasks"] == 1
+        assert _tasks(connection) == {"needed", "alive", "over"}
+
+
+def test_prune_keeps_a_line_of_retries_as_long_as_its_last_task(database: Database) -> None:
+    """Each of them may have begun what the others only know of through it; then all go at once."""
+    with database.connect() as connection:
+        with connection.transaction():
+            for number, ended_at in enumerate((10, 11, 12, 500)):
+                before = f"retry {number - 1}" if number else None
+                given = {"retry_of": before, "origin_id": "retry 0", "ended_at": ended_at}
+                insert_task(connection, f"retry {number}", status="failed", **given)
+            insert_task(connection, "alone", status="failed", ended_at=10)
+        assert pruning.prune(connection, 100)["tasks"] == 1
+        assert _tasks(connection) == {f"retry {number}" for number in range(4)}
+        assert pruning.prune(connection, 1000)["tasks"] == 4
+
+
+def test_prune_works_in_small_transactions(database: Database) -> None:
+    """However much is old, each transaction is short; all of it goes in the end."""
+    with database.connect("writer") as connection:
+        with connection.transaction():
+            for number in range(250):
+                insert(
+                    connection,
+                    "tasks",
+                    id=f"t{number:03}",
+                    status="succeeded",
+                    origin_id=f"t{number:03}",
+                    ended_at=1,
+                    event_seq=4000 if number % 50 == 0 else 1,
+                )
+        commits: list[int] = []
+        commit = connection._commit
+
+        def count() -> None:
+            commit()
+            commits.append(len(_tasks(connection)))
+
+        connection._commit = count  # type: ignore[method-assign]
+        assert pruning.prune(connection, BEFORE)["tasks"] == 250
+        left = [250, *commits]
+        assert left[-1] == 0
+        assert all(before - after <= 100 for before, after in itertools.pairwise(left))
+
+
+def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) -> None:
+    """A task being forked at this moment is left for the next time; nobody waits."""
+    with (
+        postgres_database.connect("writer") as connection,
+        postgres_database.connect("writer") as other,
+    ):
+        insert_task(connection, "held")
+        insert_task(connection, "free")
+        with other.transaction():
+            other.query(f"SELECT id FROM tasks WHERE id = 'held' {other.sql.lock}")
+            assert pruning.prune(connection, BEFORE)["tasks"] == 1
+        assert _tasks(connection) == {"held"}
+
+
+def test_prune_forgets_workers_and_their_events(database: Database) -> None:
+    """Workers that are over, and events of no task, go by age; whoever owns a step stays."""
+    with database.connect("writer") as connection:
+        insert_task(connection, "t", status="running")
+        connection.execute("UPDATE steps SET status = 'running', owner = 'owner', claim_turn = 1")
+        insert(connection, "workers", id="ended", ended_at=10)
+        insert(connection, "workers", id="dead", dead=1, started_at=10)
+        insert(connection, "workers", id="owner", dead=1, started_at=10)
+        insert(connection, "workers", id="alive", started_at=10)
+        insert(connection, "workers", id="recent", ended_at=5000)
+        insert(connection, "events", type="worker.started", at=10)
+        insert(connection, "events", type="worker.started", at=5000)
+        removed = pruning.prune(connection, BEFORE)
+        assert removed == {"tasks": 0, "events": 1, "workers": 2, "artifacts": 0, "request_keys": 0}
+        left = {row[0] for row in connection.query("SELECT id FROM workers")}
+        assert left == {"owner", "alive", "recent"}
+
+
+def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_path: Path) -> None:
+    """The copy is one state of the database, of its owner alone, and serves like the original."""
+    is_over = threading.Event()
+    is_writing = threading.Event()
+
+    def write() -> None:
+        with sqlite_database.connect("turn") as turn:
+            number = 0
+            while not is_over.is_set():
+                number += 1
+                with turn.transaction():
+                    insert_task(turn, f"t{number:06}")
+                is_writing.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    path = tmp_path / "copy.db"
+    try:
+        assert is_writing.wait(PATIENCE_SECONDS)
+        pruning.backup(sqlite_database, path)
+    finally:
+        is_over.set()
+        thread.join(PATIENCE_SECONDS)
+    copy = Database(f"sqlite:///{path}")
+    migrate.check(copy)
+    assert path.stat().st_mode & 0o077 == 0
+    assert [file.name for file in tmp_path.glob("copy.db.unfinished*")] == []
+    with copy.connect("writer") as connection:
+        assert connection.query("PRAGMA integrity_check") == [("ok",)]
+        counts = _counts(connection)
+        assert counts["tasks"] >= 1
+        assert set(counts.values()) == {counts["tasks"]}
+        with connection.transaction():
+            insert_task(connection, "new")
+
+
+def test_a_backup_never_overwrites(sqlite_database: Database, tmp_path: Path) -> None:
+    """A file that is there is refused and kept, and a directory that is not is named."""
+    path = tmp_path / "precious.db"
+    path.write_text("precious")
+    with pytest.raises(StoreError, match="never overwrites"):
+        pruning.backup(sqlite_database, path)
+    assert path.read_text() == "precious"
+    with pytest.raises(StoreError, match="nowhere does not exist"):
+        pruning.backup(sqlite_database, tmp_path / "nowhere" / "copy.db")
+
+
+def test_a_backup_that_finds_no_room_names_where(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the copy's disk that is full, not the database's."""
+
+    class Raw:
+        def backup(self, *_: object, **__: object) -> None:
+            raise sqlite.driver().module.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "_has_no_room", lambda path: path.parent == tmp_path)
+    with sqlite_database.connect("reader") as connection:
+        assert isinstance(connection, sqlite.SqliteConnection)
+        raw, connection._raw = connection._raw, Raw()
+        with pytest.raises(StoreError, match=f"no room is left in {tmp_path}$") as caught:
+            connection.copy_to(tmp_path / "copy.db")
+        connection._raw = raw
+    assert caught.value.fault is Fault.FULL
+
+
+def test_a_backup_of_nothing_leaves_nothing(tmp_path: Path) -> None:
+    """A database that cannot be read leaves no half-made copy."""
+    with pytest.raises(StoreError) as caught:
+        pruning.backup(Database(f"sqlite:///{tmp_path}/none.db"), tmp_path / "copy.db")
+    assert caught.value.fault is Fault.LOST
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_of_postgresql_goes_through_its_own_program(
+    postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `pg_dump` there it writes an archive; without, the message says what is needed."""
+    path = tmp_path / "copy.dump"
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    with pytest.raises(StoreError, match="pg_dump"):
+        pruning.backup(postgres_database, path)
+    assert list(tmp_path.iterdir()) == []
+    program = PostgresServer.installed_programs() / "pg_dump"
+    monkeypatch.setattr(shutil, "which", lambda _name: str(program))
+    pruning.backup(postgres_database, path)
+    assert path.read_bytes().startswith(b"PGDMP")
+    with pytest.raises(StoreError, match="pg_dump failed"):
+        nowhere = postgres_database.url.replace("/t_", "/no_")
+        pruning.backup(Database(nowhere), tmp_path / "other.dump")
+    assert [file.name for file in tmp_path.iterdir()] == ["copy.dump"]
+
+
+def test_what_a_prune_keeps_is_counted(database: Database) -> None:
+    """Tasks that others came from, and large values within their day of grace."""
+    with database.connect("writer") as connection:
+        insert_task(connection, "old", status="failed", ended_at=1)
+        insert_task(connection, "again", status="running", retry_of="old", origin_id="old")
+        unused = artifact_rows.pack(b"a large value of a task that is gone")
+        with connection.transaction():
+            artifact_rows.put(connection, unused, database.clock.now())
+        assert pruning.prune(connection, BEFORE)["artifacts"] == 0
+        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 1, unused.size)
+        connection.execute("UPDATE artifacts SET touched_at = 1")
+        assert pruning.prune(connection, BEFORE)["artifacts"] == 1
+        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 0, 0)

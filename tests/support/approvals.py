@@ -1,0 +1,86 @@
+"""Steps that ask, and people who answer."""
+
+from typing import Any
+
+from agent.approvals import approval_documents
+from agent.approvals.answering import Answered, Said, answer
+from agent.steps.attempt import prepare
+from agent.steps.types.outcome import Waiting
+from agent.workflows.graph import Graph, Step
+from tests.support.engine import NOW, Engine, Hand, Reader, eventually, graph, other, step
+from tests.support.step_functions import Gate
+
+MESSAGE = "Pay 12 to Ada?"
+
+
+def token() -> str:
+    """Return a name under which a step's runs are counted."""
+    return Gate().name
+
+
+def gated(name: str, counted: str, /, after: tuple[str, ...] = (), **asking: Any) -> Step:
+    """Return a step that counts its runs, behind a gate."""
+    given = {"token": counted, "value": asking.pop("value", 12)}
+    return step(
+        name, "record", after, given=given, approval={"message": MESSAGE, **asking}, retry=NOW
+    )
+
+
+def asks(name: str, kind: str = "approval", /, **config: Any) -> Step:
+    """Return a step that asks by itself."""
+    return other(name, kind, config={"message": MESSAGE, **config})
+
+
+def pending(reader: Reader, task_id: str | None = None) -> list[dict[str, Any]]:
+    """Return what waits for an answer."""
+    with reader.database.connect("reader") as connection:
+        return approval_documents.list_approvals(connection, task_id=task_id)
+
+
+def everything(reader: Reader, task_id: str | None = None) -> list[dict[str, Any]]:
+    """Return all approvals, the oldest first."""
+    with reader.database.connect("reader") as connection:
+        return approval_documents.list_approvals(connection, is_all=True, task_id=task_id)[::-1]
+
+
+def question(reader: Reader, task_id: str, other_than: str | None = None) -> dict[str, Any]:
+    """Wait until one thing is asked in a task, and return it."""
+    return (
+        eventually(
+            lambda: next(
+                (found for found in pending(reader, task_id) if found["id"] != other_than), None
+            ),
+            lambda: reader.document(task_id),
+        )
+        or {}
+    )
+
+
+def asked(engine: Engine, *steps: Step, **options: Any) -> tuple[str, dict[str, Any]]:
+    """Submit a task and wait for its question."""
+    task_id = engine.submit(graph(*steps, **options))
+    return task_id, question(engine, task_id)
+
+
+def say(reader: Reader, approval: dict[str, Any] | str, decision: Said, **more: Any) -> Answered:
+    """Answer as Ada at the terminal."""
+    approval_id = approval if isinstance(approval, str) else approval["id"]
+    given = {"by": "ada", "channel": "terminal", **more}
+    return answer(reader.database, approval_id, decision, **given)
+
+
+def parked(hand: Hand, **asking: Any) -> str:
+    """Return a task whose one step has asked, as its attempt would."""
+    definition, _ = one_step(**asking)
+    task_id = hand.start(definition)
+    claimed = hand.claimed("pay", task_id)
+    outcome = prepare.gated(claimed, prepare.plan_of(claimed.step))
+    assert isinstance(outcome, Waiting)
+    hand.settle({"pay": outcome}, task_id)
+    return task_id
+
+
+def one_step(name: str = "tested", **asking: Any) -> tuple[Graph, str]:
+    """Return a workflow of one gated step, and the token of its runs."""
+    counted = token()
+    return graph(gated("pay", counted, **asking), name=name), counted

@@ -1,0 +1,140 @@
+"""A real server on loopback beside a real worker, as the daemon runs them."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
+from agent.bootstrap import build_worker
+from agent.config.settings import EngineSettings, ServerSettings, Settings
+from agent.server.server_thread import Server
+from agent.store.db.database import Database
+from agent.store.engine import workflow_versions
+from agent.workflows.compile.compiler import compile_text
+
+PATIENCE_SECONDS = 60.0
+"""For what surely happens, on a machine that is slow and busy."""
+
+
+class Running:
+    """A worker and a server, each with its loop, for as long as the block lasts."""
+
+    def __init__(self, database: Database, home: Path, **server: Any) -> None:
+        self.database = database
+        self.settings = Settings(
+            base=home,
+            engine=EngineSettings(poll_seconds=0.2, shutdown_seconds=0.5),
+            server=ServerSettings(**{"port": 0, **server}),
+        )
+        self.home = self.settings.home
+        self._is_ready = threading.Event()
+        self._error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
+
+    def __enter__(self) -> "Running":
+        self._thread.start()
+        assert self._is_ready.wait(PATIENCE_SECONDS)
+        if self._error is not None:
+            raise self._error
+        assert self.server.wait_until_ready(PATIENCE_SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End both, as SIGTERM does."""
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join(PATIENCE_SECONDS)
+        assert not self._thread.is_alive()
+
+    def _stop(self) -> None:
+        self.server.stop()
+        self.worker.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.worker = build_worker(self.settings, self.database)
+        self.server = Server(self.settings, self.database, self.worker)
+        self.server.start()
+        self._is_ready.set()
+        try:
+            await self.worker.run()
+        finally:
+            self.server.stop()
+            await self.server.closed()
+
+    @property
+    def token(self) -> str:
+        """The owner's token."""
+        return self.server.tokens.owner_file.read_text(encoding="utf-8").strip()
+
+    def client(self, token: str | None = None, **headers: str) -> httpx.Client:
+        """Return a client with a token, the owner's unless another is given; "" for none."""
+        given = self.token if token is None else token
+        if given:
+            headers["Authorization"] = f"Bearer {given}"
+        return httpx.Client(
+            base_url=self.server.url,
+            headers=headers,
+            timeout=PATIENCE_SECONDS,
+            trust_env=False,
+            # There is no TLS on loopback, and reading the certificates takes a while.
+            verify=False,
+        )
+
+    def connected(self) -> socket.socket:
+        """Return a connection without anything said on it yet."""
+        host, port = self.server.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
+
+    def token_with(self, *scopes: str) -> str:
+        """Make a token with just these scopes."""
+        name = "-".join(scopes)
+        if any(entry["name"] == name for entry in self.server.tokens.listed()):
+            self.server.tokens.revoke(name)
+        return self.server.tokens.create(name, scopes, None)
+
+    def add_workflow(self, text: str, path: str | None = None) -> None:
+        """Put a workflow on record, as from a file if a path is given."""
+        graph = compile_text(text.encode(), "test.yaml")
+        with self.database.connect("writer") as connection, connection.transaction():
+            workflow_versions.register(
+                connection, graph.name, graph.hash, graph.text, text, path, 1
+            )
+
+    def wait_for_task(self, client: httpx.Client, task_id: str, status: str) -> dict[str, Any]:
+        """Return a task's document once it has a status."""
+
+        def look() -> dict[str, Any] | None:
+            found: dict[str, Any] = client.get(f"/api/v1/tasks/{task_id}").json()
+            return found if found["status"] == status else None
+
+        done: dict[str, Any] = wait_for(look)
+        return done
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    """Return the condition's first true value; fail when it does not come."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError("what should have happened did not")

@@ -1,0 +1,238 @@
+"""Step functions for the engine's tests: gates, counters, and failures on demand."""
+
+import asyncio
+import threading
+from collections import defaultdict
+from typing import Any
+from uuid import uuid4
+
+from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.thread_context import BlockingContext
+from agent.steps.types.errors import DefiniteFailure
+
+PATIENCE_SECONDS = 60
+
+_gates: dict[str, "Gate"] = {}
+runs: defaultdict[str, list[Any]] = defaultdict(list)
+"""What ran, by the token that the test gave."""
+
+
+class Gate:
+    """Where attempts wait until the test lets them go; known to them by its name."""
+
+    def __init__(self) -> None:
+        self.name = uuid4().hex
+        self.entered = 0
+        self._is_open = threading.Event()
+        _gates[self.name] = self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether attempts go through."""
+        return self._is_open.is_set()
+
+    def open(self) -> None:
+        """Let everybody go."""
+        self._is_open.set()
+
+    def block(self) -> None:
+        """Keep a thread until the gate opens."""
+        self.entered += 1
+        self._is_open.wait(PATIENCE_SECONDS)
+
+
+def open_all() -> None:
+    """Let every attempt of a test that is over go."""
+    for gate in _gates.values():
+        gate.open()
+
+
+async def _pass(gate: Gate) -> None:
+    gate.entered += 1
+    # The gate is opened from the test's thread, which sets no event of this loop.
+    while not gate.is_open:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+async def noop() -> None:
+    """Do nothing."""
+
+
+async def echo(value: Any = None) -> Any:
+    """Return what was given."""
+    return value
+
+
+async def record(ctx: StepContext, token: str, value: Any = None) -> Any:
+    """Say that this step ran."""
+    runs[token].append((ctx.step, ctx.parallel_index, ctx.attempt))
+    return value
+
+
+async def act(ctx: StepContext, token: str) -> Any:
+    """Do something to the world that must not be repeated."""
+
+    def happen() -> int:
+        runs[token].append((ctx.step, ctx.parallel_index, ctx.attempt))
+        return len(runs[token])
+
+    return await ctx.call("act", {"token": token}, happen)
+
+
+async def gated(ctx: StepContext, gate: str, value: Any = None) -> Any:
+    """Wait until the test says so; a stop interrupts it."""
+    runs[gate].append((ctx.step, ctx.parallel_index, ctx.attempt))
+    await _pass(_gates[gate])
+    return value
+
+
+def stubborn(ctx: BlockingContext, gate: str, value: Any = None) -> Any:
+    """Wait in a thread until the test says so, whatever the engine says."""
+    runs[gate].append((ctx.step, ctx.parallel_index, ctx.attempt))
+    _gates[gate].block()
+    return value
+
+
+def heeding(ctx: BlockingContext, gate: str) -> str:
+    """Work in a thread until the engine asks to stop; say that it did."""
+    _gates[gate].entered += 1
+    while not ctx.should_stop:
+        threading.Event().wait(0.01)
+    runs[gate].append("stopped")
+    return "stopped"
+
+
+async def slow_to_stop(token: str) -> None:
+    """Take longer to stop than the worker has patience for, but heed its end."""
+    runs[token].append("begun")
+    try:
+        await asyncio.sleep(PATIENCE_SECONDS)
+    except asyncio.CancelledError:
+        await asyncio.sleep(PATIENCE_SECONDS)
+
+
+async def acting(ctx: StepContext, token: str) -> Any:
+    """Begin something outside that does not come to an end."""
+
+    async def act() -> None:
+        runs[token].append("begun")
+        await asyncio.sleep(PATIENCE_SECONDS)
+
+    return await ctx.call("pay", {"amount": 1}, act)
+
+
+async def saving(ctx: StepContext, gate: str) -> dict[str, Any]:
+    """Save checkpoints until the gate opens; say where it went on from."""
+    begun_at = ctx.checkpoint or 0
+    runs[gate].append(begun_at)
+    count = begun_at
+    _gates[gate].entered += 1
+    while not _gates[gate].is_open:
+        count += 1
+        await ctx.save(count)
+        await asyncio.sleep(0.01)
+    return {"begun_at": begun_at, "attempt": ctx.attempt}
+
+
+async def fail(message: str = "it does not work") -> None:
+    """Fail for good."""
+    raise DefiniteFailure(message, code="no", may_retry=False)
+
+
+async def gated_failure(gate: str) -> None:
+    """Fail for good once the gate opens."""
+    await _pass(_gates[gate])
+    raise DefiniteFailure("it does not work", code="no", may_retry=False)
+
+
+async def blow_up(message: str = "boom") -> None:
+    """Raise what user code raises."""
+    raise ValueError(message)
+
+
+async def unspeakable() -> None:
+    """Raise what no database can keep."""
+    raise ValueError("\ud800")
+
+
+async def fail_before(ctx: StepContext, attempt: int) -> int:
+    """Fail until a given attempt; return which one worked."""
+    if ctx.attempt < attempt:
+        raise ValueError(f"attempt {ctx.attempt} is too early")
+    return ctx.attempt
+
+
+async def fail_while_shut(ctx: StepContext, gate: str, value: Any = None) -> Any:
+    """Fail for good until the gate opens."""
+    runs[gate].append((ctx.step, ctx.parallel_index, ctx.attempt))
+    if not _gates[gate].is_open:
+        raise DefiniteFailure("not yet", may_retry=False)
+    return value
+
+
+async def odd_fails_while_shut(ctx: StepContext, gate: str, value: int) -> int:
+    """Fail for odd values until the gate opens."""
+    runs[gate].append(value)
+    if value % 2 == 1 and not _gates[gate].is_open:
+        raise DefiniteFailure(f"{value} is odd", may_retry=False)
+    return value * 10
+
+
+async def asked_to_wait(ctx: StepContext, seconds: float) -> int:
+    """Fail once, asking to be left alone for some time."""
+    if ctx.attempt == 1:
+        raise DefiniteFailure("too many requests", delay_seconds=seconds)
+    return ctx.attempt
+
+
+async def cut_off(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
+    """Do something outside, of which the first answer is lost."""
+
+    async def act() -> dict[str, int]:
+        runs[token].append(ctx.attempt)
+        if len(runs[token]) == 1:
+            raise ConnectionError("the answer was lost")
+        return {"acts": len(runs[token])}
+
+    return await ctx.call("pay", {"amount": 1}, act, on_unknown=on_unknown)
+
+
+async def cut_off_at_length(ctx: StepContext, text: str) -> None:
+    """Do something outside that takes many words, and never hear of it."""
+
+    async def act() -> None:
+        raise ConnectionError("the answer was lost")
+
+    await ctx.call("pay", {"text": text}, act)
+
+
+async def post(ctx: StepContext, token: str) -> Any:
+    """Make the one call that the tests of recovery put on record."""
+
+    def act() -> int:
+        runs[token].append(ctx.attempt)
+        return len(runs[token])
+
+    return await ctx.call("post", {"to": "the world"}, act)
+
+
+async def cut_off_and_changed(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
+    """Do something outside, of which the first answer is lost; each attempt asks for another thing."""
+
+    async def act() -> dict[str, int]:
+        runs[token].append((ctx.task_id, ctx.attempt))
+        if len(runs[token]) == 1:
+            raise ConnectionError("the answer was lost")
+        return {"acts": len(runs[token])}
+
+    request = {"task": ctx.task_id, "attempt": ctx.attempt}
+    return await ctx.call("pay", request, act, on_unknown=on_unknown)
+
+
+async def call_with_large_answer(ctx: StepContext, text: str) -> int:
+    """Do something outside whose answer is long, and give something short."""
+
+    async def act() -> str:
+        return text
+
+    return len(await ctx.call("read", {}, act))

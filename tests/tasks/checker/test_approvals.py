@@ -1,0 +1,82 @@
+"""The checker finds what must never be: each case is a database that was tampered with."""
+
+import pytest
+
+from agent.store.db.database import Database
+from tests.support.approvals import parked, pending, say
+from tests.support.engine import Hand, find_violations
+
+TAMPERINGS = [
+    ("DELETE FROM approvals", "which it did not ask for"),
+    (
+        "UPDATE approvals SET status = 'denied', decided_at = 1",
+        "waits on approval {id}, which is denied",
+    ),
+    (
+        "UPDATE approvals SET status = 'approved', decided_at = 1, approved_hash = 'x'",
+        "approved for something else than was shown",
+    ),
+    (
+        "UPDATE approvals SET status = 'approved', decided_at = 1",
+        "the hash of what was approved does not say so",
+    ),
+    (
+        "UPDATE approvals SET status = 'expired', decided_at = 1",
+        "is expired, and its events tell of nothing",
+    ),
+    (
+        'UPDATE steps SET waiting_on = \'{"signal": "x"}\'',
+        "is pending, and its step does not wait on it",
+    ),
+    ("UPDATE approvals SET renews = 'y'", "it renews y"),
+    ("DELETE FROM events WHERE type = 'approval.requested'", "was asked 0 times"),
+]
+
+
+@pytest.mark.parametrize(("sql", "sentence"), TAMPERINGS)
+def test_a_question_that_was_tampered_with_is_found(
+    sqlite_database: Database, sql: str, sentence: str
+) -> None:
+    """A waiting step and a pending question agree, and the log tells the same."""
+    hand = Hand(sqlite_database)
+    parked(hand)
+    (approval,) = pending(hand)
+    assert find_violations(sqlite_database) == []
+    _tamper(sqlite_database, sql)
+    found = find_violations(sqlite_database)
+    assert any(sentence.format(id=approval["id"]) in each for each in found), found
+    hand.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "sentence"),
+    [
+        (
+            "INSERT INTO events (xid, task_id, seq, type, step_id, attempt, at, data)"
+            " SELECT xid, task_id, 1000, type, step_id, attempt, at, data FROM events"
+            " WHERE type = 'approval.decided'",
+            "its events tell of approved, approved",
+        ),
+        ("DELETE FROM approvals", "nobody approved it"),
+    ],
+)
+def test_a_decision_that_was_tampered_with_is_found(
+    sqlite_database: Database, sql: str, sentence: str
+) -> None:
+    """An approval is decided at most once, and no gated step succeeds without one."""
+    hand = Hand(sqlite_database)
+    parked(hand)
+    (approval,) = pending(hand)
+    say(hand, approval, "approve")
+    hand.turn()
+    hand.succeed("pay")
+    assert find_violations(sqlite_database) == []
+    _tamper(sqlite_database, sql)
+    found = find_violations(sqlite_database)
+    assert any(sentence in each for each in found), found
+    hand.close()
+
+
+def _tamper(database: Database, sql: str) -> None:
+    with database.connect("writer") as connection, connection.transaction():
+        connection.execute(sql)

@@ -1,0 +1,213 @@
+"""The operator's commands: every cell of state × command, on a real database."""
+
+from collections.abc import Callable
+
+import pytest
+
+from agent.core import ids
+from agent.core.state_machine import TaskStatus
+from agent.steps.types.attempt_input import AttemptInput
+from agent.steps.types.outcome import Intent, Succeeded, Waiting
+from agent.store.engine import workflow_versions
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import Answer, NotFoundError, Operator, RefusedError
+from agent.tasks.operator.state_table import COMMANDS
+from agent.tasks.rules import row_writer
+from agent.tasks.rules.creation import blank_step
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import TaskRow
+from agent.tasks.worker.attempts import claim_of
+from tests.support.engine import Hand, graph, other, step
+
+GRAPH = graph(
+    step("pay"),
+    other("hear", "wait", config={"signal": "go"}),
+    step("last", after=["pay", "hear"]),
+)
+
+RUN: dict[str, Callable[[Operator, str], Answer]] = {
+    "pause": lambda operator, task_id: operator.pause(task_id, "lunch"),
+    "resume": lambda operator, task_id: operator.resume(task_id),
+    "cancel": lambda operator, task_id: operator.cancel(task_id, "no longer wanted"),
+    "retry": lambda operator, task_id: operator.retry(task_id),
+    "fork": lambda operator, task_id: operator.fork(task_id, "pay"),
+    "resolve": lambda operator, task_id: operator.resolve(task_id, "pay", "done", {"paid": 1}),
+    "budget": lambda operator, task_id: budget_pause.raise_budget(operator, task_id, tokens=10**9),
+    "signal": lambda operator, task_id: operator.signal(task_id, "go", {"now": True}),
+}
+STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
+
+
+def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
+    """Record that an attempt is about to act, and let its time be over; return the call's id."""
+    digest = ids.request_hash({})
+    key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "pay#1", digest)
+    intent = Intent(
+        call_id=ids.new_id(),
+        number=1,
+        action="pay#1",
+        request={},
+        request_hash=digest,
+        idempotency_key=key,
+        remote_key="r",
+        on_unknown=on_unknown,
+        send_by=hand.clock.now(),
+        expires_at=hand.clock.now(),
+    )
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
+    return intent.call_id
+
+
+def create_unstarted(hand: Hand) -> str:
+    """Write a task that is to start later."""
+    now = hand.clock.now()
+    with hand.database.connect("writer") as tx, tx.transaction():
+        version = workflow_versions.register(
+            tx, GRAPH.name, GRAPH.hash, GRAPH.text, None, None, now
+        )
+        task = TaskRow.new(
+            ids.new_id(), "pending", workflow_name=GRAPH.name, workflow_version=version
+        )
+        task.also(input="{}", trigger="null", created_at=now)
+        locked = LockedTask(task, GRAPH, now, is_new=True)
+        for index in range(len(GRAPH.steps)):
+            locked.add(blank_step(GRAPH, task.id, index))
+        task.steps_open = len(GRAPH.steps)
+        locked.tell("task.created")
+        row_writer.write(tx, [locked], now)
+    return task.id
+
+
+def arrange(hand: Hand, status: TaskStatus) -> str:
+    """Bring a task into a state; where it is alive, a step asks a person and one hears a signal."""
+    if status == TaskStatus.PENDING:
+        return create_unstarted(hand)
+    task_id = hand.start(GRAPH)
+    call_id = intend(hand, hand.claimed("pay", task_id))
+    waits = {"pay": Waiting({"unknown": call_id}), "hear": Waiting({"signal": "go"})}
+    hand.settle(waits, task_id)
+    if status == TaskStatus.PAUSED:
+        hand.operator.pause(task_id)
+    elif status == TaskStatus.CANCELED:
+        hand.operator.cancel(task_id)
+    elif status == TaskStatus.FAILED:
+        hand.operator.resolve(task_id, "pay", "fail")
+    elif status == TaskStatus.SUCCEEDED:
+        hand.operator.resolve(task_id, "pay", "done")
+        hand.operator.signal(task_id, "go")
+        hand.turn()
+        hand.settle({"pay": Succeeded(), "hear": Succeeded()}, task_id)
+        hand.succeed("last", task_id=task_id)
+    assert hand.status(task_id) == status
+    return task_id
+
+
+@pytest.mark.parametrize("command", RUN)
+def test_every_cell(hand: Hand, command: str) -> None:
+    """A command acts, changes nothing and says so, or is refused and says why: as the table has it."""
+    assert set(COMMANDS[command]) == set(TaskStatus)
+    for status, cell in COMMANDS[command].items():
+        task_id = arrange(hand, TaskStatus(status))
+        before = hand.everything()
+        if cell.effect == "refuse":
+            with pytest.raises(RefusedError, match=cell.message):
+                RUN[command](hand.operator, task_id)
+            assert hand.everything() == before, f"{command} on {status} changed something"
+        elif cell.effect == "same":
+            answer = RUN[command](hand.operator, task_id)
+            assert answer == Answer(False, cell.message, task_id)
+            assert hand.everything() == before, f"{command} on {status} changed something"
+        else:
+            answer = RUN[command](hand.operator, task_id)
+            assert answer.is_changed, f"{command} on {status}"
+            assert_done(hand, command, status, task_id, answer)
+
+
+def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: Answer) -> None:
+    """Hold what a command that acts has done against what it is for."""
+    if command in STATUS_AFTER:
+        assert hand.status(task_id) == STATUS_AFTER[command]
+        assert answer.task_id == task_id
+        again = RUN[command](hand.operator, task_id)
+        assert not again.is_changed and "already" in again.message
+    elif command in ("retry", "fork"):
+        assert answer.task_id != task_id and answer.task_id in answer.message
+        assert hand.status(task_id) == status, "the old task stays as it is"
+        assert hand.status(answer.task_id) == "running"
+    elif command == "resolve":
+        assert hand.status(task_id) == status
+        assert hand.steps(task_id)["pay"]["status"] == "pending"
+        assert "tool_call.resolved" in hand.types(task_id)
+    elif command == "budget":
+        assert hand.status(task_id) == status, "what a person paused stays paused"
+        assert hand.types(task_id)[-1] == "budget.raised"
+    else:
+        assert hand.status(task_id) == status
+        is_kept = status == "pending"
+        assert answer.message.startswith("kept until" if is_kept else "step 'hear' goes on")
+        ((taken_by,),) = hand.rows("SELECT taken_by FROM signals WHERE task_id = :t", t=task_id)
+        assert (taken_by is None) == is_kept
+
+
+def test_a_retry_is_made_once(hand: Hand) -> None:
+    """Asking twice for a retry gives the one new task, and says so."""
+    task_id = arrange(hand, TaskStatus.FAILED)
+    first = hand.operator.retry(task_id)
+    before = hand.everything()
+    second = hand.operator.retry(task_id)
+    assert (second.is_changed, second.task_id) == (False, first.task_id)
+    assert "already" in second.message
+    assert hand.everything() == before
+
+
+def test_what_is_not_there_is_not_found(hand: Hand) -> None:
+    """Every command on a task or a step that does not exist says so and changes nothing."""
+    task_id = arrange(hand, TaskStatus.RUNNING)
+    before = hand.everything()
+    for run in RUN.values():
+        with pytest.raises(NotFoundError, match="no task"):
+            run(hand.operator, ids.new_id())
+    for name in ("nope", "pay[0]", "pay[x]"):
+        with pytest.raises(NotFoundError, match="no step"):
+            hand.operator.resolve(task_id, name, "done")
+    with pytest.raises(NotFoundError, match="no step"):
+        hand.operator.fork(task_id, "nope")
+    with pytest.raises(RefusedError, match="does not wait for an answer"):
+        hand.operator.resolve(task_id, "hear", "done")
+    assert hand.everything() == before
+
+
+def test_cancel_leaves_the_steps_in_place_without_claims(hand: Hand) -> None:
+    """Steps have no cancelled state: what ran is put back, what waited still says on what."""
+    gone = graph(step("ran"), other("waits", "wait", config={"signal": "go"}), step("held"),
+                 step("later", after=["ran"]), max_parallel=2)  # fmt: skip
+    task_id = hand.start(gone)
+    hand.settle({"waits": Waiting({"signal": "go"})})
+    hand.operator.cancel(task_id)
+    statuses = hand.statuses(task_id)
+    assert statuses == {
+        "ran": "pending",
+        "waits": "waiting",
+        "held": "pending",
+        "later": "pending",
+    }
+    found = hand.rows(
+        "SELECT owner, claim_turn, wake_at FROM steps WHERE task_id = :id", id=task_id
+    )
+    assert set(found) == {(None, None, None)}
+    assert "step.abandoned" in hand.types(task_id, "ran")
+
+
+def test_a_signal_that_no_step_can_take_is_told(hand: Hand) -> None:
+    """It is kept all the same; where a name is only known later, nothing is said."""
+    listens = graph(step("a"), other("hear", "wait", ["a"], config={"signal": "approved"}))
+    answer = hand.operator.signal(hand.start(listens), "aproved")
+    assert answer.is_changed
+    assert answer.message.endswith("and none of 'tested' does; did you mean 'approved'?")
+    assert hand.operator.signal(hand.start(listens), "approved").message.endswith("'approved'")
+    later = graph(
+        other("hear", "wait", config={"signal": "{{ inputs.name }}"}), inputs={"name": {}}
+    )
+    task_id = hand.start(later, input={"name": "x"})
+    assert hand.operator.signal(task_id, "whatever").message.endswith("'whatever'")

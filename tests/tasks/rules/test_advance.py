@@ -1,0 +1,356 @@
+"""How a task walks its graph: order, fan-in, windows, conditions, and what follows a failure."""
+
+from agent.steps.types.outcome import Returned, Succeeded
+from tests.support.engine import (
+    FAILURE,
+    RETRY,
+    Engine,
+    Hand,
+    eventually,
+    graph,
+    most_at_once,
+    other,
+    step,
+)
+from tests.support.step_functions import Gate, runs
+from tests.tasks.operator.test_state_table import intend
+
+
+def test_the_diamond(engine: Engine) -> None:
+    """A runs, then B and C side by side, then D once both have ended, with both outputs."""
+    gate = Gate()
+    diamond = graph(
+        step("a", "echo", given={"value": 1}),
+        step("b", "gated", after=["a"], given={"gate": gate.name, "value": 2}),
+        step("c", "gated", after=["a"], given={"gate": gate.name, "value": 3}),
+        step(
+            "d",
+            "echo",
+            after=["b", "c"],
+            given={"value": ["{{ steps.b.output }}", "{{ steps.c.output }}"]},
+        ),
+    )
+    task_id = engine.submit(diamond)
+    eventually(lambda: gate.entered == 2, "b and c run side by side")
+    assert engine.statuses(task_id) == {
+        "a": "succeeded",
+        "b": "running",
+        "c": "running",
+        "d": "pending",
+    }
+    gate.open()
+    done = engine.wait(task_id, "succeeded", "failed")
+    assert done["output"] == {"d": [2, 3]}
+    assert [found["attempt"] for found in done["steps"]] == [1, 1, 1, 1]
+    types = engine.types(task_id)
+    assert types[:2] == ["task.created", "task.started"] and types[-1] == "task.succeeded"
+    assert types.count("step.claimed") == types.count("step.succeeded") == 4
+
+
+def test_a_chain_runs_in_order_with_one_claim_each(engine: Engine) -> None:
+    """Each step of a chain starts after the one before it, and sees its output."""
+    chain = [step("s0", "echo", given={"value": 1})]
+    for number in range(1, 6):
+        given = {"value": f"{{{{ steps.s{number - 1}.output + 1 }}}}"}
+        chain.append(step(f"s{number}", "echo", after=[f"s{number - 1}"], given=given))
+    done = engine.run(graph(*chain))
+    assert done["output"] == {"s5": 6}
+    claims = [name for kind, name, _, _ in engine.events(done["id"]) if kind == "step.claimed"]
+    assert claims == [f"s{number}" for number in range(6)]
+
+
+def test_parents_that_end_in_one_turn_are_each_counted_once(hand: Hand) -> None:
+    """A step with forty parents, all ending in one transaction, is released exactly once."""
+    parents = [step(f"p{number}") for number in range(40)]
+    names = [parent.name for parent in parents]
+    task_id = hand.start(graph(*parents, step("last", after=names), step("after", after=["last"])))
+    assert hand.names() == sorted(names)
+    hand.succeed(*names)
+    assert hand.names() == ["last"]
+    assert hand.rows(
+        "SELECT deps_remaining, claim_token FROM steps WHERE task_id = :id AND name = 'last'",
+        id=task_id,
+    ) == [(0, 1)]
+    hand.succeed("last")
+    hand.succeed("after")
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_parents_that_end_in_different_turns_release_once(hand: Hand) -> None:
+    """Nothing is released while one parent is open, and the last one releases it."""
+    hand.start(graph(step("a"), step("b"), step("c"), step("last", after=["a", "b", "c"])))
+    hand.succeed("a")
+    hand.succeed("b")
+    assert hand.names() == ["c"]
+    hand.succeed("c")
+    assert hand.names() == ["last"]
+
+
+def test_max_parallel_holds_at_every_instant(engine: Engine) -> None:
+    """Of twenty independent steps never more than three are claimed at once; all of them run."""
+    steps = [step(f"s{number}") for number in range(20)]
+    done = engine.run(graph(*steps, max_parallel=3))
+    assert done["status"] == "succeeded"
+    assert most_at_once(engine.events(done["id"]), lambda _: True) == 3
+
+
+def test_a_place_in_the_window_is_given_on_in_order(hand: Hand) -> None:
+    """Steps that a full window holds back follow in the graph's order, one for each end."""
+    hand.start(graph(*[step(f"s{number}") for number in range(6)], max_parallel=2))
+    assert hand.names() == ["s0", "s1"]
+    hand.succeed("s1")
+    assert hand.names() == ["s0", "s2"]
+    hand.succeed("s0", "s2")
+    assert hand.names() == ["s3", "s4"]
+
+
+def test_a_retried_step_keeps_its_place(hand: Hand) -> None:
+    """A step between two attempts still holds its place in the window."""
+    hand.start(graph(step("a"), step("b"), max_parallel=1))
+    hand.settle({"a": RETRY})
+    assert hand.names() == ["a"]
+    hand.succeed("a")
+    assert hand.names() == ["b"]
+
+
+def test_a_false_condition_skips_the_step_and_its_dependents_run(engine: Engine) -> None:
+    """`if` skips one step; those after it run and see null, also behind a second `if`."""
+    done = engine.run(
+        graph(
+            step("a", "echo", given={"value": 1}),
+            step("b", after=["a"], condition="steps.a.output > 1"),
+            step("c", after=["b"], condition="steps.b.status == 'succeeded'"),
+            step("d", "echo", after=["c"], given={"value": "{{ steps.c.output }}"}),
+        )
+    )
+    assert done["status"] == "succeeded"
+    assert engine.statuses(done["id"]) == {
+        "a": "succeeded",
+        "b": "skipped",
+        "c": "skipped",
+        "d": "succeeded",
+    }
+    assert engine.steps(done["id"])["b"]["skip_reason"] == "if"
+    assert done["output"] == {"d": None}
+
+
+def test_run_on_looks_at_the_steps_own_dependencies(hand: Hand) -> None:
+    """After success `failure` is skipped, `always` runs; after failure it is the other way round."""
+    good = graph(
+        step("a"),
+        step("yes", after=["a"]),
+        step("no", after=["a"], run_on="failure"),
+        step("both", after=["a"], run_on="always"),
+        step("after_no", after=["no"]),
+    )
+    task_id = hand.start(good)
+    hand.succeed("a")
+    assert hand.names() == ["after_no", "both", "yes"]
+    hand.succeed("after_no", "both", "yes")
+    assert hand.status(task_id) == "succeeded"
+    bad_id = hand.start(good)
+    hand.fail("a")
+    assert hand.names() == ["both", "no"]
+    hand.succeed("both", "no")
+    assert hand.status(bad_id) == "failed"
+    assert hand.statuses(bad_id) == {
+        "a": "failed",
+        "yes": "skipped",
+        "no": "succeeded",
+        "both": "succeeded",
+        "after_no": "skipped",
+    }
+
+
+def test_a_failure_skips_what_is_downstream_and_independent_branches_finish(hand: Hand) -> None:
+    """With fail_fast off, only what needs the failed step is skipped; then the task fails."""
+    task_id = hand.start(
+        graph(
+            step("bad"),
+            step("after_bad", after=["bad"]),
+            step("after_that", after=["after_bad"]),
+            step("good"),
+            step("after_good", after=["good"]),
+            fail_fast=False,
+        )
+    )
+    hand.fail("bad")
+    assert hand.names() == ["good"]
+    hand.succeed("good")
+    assert hand.names() == ["after_good"]
+    assert hand.status(task_id) == "running"
+    hand.succeed("after_good")
+    document = hand.document(task_id)
+    assert document["status"] == "failed"
+    assert document["error"]["step"] == "bad" and document["error"]["code"] == "no"
+    assert {found["name"]: found["skip_reason"] for found in document["steps"]} == {
+        "bad": None,
+        "after_bad": "upstream_failed",
+        "after_that": "upstream_failed",
+        "good": None,
+        "after_good": None,
+    }
+
+
+def test_fail_fast_skips_the_rest_and_awaits_what_is_in_flight(hand: Hand) -> None:
+    """What has not started is skipped at once; clean-up runs only when everything has answered."""
+    task_id = hand.start(
+        graph(
+            step("bad"),
+            step("flying"),
+            step("later", after=["flying"]),
+            step("sweep", after=["bad"], run_on="always"),
+        )
+    )
+    turned = hand.fail("bad").turned
+    assert [stopped for stopped, _ in turned.stops] == [hand.claimed("flying").step_id]
+    assert hand.statuses(task_id) == {
+        "bad": "failed",
+        "flying": "running",
+        "later": "skipped",
+        "sweep": "pending",
+    }
+    hand.settle({"flying": Returned("stopped")})
+    assert hand.names() == ["sweep"]
+    hand.succeed("sweep")
+    assert hand.status(task_id) == "failed"
+    assert hand.steps(task_id)["flying"]["skip_reason"] == "fail_fast"
+
+
+def test_a_workflows_output_knows_its_task(engine: Engine) -> None:
+    """Everything of the task that the language lets `output:` name is there when it is made."""
+    wanted = {
+        "task": "{{ task.id }} {{ task.workflow }} {{ task.version }}",
+        "rest": ["{{ inputs.n }}", "{{ trigger }}", "{{ steps.a.status }}"],
+    }
+    done = engine.run(graph(step("a"), output=wanted), given={"n": 5}, trigger={"kind": "test"})
+    assert done["output"] == {
+        "task": f"{done['id']} tested 1",
+        "rest": [5, {"kind": "test"}, "succeeded"],
+    }
+
+
+def test_what_ends_well_after_a_failure_keeps_its_output(hand: Hand) -> None:
+    """A step in flight that succeeds before it could stop is recorded as succeeded."""
+    task_id = hand.start(graph(step("bad"), step("flying"), step("later", after=["flying"])))
+    hand.fail("bad")
+    hand.settle({"flying": Succeeded({"done": True})})
+    assert hand.status(task_id) == "failed"
+    assert hand.steps(task_id)["flying"]["output"] == {"done": True}
+    assert hand.statuses(task_id)["later"] == "skipped"
+
+
+def test_fail_fast_stops_attempts_in_flight_then_cleans_up(engine: Engine) -> None:
+    """A running attempt is interrupted by another step's failure, and clean-up follows it."""
+    gate, hold = Gate(), Gate()
+    task_id = engine.submit(
+        graph(
+            step("bad", "fail_while_shut", after=["ready"], given={"gate": gate.name}),
+            step("ready", "echo"),
+            step("flying", "heeding", given={"gate": hold.name}),
+            step("sweep", "record", after=["flying"], run_on="always", given={"token": hold.name}),
+        )
+    )
+    done = engine.wait(task_id, "failed")
+    assert runs[hold.name][0] == "stopped", "the attempt heeded the stop before clean-up ran"
+    assert done["error"]["step"] == "bad"
+    assert engine.statuses(task_id)["sweep"] == "succeeded"
+
+
+def test_a_failing_clean_up_does_not_hide_the_first_error(hand: Hand) -> None:
+    """The task's error stays that of the step that failed first; the clean-up's own is recorded."""
+    task_id = hand.start(graph(step("bad"), step("sweep", after=["bad"], run_on="failure")))
+    hand.fail("bad")
+    hand.fail("sweep")
+    document = hand.document(task_id)
+    assert document["status"] == "failed" and document["error"]["step"] == "bad"
+    assert hand.steps(task_id)["sweep"]["error"]["code"] == "no"
+
+
+def test_two_failures_in_one_turn_fail_the_task_once(hand: Hand) -> None:
+    """Both steps are failed, the first one settled is the task's error, and there is one end."""
+    task_id = hand.start(graph(step("a"), step("b"), step("c", after=["a", "b"])))
+    hand.fail("a", "b")
+    document = hand.document(task_id)
+    assert document["status"] == "failed" and document["error"]["step"] == "a"
+    assert hand.types(task_id).count("task.failed") == 1
+
+
+def test_waiting_steps_are_skipped_by_a_failure(engine: Engine) -> None:
+    """A step that waits for a signal does not keep a failed task alive."""
+    gate = Gate()
+    task_id = engine.submit(
+        graph(
+            step("bad", "gated_failure", given={"gate": gate.name}),
+            other("wait", "wait", config={"signal": "go"}),
+        )
+    )
+    engine.wait_step(task_id, "wait", "waiting")
+    gate.open()
+    engine.wait(task_id, "failed")
+    assert engine.statuses(task_id) == {"bad": "failed", "wait": "skipped"}
+
+
+def test_the_tasks_time_is_over(engine: Engine) -> None:
+    """A task past its time stops what runs, skips the rest, cleans up, and fails saying so."""
+    gate = Gate()
+    task_id = engine.submit(
+        graph(
+            step("flying", "gated", given={"gate": gate.name}),
+            other("wait", "wait", config={"signal": "never"}),
+            step("later", after=["flying"]),
+            step("sweep", "record", after=["flying"], run_on="always", given={"token": gate.name}),
+            timeout_seconds=1000.0,
+        )
+    )
+    engine.wait_step(task_id, "wait", "waiting")
+    eventually(lambda: gate.entered == 1)
+    engine.skip(2000)
+    done = engine.wait(task_id, "failed")
+    assert done["error"]["code"] == "deadline_exceeded"
+    assert engine.statuses(task_id) == {
+        "flying": "skipped",
+        "wait": "skipped",
+        "later": "skipped",
+        "sweep": "succeeded",
+    }
+
+
+def test_an_attempt_that_meets_the_deadline_itself_leaves_clean_up_its_time(engine: Engine) -> None:
+    """Whoever notices first, the runner or the engine: the clean-up step still runs."""
+    gate = Gate()
+    done = engine.run(
+        graph(
+            step("slow", "gated", given={"gate": gate.name}),
+            step("sweep", "record", after=["slow"], run_on="always", given={"token": gate.name}),
+            timeout_seconds=0.3,
+        )
+    )
+    assert done["status"] == "failed" and done["error"]["class"] == "timeout"
+    assert engine.statuses(done["id"])["sweep"] == "succeeded"
+
+
+def test_no_effect_begins_in_a_task_that_is_failing(hand: Hand) -> None:
+    """What is in flight when another step fails may not act any more; clean-up may."""
+    tidy = step("tidy", after=["bad"], run_on="always")
+    hand.start(graph(step("bad"), step("pay"), tidy))
+    hand.fail("bad")
+    intend(hand, hand.claimed("pay"))
+    assert hand.rows("SELECT 1 FROM tool_calls") == []
+    hand.settle({"pay": Returned("revoked")})
+    intend(hand, hand.claimed("tidy"))
+    assert hand.rows("SELECT status FROM idempotency_outcomes") == [("unknown",)]
+    hand.settle({"tidy": FAILURE})
+
+
+def test_clean_up_has_its_own_time(hand: Hand) -> None:
+    """The task's deadline is for its work: what runs after a failure is not cut short by it."""
+    tidy = step("tidy", after=["bad"], run_on="always")
+    task_id = hand.start(graph(step("bad"), tidy, timeout_seconds=5))
+    assert hand.claimed("bad").task.deadline is not None
+    hand.fail("bad")
+    assert hand.claimed("tidy").task.deadline is None
+    hand.skip(60)
+    hand.turn()
+    hand.succeed("tidy")
+    assert hand.statuses(task_id) == {"bad": "failed", "tidy": "succeeded"}

@@ -1,0 +1,151 @@
+"""Workflows as tools of an agent: a child task that the step waits for, on its budget."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.models.registry import ModelRegistry
+from agent.tasks.operator import budget_pause
+from agent.workflows.graph import Graph, Step
+from tests.support.approvals import question, say
+from tests.support.engine import NOW, Engine, graph, other, step
+from tests.tasks.conftest import Start
+from tests.tasks.rules.test_child_tasks import child_of, gated_child, register
+
+MODELS = ModelRegistry(default="echo")
+
+
+def uses(name: str, **arguments: Any) -> dict[str, Any]:
+    """Return a turn of the script that asks for one tool."""
+    return {"tool_uses": [{"name": name, "arguments": arguments}]}
+
+
+def agent(*script: Any, workflow: str = "child", **options: Any) -> Step:
+    """Return an agent that may run a workflow and follows a script."""
+    tool = {"workflow": workflow, "approve": "never", **options.pop("tool", {})}
+    config = {
+        "goal": f"do it\n```echo\n{json.dumps(script)}\n```",
+        "model": "echo",
+        "tools": {"look": tool},
+    }
+    return Step(name="it", kind="agent", config=config, retry=NOW, **options)
+
+
+def doubling() -> Graph:
+    """Return a workflow that doubles a number."""
+    return graph(
+        step("double", "echo", given={"value": "{{ inputs.n * 2 }}"}),
+        name="child",
+        description="Double a number.",
+        inputs={"n": {"type": "integer", "description": "which one"}},
+        output="{{ steps.double.output }}",
+    )
+
+
+def answers(engine: Engine, task_id: str) -> list[Any]:
+    """Return what the loop has on record of its tools, in order."""
+    rows = engine.rows(
+        "SELECT response FROM tool_calls WHERE task_id = :id AND action LIKE 'tool%' AND number > 1"
+        " ORDER BY number",
+        id=task_id,
+    )
+    return [json.loads(response) for (response,) in rows]
+
+
+def test_a_childs_output_is_the_tools_answer(start: Start) -> None:
+    """The step waits without a slot; wrong arguments and failures are told to the model."""
+    engine = start(models=MODELS, slots=1)
+    register(engine, doubling())
+    script = [uses("look", n=4), uses("look", n="four"), uses("look", n=5), "done"]
+    done = engine.run(graph(agent(*script), name="parent"))
+    assert (done["status"], done["output"]) == ("succeeded", {"it": "done"})
+    first, refused, second = answers(engine, done["id"])
+    assert (first, second) == ({"text": "8"}, {"text": "10"})
+    assert "four" in refused["refused"]
+    assert [engine.document(child)["input"] for child in done["children"]] == [{"n": 4}, {"n": 5}]
+
+
+def test_what_became_of_a_bad_child_is_told(start: Start) -> None:
+    """A child that fails is an answer too."""
+    engine = start(models=MODELS)
+    register(engine, graph(step("c", "fail"), name="child"))
+    done = engine.run(graph(agent(uses("look"), "well then"), name="parent"))
+    assert done["output"] == {"it": "well then"}
+    (told,) = answers(engine, done["id"])
+    assert told["is_error"] and "it does not work" in told["text"]
+
+
+def test_a_child_that_may_not_be_created_is_told(start: Start) -> None:
+    """The depth of tasks holds for tools too, and the loop goes on."""
+    engine = start(models=MODELS, task_depth=1)
+    register(engine, graph(agent(uses("look"), "well then", workflow="outer"), name="outer"))
+    outermost = graph(agent(uses("look"), "so be it", workflow="outer"), name="outermost")
+    done = engine.run(outermost)
+    assert done["output"] == {"it": "so be it"}
+    (told,) = answers(engine, done["children"][0])
+    assert told["is_error"] and "nested 1 deep" in told["text"]
+
+
+def test_a_workflow_that_is_not_there_fails_the_step(start: Start) -> None:
+    """The model is not asked with a tool that does not exist."""
+    engine = start(models=MODELS)
+    done = engine.run(graph(agent("done", workflow="nowhere"), name="parent"))
+    assert (done["status"], done["error"]["code"]) == ("failed", "no_such_workflow")
+
+
+def test_a_loop_goes_on_with_what_it_was_shown(start: Start) -> None:
+    """A worker's end and a new version in between change neither the tool nor the number of uses."""
+    engine = start(models=MODELS)
+    gate = gated_child(engine)
+    task_id = engine.submit(graph(agent(uses("look", n=1), "done"), name="parent"))
+    child = child_of(engine, task_id)
+    engine.wait_step(task_id, "it", "waiting")
+    engine.stop()
+    register(engine, graph(step("other"), name="child", inputs={"wide": {"type": "string"}}))
+    gate.open()
+    again = start(models=MODELS)
+    assert again.wait(task_id, "succeeded")["children"] == [child]
+    ((shown,),) = again.rows("SELECT response FROM tool_calls WHERE action = 'tools#1'")
+    assert list(json.loads(shown)["look"][0]["schema"]["properties"]) == ["n"]
+    assert len(answers(again, task_id)) == 1
+
+
+def test_a_use_is_approved_before_its_child_exists(start: Start) -> None:
+    """A workflow acts unless the tool says otherwise: somebody is asked first."""
+    engine = start(models=MODELS)
+    register(engine, doubling())
+    tool = {"approve": None}
+    task_id = engine.submit(graph(agent(uses("look", n=4), "done", tool=tool), name="parent"))
+    engine.wait_step(task_id, "it", "waiting")
+    assert engine.document(task_id)["children"] == []
+    say(engine, question(engine, task_id), "approve")
+    assert len(engine.wait(task_id, "succeeded")["children"]) == 1
+
+
+@pytest.mark.parametrize("holder", ["step", "task"])
+def test_a_child_is_held_by_the_budgets_above_it(start: Start, holder: str) -> None:
+    """The budget of the step that waits for it, and of that step's task, count what it uses."""
+    engine = start(models=MODELS)
+    asks = other("ask", "llm", config={"model": "echo", "prompt": "x" * 2000, "max_tokens": 500})
+    register(engine, graph(asks, name="child"))
+    budget = {"tokens": 1500}
+    held = agent(uses("look"), "done")
+    changes: dict[str, Any] = {"config": {**held.config, "max_tokens": 100}}
+    if holder == "step":
+        changes["budget"] = budget
+    held = held.model_copy(update=changes)
+    above = graph(held, name="parent", budget=budget if holder == "task" else None)
+    task_id = engine.submit(above)
+    reason = engine.wait(task_id, "paused")["pause_reason"]
+    assert f"the budget of {holder}" in reason
+    child = child_of(engine, task_id)
+    engine.wait(child, "paused")
+    named = "it" if holder == "step" else None
+    budget_pause.raise_budget(engine.operator, task_id, step=named, tokens=100_000)
+    assert engine.wait(task_id, "succeeded")["status"] == "succeeded"
+    ((reserved, used),) = engine.rows(
+        "SELECT tokens_reserved, tokens_used FROM budgets WHERE id = :id",
+        id=f"{task_id}/0" if holder == "step" else task_id,
+    )
+    assert reserved == 0 and used > 500

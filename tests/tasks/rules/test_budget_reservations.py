@@ -1,0 +1,188 @@
+"""Reservations, turn by turn: set aside with the intent, settled with the result, kept when lost."""
+
+from typing import Any
+
+import pytest
+
+from agent.core import ids
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
+from agent.steps.types.attempt_input import AttemptInput
+from agent.steps.types.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.operator import budget_pause
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.rescue import rescue_steps
+from agent.tasks.worker.attempts import claim_of
+from tests.support.engine import RETRY, Hand, graph
+from tests.support.model_steps import ask, used
+
+DAY = "2030-01-31"
+
+
+def intent_of(claimed: AttemptInput, tokens: int, number: int = 1, **options: Any) -> Intent:
+    """Return the intent of a call that may use so many tokens, at a microdollar each."""
+    action = f"model#{number}"
+    key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, action, "h")
+    given: dict[str, Any] = {"model": "m", "prompt_hash": "p", "day": DAY}
+    given |= {"tokens": tokens, "microusd": tokens}
+    return Intent(
+        call_id=ids.new_id(),
+        number=number,
+        action=action,
+        request={},
+        request_hash="h",
+        idempotency_key=key,
+        remote_key="r",
+        on_unknown="retry",
+        send_by=0,
+        expires_at=0,
+        reservation=Reservation(**{**given, **options}),
+    )
+
+
+def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntry]:
+    """Record intents in one turn; return the notes with what became of them."""
+    notes = [
+        JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
+    ]
+    hand.turn(Batch(notes=notes))
+    return notes
+
+
+def result_of(intent: Intent, spend: Spend | None, **options: Any) -> CallResult:
+    """Return what became of a call; without options it succeeded."""
+    given: dict[str, Any] = {"status": CallStatus.SUCCEEDED, "response": "hi", **options}
+    return CallResult(
+        intent.call_id,
+        intent.idempotency_key,
+        reservation=intent.reservation,
+        spend=spend,
+        **given,
+    )
+
+
+def test_an_unknown_counts_as_spent(hand: Hand) -> None:
+    """What a crash left open stays set aside: the next attempt has only what is left beside it."""
+    task_id = hand.start(graph(ask("it"), budget={"tokens": 1000}))
+    claimed = hand.claimed("it")
+    assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
+    assert used(hand, task_id) == (0, 0, 400, 400)
+    with hand.database.connect("writer") as tx, tx.transaction():
+        owner = hand.delivery.sender.worker_id
+        rescue_steps.take_over(
+            tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
+        )
+    hand.running.clear()
+    hand.delivery.enroll()
+    hand.turn()
+    again = hand.claimed("it")
+    assert again.attempt == 2
+    (note,) = intend(hand, (again, intent_of(again, 700)))
+    assert note.refusal is not None and "600 are left" in note.refusal.message
+    assert hand.status(task_id) == "paused"
+    hand.settle({"it": Paused()})
+    budget_pause.raise_budget(hand.operator, task_id, tokens=1100)
+    hand.turn()
+    again = hand.claimed("it")
+    assert (again.attempt, again.checkpoint) == (2, None)
+    intent = intent_of(again, 700)
+    assert intend(hand, (again, intent))[0].refusal is None
+    result = result_of(intent, Spend(100, 50, 150))
+    hand.turn(Batch(notes=[JournalEntry(claim_of(again), again.graph, result=result)]))
+    assert used(hand, task_id) == (150, 150, 400, 400)
+    hand.settle({"it": Succeeded("hi")})
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_reservations_of_one_turn_see_each_other(hand: Hand) -> None:
+    """Two calls that fit alone and not together: one is sent, and one is refused."""
+    task_id = hand.start(graph(ask("one"), ask("two"), budget={"tokens": 1000}))
+    one, two = hand.claimed("one"), hand.claimed("two")
+    notes = intend(hand, (one, intent_of(one, 600)), (two, intent_of(two, 600)))
+    assert [note.refusal is None for note in notes] == [True, False]
+    assert used(hand, task_id) == (0, 0, 600, 600)
+    assert hand.rows("SELECT count(*) FROM tool_calls") == [(1,)]
+    hand.settle({"one": Succeeded(), "two": Paused()})
+    assert hand.statuses(task_id) == {"one": "succeeded", "two": "paused"}
+
+
+def test_a_late_result_settles_once(hand: Hand) -> None:
+    """A result under a claim that is gone settles its spend, and saying it again changes nothing."""
+    task_id = hand.start(graph(ask("it")))
+    claimed = hand.claimed("it")
+    intent = intent_of(claimed, 400)
+    intend(hand, (claimed, intent))
+    hand.operator.cancel(task_id)
+    note = JournalEntry(
+        claim_of(claimed), claimed.graph, result=result_of(intent, Spend(10, 5, 15))
+    )
+    for _ in range(2):
+        hand.turn(Batch(notes=[note]))
+        assert used(hand, task_id) == (15, 15, 0, 0)
+
+
+def test_a_pause_by_a_person_is_not_lifted(hand: Hand) -> None:
+    """Raising a budget resumes what a budget paused, and nothing else."""
+    task_id = hand.start(graph(ask("it"), budget={"tokens": 10}))
+    hand.operator.pause(task_id, "lunch")
+    budget_pause.raise_budget(hand.operator, task_id, tokens=10_000)
+    assert hand.status(task_id) == "paused"
+
+
+def test_time_is_a_budget(hand: Hand) -> None:
+    """A task whose time is over is paused; with more time it goes on, without it is paused again."""
+    budget = {"time_seconds": 60.0, "on_exhausted": "pause"}
+    task_id = hand.start(
+        graph(ask("one"), ask("two", after=["one"]), budget=budget, timeout_seconds=60.0)
+    )
+    assert hand.claimed("one").task.deadline is None, "what is in flight may finish"
+    hand.skip(61)
+    hand.turn()
+    assert hand.status(task_id) == "paused"
+    assert "the task's time is over" in hand.document(task_id)["pause_reason"]
+    hand.succeed("one")
+    hand.operator.resume(task_id)
+    assert hand.status(task_id) == "paused", "nobody gave it more time"
+    with pytest.raises(RefusedError, match="has passed"):
+        budget_pause.raise_budget(hand.operator, task_id, seconds=30)
+    budget_pause.raise_budget(hand.operator, task_id, seconds=600)
+    assert hand.status(task_id) == "running"
+    hand.turn()
+    hand.succeed("two")
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
+    """The task is paused with the reason; the step goes on when it is given more time."""
+    task_id = hand.start(graph(ask("it", budget={"time_seconds": 60.0}), ask("other")))
+    hand.skip(61)
+    hand.settle({"it": Paused(exhausted="the time of step 'it' is over; do this"), "other": RETRY})
+    assert hand.status(task_id) == "paused"
+    reason = hand.document(task_id)["pause_reason"]
+    assert reason == "budget: the time of step 'it' is over; do this"
+    assert "budget.exhausted" in hand.types(task_id, "it")
+    with pytest.raises(RefusedError, match="has no budget of its own"):
+        budget_pause.raise_budget(hand.operator, task_id, step="other", seconds=600)
+    with pytest.raises(RefusedError, match="has passed since the step started"):
+        budget_pause.raise_budget(hand.operator, task_id, step="it", seconds=30)
+    assert hand.status(task_id) == "paused"
+    budget_pause.raise_budget(hand.operator, task_id, step="it", seconds=600)
+    assert hand.status(task_id) == "running"
+    hand.turn()
+    deadline = hand.claimed("it").deadline
+    assert deadline is not None and 0 < (deadline - hand.clock.now()) / SECOND < 600
+    hand.succeed("it")
+    hand.succeed("other")
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_a_steps_time_counts_from_its_first_start(hand: Hand) -> None:
+    """A step whose own time is over fails with its next attempt, however many it has left."""
+    task_id = hand.start(graph(ask("it", budget={"time_seconds": 60.0})))
+    first = hand.claimed("it").deadline
+    assert first is not None
+    hand.skip(30)
+    hand.settle({"it": RETRY})
+    assert hand.claimed("it").deadline == first
+    assert hand.status(task_id) == "running"

@@ -1,0 +1,377 @@
+"""Child tasks: outputs and failures come up, pause and cancel go down, depth is bounded."""
+
+from typing import Any
+
+import pytest
+
+from agent.config.settings import EngineSettings
+from agent.steps.types.outcome import Succeeded, Waiting
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+from agent.store.engine import workflow_versions
+from agent.tasks.commit.batch import Batch
+from agent.tasks.operator.operator import Operator
+from agent.tasks.read_models import task_documents, waits
+from agent.tasks.rescue import maintenance
+from agent.tasks.rules.child_tasks import ChildEnd
+from agent.workflows.graph import Fanout, Graph
+from tests.support.engine import Engine, Hand, Reader, eventually, graph, other, step
+from tests.support.step_functions import Gate
+from tests.tasks.operator.test_state_table import intend
+
+
+def register(reader: Reader, known: Graph) -> None:
+    """Make a workflow known without starting it."""
+    with reader.database.connect("writer") as tx, tx.transaction():
+        workflow_versions.register(tx, known.name, known.hash, known.text, None, None, 1)
+
+
+def parent(child: str) -> Graph:
+    """Return a workflow that runs another one and hands on what it gave."""
+    return graph(
+        other("run", "workflow", config={"name": child, "with": {"n": 5}}),
+        step("after", "echo", after=["run"], given={"value": "{{ steps.run.output }}"}),
+        name="parent",
+    )
+
+
+def child_of(reader: Reader, task_id: str) -> str:
+    """Return the one child of a task, once it is there."""
+    (found,) = eventually(
+        lambda: reader.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
+    )
+    return str(found[0])
+
+
+def listed_tasks(reader: Reader) -> list[dict[str, Any]]:
+    """Return all tasks as `agent tasks` lists them."""
+    with reader.database.connect("reader") as connection:
+        return task_documents.list_tasks(connection)
+
+
+def gated_child(reader: Reader) -> Gate:
+    """Make a child known that waits at a gate."""
+    gate = Gate()
+    waits = step("c", "gated", given={"gate": gate.name, "value": 1})
+    register(reader, graph(waits, name="child", inputs={"n": {"default": 0}}))
+    return gate
+
+
+def test_a_child_is_given_its_input_and_gives_its_output(engine: Engine) -> None:
+    """The parent's step waits without a slot, and takes the child's output as its own."""
+    known = graph(
+        step("double", "echo", given={"value": "{{ inputs.n * 2 }}"}),
+        name="child",
+        inputs={"n": {"type": "integer"}},
+        output="{{ steps.double.output }}",
+    )
+    register(engine, known)
+    done = engine.run(parent("child"))
+    assert (done["status"], done["output"]) == ("succeeded", {"after": 10})
+    child = engine.document(done["children"][0])
+    assert (child["parent"], child["status"]) == (done["id"], "succeeded")
+
+
+def test_a_failed_child_fails_its_step(engine: Engine) -> None:
+    """The parent's error names the child and carries its reason."""
+    register(engine, graph(step("c", "fail"), name="child", inputs={"n": {"default": 0}}))
+    done = engine.run(parent("child"))
+    assert done["status"] == "failed"
+    assert done["error"]["code"] == "child_failed"
+    assert done["children"][0] in done["error"]["message"]
+    assert "it does not work" in done["error"]["message"]
+
+
+def test_a_child_whose_output_cannot_be_made_fails_its_step(engine: Engine) -> None:
+    """The child has succeeded and says what is wrong with its output; the parent gets no stand-in."""
+    known = graph(
+        step("c"), name="child", inputs={"n": {"default": 0}}, output="{{ steps.c.output.nothing }}"
+    )
+    register(engine, known)
+    done = engine.run(parent("child"))
+    assert (done["status"], done["error"]["code"]) == ("failed", "child_failed")
+    assert "steps.c.output.nothing is missing" in done["error"]["message"]
+    child = engine.document(done["children"][0])
+    assert (child["status"], child["output"]) == ("succeeded", None)
+    assert child["error"]["code"] == "bad_output"
+
+
+def test_a_parent_tells_what_its_children_ask(engine: Engine) -> None:
+    """What only a person can do is known at the top, however deep it is and however wide."""
+    asks = graph(
+        other("quick", "wait", config={"duration": 0}, condition="inputs.n == 1"),
+        other("go", "wait", ["quick"], config={"signal": "go"}, condition="inputs.n == 2"),
+        name="asks",
+        inputs={"n": {"default": 0}},
+    )
+    register(engine, asks)
+    each = other(
+        "each", "workflow", config={"name": "asks", "with": {"n": "{{ item }}"}},
+        fanout=Fanout(items=[1, 2]),
+    )  # fmt: skip
+    register(engine, graph(each, name="middle", inputs={"n": {"default": 0}}))
+    task_id = engine.submit(parent("middle"))
+    (ask,) = eventually(lambda: waits.waits_on_person(engine.document(task_id)))
+    assert (ask["step"], ask["signal"]) == ("go", "go")
+    assert engine.document(ask["task"])["workflow"] == "asks"
+    listed = {task["id"]: task["waits"] for task in listed_tasks(engine)}
+    assert (listed[ask["task"]], listed[task_id]) == (1, 0)
+    engine.operator.signal(ask["task"], "go", None)
+    engine.wait(task_id, "succeeded")
+    assert waits.waits_on_person(engine.document(task_id)) == []
+
+
+def test_a_child_at_work_is_no_question(engine: Engine) -> None:
+    """Nobody is bothered while a child can go on by itself; one that was paused alone cannot."""
+    gate = gated_child(engine)
+    task_id = engine.submit(parent("child"))
+    eventually(lambda: gate.entered == 1)
+    child_id = child_of(engine, task_id)
+    assert waits.waits_on_person(engine.document(task_id)) == []
+    engine.operator.pause(child_id)
+    assert waits.waits_on_person(engine.document(task_id)) == []
+    gate.open()
+    (ask,) = eventually(lambda: waits.waits_on_person(engine.document(task_id)))
+    assert (ask["task"], "paused" in ask) == (child_id, True)
+    engine.operator.resume(child_id)
+    engine.wait(task_id, "succeeded")
+
+
+def test_an_unknown_workflow_and_a_bad_input_fail_the_step(engine: Engine) -> None:
+    """Nothing is created, and the error says what is wrong."""
+    done = engine.run(parent("nowhere"))
+    assert (done["status"], done["error"]["code"]) == ("failed", "no_such_workflow")
+    register(engine, graph(step("c"), name="strict", inputs={"m": {"type": "string"}}))
+    done = engine.run(parent("strict"))
+    assert (done["status"], done["error"]["code"]) == ("failed", "bad_input")
+    assert done["children"] == []
+
+
+def test_depth_is_bounded(engine: Engine) -> None:
+    """A workflow that runs itself ends at the bound, and the failure comes all the way up."""
+    loop = graph(other("again", "workflow", config={"name": "loop"}), name="loop")
+    done = engine.run(loop)
+    depth = EngineSettings().task_depth
+    assert done["status"] == "failed"
+    assert engine.rows("SELECT max(depth), count(*) FROM tasks") == [(depth, depth + 1)]
+    codes = [error for (error,) in engine.rows("SELECT error FROM tasks ORDER BY depth DESC")]
+    assert "too_deep" in codes[0] and all("child_failed" in code for code in codes[1:])
+
+
+def test_cancel_travels_down(engine: Engine) -> None:
+    """Cancelling a parent cancels its child and stops the child's attempts."""
+    gate = gated_child(engine)
+    task_id = engine.submit(parent("child"))
+    eventually(lambda: gate.entered == 1)
+    child_id = child_of(engine, task_id)
+    engine.operator.cancel(task_id)
+    assert (engine.status(task_id), engine.status(child_id)) == ("canceled", "canceled")
+    eventually(lambda: engine.worker.running == 0)
+
+
+def test_pause_travels_down_and_resume_too(engine: Engine) -> None:
+    """A paused parent's child is paused; both go on together."""
+    gate = gated_child(engine)
+    task_id = engine.submit(parent("child"))
+    eventually(lambda: gate.entered == 1)
+    child_id = child_of(engine, task_id)
+    engine.operator.pause(task_id)
+    assert (engine.status(task_id), engine.status(child_id)) == ("paused", "paused")
+    gate.open()
+    engine.wait_step(child_id, "c", "succeeded")
+    assert engine.status(child_id) == "paused"
+    engine.operator.resume(task_id)
+    assert engine.wait(task_id, "succeeded")["output"] == {"after": {"c": 1}}
+
+
+def test_a_cancelled_child_fails_its_parent_at_once(engine: Engine) -> None:
+    """Somebody cancels only the child: the parent hears of it without looking."""
+    gate = gated_child(engine)
+    task_id = engine.submit(parent("child"))
+    eventually(lambda: gate.entered == 1)
+    engine.operator.cancel(child_of(engine, task_id))
+    done = engine.wait(task_id, "failed")
+    assert "canceled" in done["error"]["message"]
+    types = engine.types(task_id)
+    assert types.count("step.woken") == 1
+
+
+def test_a_failing_parent_cancels_its_child(engine: Engine) -> None:
+    """A child that nobody waits for any more is cancelled."""
+    gate, bad = gated_child(engine), Gate()
+    failing = graph(
+        other("run", "workflow", config={"name": "child"}),
+        step("bad", "gated_failure", given={"gate": bad.name}),
+        name="parent",
+    )
+    task_id = engine.submit(failing)
+    eventually(lambda: gate.entered == 1)
+    bad.open()
+    engine.wait(task_id, "failed")
+    engine.wait(child_of(engine, task_id), "canceled")
+
+
+def test_a_child_is_cancelled_although_the_database_was_away(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else knows that it is to be: whoever does tries until it is done."""
+    monkeypatch.setattr(maintenance, "_FIRST_PAUSE_SECONDS", 0.01)
+    cancel, failures = Operator.cancel, [StoreError(Fault.LOST, "away")] * 3
+
+    def fail_first(self: Operator, task_id: str, reason: str | None = None) -> Any:
+        if failures:
+            raise failures.pop()
+        return cancel(self, task_id, reason)
+
+    monkeypatch.setattr(Operator, "cancel", fail_first)
+    gate, bad = gated_child(engine), Gate()
+    failing = graph(
+        other("run", "workflow", config={"name": "child"}),
+        step("bad", "gated_failure", given={"gate": bad.name}),
+        name="parent",
+    )
+    task_id = engine.submit(failing)
+    eventually(lambda: gate.entered == 1)
+    bad.open()
+    engine.wait(child_of(engine, task_id), "canceled")
+    assert failures == []
+
+
+def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:
+    """The word that a child has ended may meet a parent that was cancelled meanwhile."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(parent("child"))
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    child_id = child_of(hand, task_id)
+    hand.succeed("c")
+    assert hand.status(child_id) == "succeeded"
+    hand.operator.cancel(task_id)
+    ((step_id,),) = hand.rows(
+        "SELECT id FROM steps WHERE task_id = :id AND name = 'run'", id=task_id
+    )
+    hand.turn(Batch(child_ends=[ChildEnd(child_id, "succeeded", task_id, step_id)]))
+    assert hand.statuses(task_id)["run"] == "waiting"
+
+
+def test_a_lost_word_is_made_up_for_by_looking(hand: Hand) -> None:
+    """When nobody tells the parent, the waiting step finds out by itself."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(parent("child"))
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.succeed("c")
+    hand.turn()
+    assert hand.names() == []
+    hand.skip(60)
+    hand.turn()
+    claimed = hand.claimed("run")
+    assert claimed.waited is not None
+    assert (claimed.waited["status"], claimed.waited["output"]) == ("succeeded", {"c": "c"})
+    hand.settle({"run": Succeeded(1)})
+    hand.succeed("after")
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_a_child_asked_for_under_a_pause_starts_paused(hand: Hand) -> None:
+    """Nothing new starts in a paused task, its children's steps included."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(parent("child"))
+    hand.operator.pause(task_id)
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    assert hand.names() == []
+    assert hand.status(child_of(hand, task_id)) == "paused"
+    hand.operator.resume(task_id)
+    hand.turn()
+    assert hand.names() == ["c"]
+
+
+def test_a_child_whose_parent_is_gone_can_be_cancelled(hand: Hand) -> None:
+    """There is nobody left to tell, and the command does what it says."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(parent("child"))
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    child_id = child_of(hand, task_id)
+    with hand.database.connect("writer") as tx, tx.transaction():
+        tx.execute("DELETE FROM tasks WHERE id = :id", id=task_id)
+    assert hand.operator.cancel(child_id).is_changed
+    assert hand.status(child_id) == "canceled"
+
+
+def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
+    """A person's word may end a task too: what nobody waits for any more is cancelled."""
+    register(hand, graph(step("c"), name="child"))
+    failing = graph(other("run", "workflow", config={"name": "child"}), step("pay"), name="parent")
+    task_id = hand.start(failing)
+    call_id = intend(hand, hand.claimed("pay"))
+    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    hand.settle({"run": asked, "pay": Waiting({"unknown": call_id})})
+    hand.operator.resolve(task_id, "pay", "fail")
+    assert hand.status(task_id) == "failed"
+    assert hand.status(child_of(hand, task_id)) == "canceled"
+
+
+def test_the_end_of_an_earlier_child_says_nothing_of_the_next(hand: Hand) -> None:
+    """A word may come twice, or late: a step that waits for another child by then waits on."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(parent("child"))
+    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    hand.settle({"run": asked})
+    first = child_of(hand, task_id)
+    ((step_id,),) = hand.rows("SELECT parent_step_id FROM tasks WHERE id = :id", id=first)
+    hand.succeed("c")
+    end = Batch(child_ends=[ChildEnd(first, "succeeded", task_id, step_id)])
+    hand.turn(end)
+    hand.settle({"run": asked})
+    hand.turn(end)
+    assert hand.names() == ["c"]
+    assert hand.statuses(task_id)["run"] == "waiting"
+
+
+def timed_parent(**options: Any) -> Graph:
+    """Return a workflow with a child, whose time is short."""
+    return graph(
+        other("run", "workflow", config={"name": "child"}),
+        name="parent",
+        timeout_seconds=5,
+        **options,
+    )
+
+
+def test_a_command_that_finds_a_tasks_time_over_cancels_its_children(hand: Hand) -> None:
+    """Whichever transaction is the first to look: here it is a signal that nobody waits for."""
+    register(hand, graph(step("c"), name="child"))
+    task_id = hand.start(timed_parent())
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.skip(6)
+    hand.operator.signal(task_id, "hello")
+    assert hand.status(task_id) == "failed"
+    assert hand.status(child_of(hand, task_id)) == "canceled"
+
+
+def test_a_command_that_finds_a_tasks_time_used_up_pauses_its_children(hand: Hand) -> None:
+    """A time that is a budget holds the whole family, whoever finds out."""
+    register(hand, graph(step("c"), name="child"))
+    budget = {"time_seconds": 5, "on_exhausted": "pause"}
+    task_id = hand.start(timed_parent(budget=budget))
+    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.skip(6)
+    hand.operator.signal(task_id, "hello")
+    assert (hand.status(task_id), hand.status(child_of(hand, task_id))) == ("paused", "paused")
+
+
+def test_a_parent_that_hears_of_a_childs_end_too_late_tells_its_own(hand: Hand) -> None:
+    """What a parent's time means for the others of its family follows as from any other word."""
+    register(hand, graph(step("c"), name="child"))
+    both = graph(
+        other("one", "workflow", config={"name": "child"}),
+        other("two", "workflow", config={"name": "child"}),
+        name="parent",
+        timeout_seconds=5,
+    )
+    task_id = hand.start(both)
+    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    hand.settle({"one": asked, "two": asked})
+    first, second = (row[0] for row in hand.rows("SELECT id FROM tasks WHERE depth = 1"))
+    hand.skip(6)
+    hand.operator.cancel(first)
+    assert hand.status(task_id) == "failed"
+    assert hand.status(second) == "canceled"

@@ -1,0 +1,336 @@
+"""Who gets a slot: bounds, priorities, fairness, and the step that must run alone."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from agent.steps.attempt.calls import exhausted
+from agent.steps.types.outcome import Succeeded
+from agent.store.db.database import Database
+from agent.store.engine import begin_tx, workers
+from agent.tasks.commit import attempt_inputs
+from agent.tasks.commit.batch import Batch
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rescue import rescue_steps
+from agent.tasks.rules import creation, row_writer
+from agent.tasks.rules.creation import Submission
+from agent.tasks.state.graph_cache import GraphCache
+from agent.workflows.graph import Fanout, Graph, RetryPolicy
+from tests.support.engine import Engine, Hand, eventually, graph, step
+from tests.support.step_functions import Gate
+from tests.tasks.conftest import Start
+
+
+def named(name: str, *, steps: int = 1, **options: Any) -> Graph:
+    """Return a workflow whose steps are called by its name."""
+    return graph(*[step(f"{name}{number}") for number in range(steps)], name=name, **options)
+
+
+def test_a_worker_never_runs_more_than_its_slots(start: Start) -> None:
+    """With two slots and five tasks, two attempts run; the others follow as slots get free."""
+    engine = start(slots=2)
+    gate = Gate()
+    tasks = [engine.submit(graph(step("a", "gated", given={"gate": gate.name}))) for _ in range(5)]
+    eventually(lambda: gate.entered == 2)
+    claimed = "SELECT count(*) FROM steps WHERE status = 'running'"
+    assert engine.rows(claimed) == [(2,)]
+    gate.open()
+    for task_id in tasks:
+        engine.wait(task_id, "succeeded")
+    order = engine.rows("SELECT type FROM events WHERE type LIKE 'step.%' ORDER BY id")
+    running = most = 0
+    for (kind,) in order:
+        running += {"step.claimed": 1, "step.succeeded": -1}[kind]
+        most = max(most, running)
+    assert most == 2
+
+
+def test_slots_are_counted_over_turns(hand: Hand) -> None:
+    """A turn claims what its free slots allow, whatever is due."""
+    hand.slots = 3
+    hand.submit(*[named(f"t{number}") for number in range(5)])
+    assert len(hand.names()) == 3
+    hand.turn()
+    assert len(hand.names()) == 3
+    hand.succeed(*hand.names())
+    assert len(hand.names()) == 2
+
+
+def test_more_tasks_than_a_worker_remembers(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is claimed is equipped, however many tasks were seen before and in the same turn."""
+    monkeypatch.setattr(attempt_inputs, "_MOST_KEPT", 2)
+    hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
+    hand.turn()
+    assert len(hand.names()) == 10
+    hand.succeed(*hand.names())
+    assert hand.rows("SELECT DISTINCT status FROM tasks") == [("succeeded",)]
+
+
+def test_a_higher_priority_goes_first(hand: Hand) -> None:
+    """Whatever came first: high before normal before low."""
+    for priority in ("low", "normal", "high"):
+        hand.submit(named(priority), slots=0, priority=priority)
+    order = []
+    hand.slots = 1
+    hand.turn()
+    while hand.names():
+        order += hand.names()
+        hand.succeed(*hand.names())
+    assert order == ["high0", "normal0", "low0"]
+
+
+def test_the_workflow_says_its_priority(hand: Hand) -> None:
+    """A workflow's own priority holds where the submission names none."""
+    hand.submit(named("plain"), slots=0)
+    hand.submit(named("urgent", priority="high"), slots=0)
+    hand.slots = 1
+    hand.turn()
+    assert hand.names() == ["urgent0"]
+
+
+def test_low_priority_is_never_starved(hand: Hand) -> None:
+    """A low task that has waited long goes before high ones that keep coming."""
+    hand.submit(named("low"), slots=0, priority="low")
+    hand.slots = 1
+    rounds = 0
+    while "low0" not in hand.names():
+        hand.skip(2)
+        hand.submit(named("high"), slots=0, priority="high")
+        hand.submit(named("high"), slots=0, priority="high")
+        if hand.names():
+            hand.succeed(*hand.names())
+        else:
+            hand.turn()
+        rounds += 1
+        assert rounds < 20, "it is served after some seconds, not some day"
+
+
+def test_a_wide_task_does_not_hold_every_slot(hand: Hand) -> None:
+    """A narrow task that comes after a wide one gets its step into the next turn."""
+    hand.submit(named("wide", steps=40), slots=0)
+    hand.slots = 4
+    hand.turn()
+    assert len(hand.names()) == 4
+    narrow = graph(step("n0"), step("n1", after=["n0"]), step("n2", after=["n1"]), name="narrow")
+    (task_id,) = hand.submit(narrow)
+    for number in range(3):
+        done = [name for name in hand.names() if name.startswith("wide")]
+        hand.succeed(*done)
+        assert f"n{number}" in hand.names(), "it has one of the four slots in every turn"
+        hand.succeed(f"n{number}", task_id=task_id)
+    assert hand.status(task_id) == "succeeded"
+
+
+def test_many_tasks_take_turns(hand: Hand) -> None:
+    """Each of three wide tasks gets its share of the slots."""
+    hand.submit(*[named(letter, steps=10) for letter in "abc"], slots=0)
+    hand.slots = 6
+    hand.turn()
+    assert sorted(name[0] for name in hand.names()) == ["a", "a", "b", "b", "c", "c"]
+
+
+def lose(hand: Hand) -> None:
+    """Let a worker be declared dead, and what it held be recovered."""
+    with hand.database.connect("writer") as tx:
+        with tx.transaction():
+            workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
+        with tx.transaction():
+            rescue_steps.take_over(
+                tx,
+                GraphCache(),
+                hand.delivery.sender.worker_id,
+                hand.clock.now(),
+                is_process_gone=True,
+            )
+
+
+def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:
+    """It waits until nothing else runs, and nothing is claimed before it has begun."""
+    victim, survivor = Hand(checked), Hand(checked)
+    poison = victim.start(graph(step("poison"), name="poisonous"))
+    survivor.start(graph(step("beside"), name="innocent"))
+    lose(victim)
+    assert "step.lost" in victim.types(poison)
+    survivor.turn()
+    late = survivor.start(graph(step("late"), name="late"))
+    assert survivor.names() == ["beside"]
+    survivor.succeed("beside")
+    assert survivor.names() == ["poison"]
+    assert survivor.claimed("poison").attempt == 2
+    survivor.succeed("poison")
+    survivor.turn()
+    assert survivor.names() == ["late"]
+    survivor.succeed("late")
+    assert survivor.status(late) == "succeeded"
+    victim.close()
+    survivor.close()
+
+
+def test_nothing_starts_beside_a_step_that_runs_alone(start: Start, checked: Database) -> None:
+    """While the poisonous step runs, due work waits; afterwards everything goes on."""
+    gate = Gate()
+    victim = Hand(checked)
+    poison = victim.start(graph(step("p", "gated", given={"gate": gate.name}), name="poisonous"))
+    lose(victim)
+    victim.close()
+    engine = start()
+    eventually(lambda: gate.entered == 1)
+    others = [engine.submit(graph(step("a"))) for _ in range(3)]
+    assert {engine.status(task_id) for task_id in others} == {"running"}
+    gate.open()
+    engine.wait(poison, "succeeded")
+    for task_id in others:
+        engine.wait(task_id, "succeeded")
+    order = engine.rows(
+        "SELECT task_id, type FROM events WHERE type IN ('step.claimed', 'step.succeeded')"
+        " AND attempt IS NOT NULL ORDER BY id"
+    )
+    begun = max(number for number, row in enumerate(order) if row == (poison, "step.claimed"))
+    assert order[begun + 1] == (poison, "step.succeeded")
+
+
+def test_one_task_per_dedupe_key(hand: Hand) -> None:
+    """In one turn, in a later one, and by another process: the same key is the same task."""
+    twice = [Submission(graph=named("a"), dedupe_key="k") for _ in range(2)]
+    created = hand.turn(Batch(submissions=twice)).turned.created
+    (task_id,) = set(created.values())
+    assert hand.delivery.sender.turn == 1, "the turn had to be split"
+    assert hand.submit(named("a"), dedupe_key="k") == [task_id]
+    again = hand.operator.submit(Submission(graph=named("b"), dedupe_key="k"))
+    assert again == task_id
+    assert hand.submit(named("a"), dedupe_key="other") != [task_id]
+    assert hand.rows("SELECT count(*) FROM tasks") == [(2,)]
+
+
+def test_a_dedupe_key_that_is_taken_at_the_same_moment(postgres_database: Database) -> None:
+    """Two processes submit under one key at once: both are given the one task."""
+    key = "only-once"
+    operator = Operator(postgres_database, postgres_database.clock)
+    answers: list[str] = []
+    submission = Submission(graph=named("a"), dedupe_key=key)
+    slower = Submission(graph=named("a"), dedupe_key=key)
+    thread = threading.Thread(target=lambda: answers.append(operator.submit(slower)))
+    with (
+        postgres_database.connect("reader") as reader,
+        postgres_database.connect("writer") as tx,
+        tx.transaction(),
+    ):
+        now = postgres_database.clock.now()
+        locked = creation.create(tx, submission, creation.register(tx, submission, now), now)
+        row_writer.write(tx, [locked], locked.now)
+        tx.query("SELECT 1")
+        thread.start()
+        eventually(
+            lambda: reader.query(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                " AND datname = current_database()"
+            ),
+            "the other one waits",
+        )
+    thread.join(60)
+    assert answers == [submission.task_id]
+
+
+def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was held when its outcome came, and is due as well, is not read half."""
+    hand = Hand(postgres_database, slots=1)
+    task_id = hand.start(graph(step("a"), step("b")))
+    assert hand.names() == ["a"]
+    holder = postgres_database.connect("writer")
+    holder._begin()
+    holder.query("SELECT id FROM tasks FOR NO KEY UPDATE")
+    open_turn = begin_tx.open_turn
+
+    def open_and_free(*arguments: Any, **options: Any) -> begin_tx.TxStart:
+        opened = open_turn(*arguments, **options)
+        holder._rollback()
+        return opened
+
+    monkeypatch.setattr(begin_tx, "open_turn", open_and_free)
+    turned = hand.succeed("a").turned
+    monkeypatch.undo()
+    hand.turn(Batch(settles=turned.carried_settles))
+    assert hand.names() == ["b"]
+    hand.succeed("b")
+    assert hand.status(task_id) == "succeeded"
+    holder.close()
+    hand.close()
+
+
+def test_submissions_in_one_process_are_told_their_tasks(engine: Engine) -> None:
+    """Whoever submits under a taken key is given the task that is there."""
+    first = engine.submit(graph(step("a")), dedupe_key="k")
+    assert engine.submit(graph(step("a")), dedupe_key="k") == first
+    engine.wait(first, "succeeded")
+    assert engine.submit(graph(step("a")), dedupe_key="k") == first, "also when it has ended"
+
+
+def test_isolated_steps_run_one_after_another(start: Start, checked: Database) -> None:
+    """Six items that a crash has lost: none of them runs beside another."""
+    gate = Gate()
+    items = step("p", "gated", given={"gate": gate.name}, fanout=Fanout(count=6))
+    victim = Hand(checked)
+    task_id = victim.start(graph(items, name="poisonous"))
+    victim.settle({"p": Succeeded(items=list(range(6)))})
+    assert len(victim.names()) == 6
+    lose(victim)
+    victim.close()
+    engine = start()
+    eventually(lambda: gate.entered == 1)
+    gate.open()
+    engine.wait(task_id, "succeeded")
+    events = engine.rows(
+        "SELECT type, step_id FROM events WHERE type IN ('step.claimed', 'step.succeeded')"
+        " AND attempt = 2 AND id > (SELECT max(id) FROM events WHERE type = 'step.lost') ORDER BY id"
+    )
+    assert len(events) == 12
+    for claimed, succeeded in zip(events[::2], events[1::2], strict=True):
+        assert (claimed[0], succeeded[0]) == ("step.claimed", "step.succeeded")
+        assert claimed[1] == succeeded[1]
+
+
+def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> None:
+    """What died with others beside it stays a lost attempt; isolated, the error says so."""
+    first, second, third = Hand(checked), Hand(checked), Hand(checked)
+    policy = RetryPolicy(max_attempts=2, delay_seconds=0, jitter=False)
+    task_id = first.start(graph(step("poison", retry=policy), name="poisonous"))
+    other_id = first.start(graph(step("beside", retry=policy), name="innocent"))
+    lose(first)
+    lost = {"code": "lost", "class": "crash", "message": "its worker died", "attempt": 1}
+    assert first.steps(task_id)["poison"]["error"] == lost
+    assert first.steps(other_id)["beside"]["error"] == lost
+    second.turn()
+    assert second.names() == ["poison"]
+    lose(second)
+    error = second.steps(task_id)["poison"]["error"]
+    assert error["code"] == "process_died"
+    assert error["message"].startswith("the process died while this step ran isolated")
+    assert second.steps(other_id)["beside"]["error"] == lost
+    third.turn()
+    claimed = third.claimed("beside") if "beside" in third.names() else third.claimed("poison")
+    last = claimed if claimed.step.name == "poison" else None
+    if last is None:
+        third.succeed("beside")
+        last = third.claimed("poison")
+    message = exhausted(last).message
+    assert message.startswith("attempts exhausted: all 2 were used; the process died while this")
+    for hand in (first, second, third):
+        hand.close()
+
+
+def test_others_beside_an_isolated_step_leave_the_cause_open(checked: Database) -> None:
+    """Once its time alone is over others run beside it: any of them may have been the cause."""
+    first, second = Hand(checked), Hand(checked)
+    task_id = first.start(graph(step("poison"), name="poisonous"))
+    lose(first)
+    second.turn()
+    assert second.names() == ["poison"]
+    second.start(graph(step("beside"), name="innocent"))
+    assert second.names() == ["beside", "poison"]
+    lose(second)
+    assert second.steps(task_id)["poison"]["error"]["code"] == "lost"
+    first.close()
+    second.close()

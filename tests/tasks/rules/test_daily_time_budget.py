@@ -1,0 +1,255 @@
+"""A day's budget of time: held like tokens and money, settled with what calls took."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config.models import BudgetSettings, LlmSettings
+from agent.core.state_machine import CallStatus
+from agent.models.registry import catalog_of
+from agent.steps.types.outcome import Paused, Retry, Spend, StepError, Succeeded
+from agent.store.db.database import Database
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.read_models.spending import day_document
+from agent.tasks.rescue import rescue_steps, spilled_results
+from agent.tasks.worker.attempts import claim_of
+from tests.support.engine import Engine, Hand, eventually, find_violations, graph
+from tests.support.model_servers import Provider, Say, Stall, providing
+from tests.support.model_steps import ask, catalog
+from tests.tasks.conftest import Start
+from tests.tasks.rules.test_budget_reservations import DAY, intend, intent_of, result_of
+from tests.tasks.rules.test_budgets import begin_at_noon
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    """Return a stand-in for a provider."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with providing(Say("hello", tokens_in=60, tokens_out=40)) as provider:
+        yield provider
+
+
+def times(reader: Hand | Engine) -> list[tuple[int, ...]]:
+    """Return the milliseconds used and reserved of each day."""
+    return reader.rows("SELECT ms_used, ms_reserved FROM daily_spend ORDER BY day")
+
+
+def lose(hand: Hand) -> None:
+    """Let the worker die and another take its steps over."""
+    with hand.database.connect("writer") as tx, tx.transaction():
+        owner = hand.delivery.sender.worker_id
+        rescue_steps.take_over(
+            tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
+        )
+    hand.running.clear()
+    hand.delivery.enroll()
+    hand.turn()
+
+
+def test_a_day_holds_across_tasks_and_workers(
+    start: Start, server: Provider, checked: Database
+) -> None:
+    """Only those calls are sent whose timeouts fit together; the next day lets the rest go on."""
+    begin_at_noon(checked)
+    server.gate = threading.Event()
+    models = catalog(server, daily_ms=200_000)  # three calls of a minute fit, and a fourth does not
+    engine = start(models=models)
+    if not checked.is_sqlite:
+        start(models=models)
+    tasks = [
+        engine.submit(graph(ask("it", timeout_seconds=60.0), name=f"task{number}"))
+        for number in range(8)
+    ]
+    count = "SELECT count(*) FROM tasks WHERE status = :status"
+    eventually(lambda: engine.rows(count, status="paused") == [(5,)])
+    eventually(lambda: len(server.requests) == 3)
+    assert times(engine) == [(0, 180_000)]
+    (reason,) = {
+        engine.document(task)["pause_reason"] for task in tasks if engine.status(task) == "paused"
+    }
+    assert "allows models 3m20s, 20s is left" in reason
+    assert "may take up to 1m, its timeout; it may go on tomorrow (`agent resume`)" in reason
+    server.gate.set()
+    eventually(lambda: engine.rows(count, status="succeeded") == [(3,)])
+    ((used, reserved),) = times(engine)
+    assert 0 < used < 180_000 and reserved == 0
+    assert len(server.requests) == 3
+    ((latency, reserved),) = engine.rows("SELECT sum(latency_ms), sum(reserved_ms) FROM tool_calls")
+    assert (latency, reserved) == (used, 180_000)
+    engine.skip(86_400)
+    for task in tasks:
+        if engine.status(task) == "paused":
+            engine.operator.resume(task)
+            engine.wait(task, "succeeded")
+    assert len(server.requests) == 8
+    assert len(times(engine)) == 2
+
+
+def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
+    """What a crash left open stays set aside, for all tasks of the day and none of the next."""
+    first = hand.start(graph(ask("it"), name="first"))
+    claimed = hand.claimed("it", first)
+    given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}
+    assert intend(hand, (claimed, intent_of(claimed, 10, **given)))[0].refusal is None
+    assert times(hand) == [(0, 60_000)]
+    lose(hand)
+    assert times(hand) == [(0, 60_000)]
+    second = hand.start(graph(ask("it"), name="second"))
+    other = hand.claimed("it", second)
+    (note,) = intend(hand, (other, intent_of(other, 10, **given)))
+    assert note.refusal is not None and "40s is left" in note.refusal.message
+    assert hand.status(second) == "paused"
+    assert hand.rows("SELECT count(*) FROM tool_calls") == [(1,)]
+    hand.settle({"it": Paused()}, second)
+    hand.operator.resume(second)
+    hand.turn()
+    other = hand.claimed("it", second)
+    tomorrow = intent_of(other, 10, **given, day="2030-02-01")
+    assert intend(hand, (other, tomorrow))[0].refusal is None
+    assert times(hand) == [(0, 60_000), (0, 60_000)]
+
+
+def test_calls_of_one_turn_see_each_other(hand: Hand) -> None:
+    """Two calls that fit alone and not together: one is sent, and one is refused."""
+    hand.start(graph(ask("one"), ask("two")))
+    one, two = hand.claimed("one"), hand.claimed("two")
+    given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}
+    notes = intend(hand, (one, intent_of(one, 10, **given)), (two, intent_of(two, 10, **given)))
+    assert [note.refusal is None for note in notes] == [True, False]
+    assert times(hand) == [(0, 60_000)]
+
+
+def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
+    """A call that failed without a word of what it used keeps its tokens, and frees its time."""
+    hand.start(graph(ask("it")))
+    claimed = hand.claimed("it")
+    intent = intent_of(claimed, 400, ms=60_000, daily_ms=100_000)
+    intend(hand, (claimed, intent))
+    error = StepError("timeout", "timeout", "no answer")
+    result = result_of(intent, None, status=CallStatus.FAILED, error=error, latency_ms=1500)
+    note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
+    for _ in range(2):
+        hand.turn(Batch(notes=[note]))
+        assert times(hand) == [(1500, 0)], "a result counts once"
+    (spent,) = hand.rows("SELECT tokens_used, tokens_reserved FROM daily_spend")
+    assert spent == (0, 400)
+    hand.settle({"it": Retry(error)})
+
+
+def test_more_than_was_set_aside_counts_in_full(hand: Hand) -> None:
+    """An answer that took longer than its timeout is counted as long as it took."""
+    hand.start(graph(ask("it")))
+    claimed = hand.claimed("it")
+    intent = intent_of(claimed, 10, ms=1000, daily_ms=5000)
+    intend(hand, (claimed, intent))
+    result = result_of(intent, Spend(5, 5, 10), latency_ms=4500)
+    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    assert times(hand) == [(4500, 0)]
+    again = intent_of(claimed, 10, number=2, ms=1000, daily_ms=5000)
+    (note,) = intend(hand, (claimed, again))
+    assert note.refusal is not None and "500ms is left" in note.refusal.message
+    hand.settle({"it": Succeeded()})
+
+
+def test_a_used_up_day_may_fail_the_step(start: Start, server: Provider) -> None:
+    """`on_exhausted: fail` fails it, and no command is named that would not help."""
+    engine = start(models=catalog(server, daily_ms=1000))
+    step = ask("it", timeout_seconds=60.0)
+    task = engine.run(graph(step, budget={"on_exhausted": "fail"}))
+    assert (task["status"], task["error"]["code"]) == ("failed", "budget_exhausted")
+    assert task["error"]["message"].endswith("its timeout; [budget] in the configuration sets it")
+    assert server.requests == []
+
+
+def test_a_call_that_no_day_holds(start: Start, server: Provider) -> None:
+    """Nobody is told to wait for tomorrow when tomorrow is too short as well."""
+    models = catalog(server, daily_ms=1000)
+    models.daily_tokens = 100_000
+    engine = start(models=models)
+    task_id = engine.submit(graph(ask("it", timeout_seconds=60.0)))
+    reason = engine.wait(task_id, "paused")["pause_reason"]
+    assert "1s is left" in reason
+    assert reason.endswith(
+        "no day has room for it: give it a shorter `timeout`, or raise [budget] in the configuration"
+    )
+    assert "tomorrow" not in reason
+
+
+def test_a_timeout_takes_as_long_as_it_took(start: Start, server: Provider) -> None:
+    """A call that got no answer counts with the time that was waited for it."""
+    server.replies = [Stall(), Say("hello", tokens_in=60, tokens_out=40)]
+    engine = start(models=catalog(server, daily_ms=100_000))
+    task = engine.run(graph(ask("it", timeout_seconds=1.0)))
+    assert task["status"] == "succeeded"
+    ((used, reserved),) = times(engine)
+    assert 900 <= used < 60_000 and reserved == 0
+
+
+def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: Path) -> None:
+    """A result that was left in a file frees the time, and keeps what the failure said."""
+    hand.start(graph(ask("it")))
+    claimed = hand.claimed("it")
+    intent = intent_of(claimed, 400, ms=60_000)
+    intend(hand, (claimed, intent))
+    error = StepError("status_400", "remote", "no such thing", is_final=True)
+    result = result_of(
+        intent, Spend(), status=CallStatus.FAILED, error=error, latency_ms=1500, response=None
+    )
+    note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
+    hand.database.directory = tmp_path
+    assert spilled_results.leave(hand.database, [note]) is not None
+    with hand.database.connect("writer") as connection:
+        assert spilled_results.replay(hand.database, connection, hand.delivery.sender.graphs) == 1
+    assert times(hand) == [(1500, 0)]
+    ((told,),) = hand.rows("SELECT error FROM tool_calls")
+    assert "no such thing" in told and "final" in told
+    hand.settle({"it": Succeeded()})
+
+
+def test_the_checker_misses_time(hand: Hand) -> None:
+    """Time that is taken by a call and not by its day is told."""
+    hand.start(graph(ask("it")))
+    claimed = hand.claimed("it")
+    intend(hand, (claimed, intent_of(claimed, 10, ms=60_000)))
+    with hand.database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE daily_spend SET ms_reserved = 59000")
+    assert find_violations(hand.database) == [
+        "the days' budgets say ms_reserved 59000, and the calls of models 60000"
+    ]
+    with hand.database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE daily_spend SET ms_reserved = 60000")
+
+
+def test_a_day_as_people_see_it(hand: Hand) -> None:
+    """What is taken includes what is set aside; a limit that is not set is none."""
+    hand.start(graph(ask("it")))
+    claimed = hand.claimed("it")
+    intend(hand, (claimed, intent_of(claimed, 400, ms=60_000)))
+    limits = BudgetSettings(daily_seconds=90.5)
+    with hand.database.connect("reader") as reader:
+        noon = 1_896_091_200_000_000  # of the day of the reservation
+        document = day_document(reader, limits, noon)
+        tomorrow = day_document(reader, limits, noon + 86_400_000_000)
+    assert document == {
+        "day": DAY,
+        "tokens": 400,
+        "tokens_limit": None,
+        "usd": 0.0004,
+        "usd_limit": None,
+        "seconds": 60.0,
+        "seconds_limit": 90.5,
+    }
+    assert (tomorrow["tokens"], tomorrow["seconds"]) == (0, 0)
+
+
+def test_a_limit_too_small_to_count_is_one() -> None:
+    """Only 0 means no limit."""
+    tiny = BudgetSettings(daily_tokens=1, daily_usd=1e-9, daily_seconds=1e-9)
+    found = catalog_of({}, LlmSettings(), tiny)
+    assert (found.daily_tokens, found.daily_microusd, found.daily_ms) == (1, 1, 1)
+    none = catalog_of({}, LlmSettings(), BudgetSettings())
+    assert (none.daily_tokens, none.daily_microusd, none.daily_ms) == (None, None, None)

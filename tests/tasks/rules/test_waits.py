@@ -1,0 +1,224 @@
+"""Retries, timers, signals, and questions to a person: steps that are not done at once."""
+
+import pytest
+
+from agent.core.clock import SECOND
+from agent.core.state_machine import CallStatus
+from agent.steps.types.outcome import CallResult, Retry, Waiting
+from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.worker.attempts import claim_of
+from agent.workflows.graph import RetryPolicy
+from tests.support.engine import (
+    ERROR,
+    RETRY,
+    Engine,
+    Hand,
+    eventually,
+    graph,
+    other,
+    settle_of,
+    step,
+)
+from tests.support.step_functions import Gate, runs
+from tests.tasks.operator.test_state_table import intend
+
+
+def wake_at(hand: Hand, task_id: str) -> int:
+    """Return when a task's only step is due."""
+    ((found,),) = hand.rows("SELECT wake_at FROM steps WHERE task_id = :id", id=task_id)
+    return int(found)
+
+
+def test_a_step_is_tried_again_until_it_works(engine: Engine) -> None:
+    """Each failed attempt counts; the error of the last one stays out of a success."""
+    done = engine.run(graph(step("a", "fail_before", given={"attempt": 3})))
+    assert (done["status"], done["output"]) == ("succeeded", {"a": 3})
+    (found,) = done["steps"]
+    assert (found["attempt"], found["error"]) == (3, None)
+    assert engine.types(done["id"], "a").count("step.retried") == 2
+
+
+def test_attempts_stop_at_the_maximum(engine: Engine) -> None:
+    """After max_attempts the step fails with its last error, and never runs again."""
+    policy = RetryPolicy(max_attempts=4, delay_seconds=0)
+    done = engine.run(graph(step("a", "fail_before", given={"attempt": 99}, retry=policy)))
+    assert done["status"] == "failed"
+    assert done["error"]["attempt"] == 4 and "attempt 4 is too early" in done["error"]["message"]
+    assert engine.types(done["id"], "a").count("step.claimed") == 4
+    once = RetryPolicy(max_attempts=1)
+    done = engine.run(graph(step("a", "fail_before", given={"attempt": 2}, retry=once)))
+    assert engine.types(done["id"], "a").count("step.claimed") == 1
+
+
+def test_a_failure_for_good_is_not_retried(engine: Engine) -> None:
+    """What says that it will not work is not tried again."""
+    done = engine.run(graph(step("a", "fail")))
+    assert done["status"] == "failed"
+    assert engine.types(done["id"], "a").count("step.claimed") == 1
+
+
+def test_backoff_grows_and_nothing_runs_before_its_time(hand: Hand) -> None:
+    """Delays double up to their cap; a step is claimed when its time has come, not before."""
+    policy = RetryPolicy(
+        max_attempts=5, delay_seconds=10, factor=2, max_delay_seconds=30, jitter=False
+    )
+    task_id = hand.start(graph(step("a", retry=policy)))
+    for expected in (10, 20, 30, 30):
+        before = hand.clock.now()
+        hand.settle({"a": RETRY})
+        after = hand.clock.now()
+        delay = wake_at(hand, task_id)
+        assert before + expected * SECOND <= delay <= after + expected * SECOND
+        hand.turn()
+        assert hand.names() == []
+        hand.skip(expected + 1)
+        hand.turn()
+        assert hand.names() == ["a"]
+    hand.settle({"a": RETRY})
+    assert hand.status(task_id) == "failed"
+
+
+def test_what_a_remote_asks_for_is_a_lower_bound(hand: Hand) -> None:
+    """`Retry-After` makes the delay longer, never shorter."""
+    policy = RetryPolicy(max_attempts=5, delay_seconds=100, factor=1, jitter=False)
+    task_id = hand.start(graph(step("a", retry=policy)))
+    for asked, expected in ((500.0, 500), (1.0, 100)):
+        before = hand.clock.now()
+        hand.settle({"a": Retry(ERROR, delay_seconds=asked)})
+        assert before + expected * SECOND <= wake_at(hand, task_id)
+        assert wake_at(hand, task_id) <= hand.clock.now() + expected * SECOND
+        hand.skip(expected + 1)
+        hand.turn()
+
+
+def test_a_step_asks_to_be_left_alone(engine: Engine) -> None:
+    """A function's own delay is kept: the step is not tried before it, and then works."""
+    task_id = engine.submit(graph(step("a", "asked_to_wait", given={"seconds": 3600})))
+    eventually(lambda: engine.types(task_id, "a").count("step.retried") == 1)
+    document = engine.document(task_id)
+    assert document["activity"]["state"] == "waiting"
+    engine.skip(3700)
+    assert engine.wait(task_id, "succeeded")["output"] == {"a": 2}
+
+
+def test_a_timer_holds_no_slot_and_wakes_in_time(engine: Engine) -> None:
+    """A waiting step leaves its worker free, and goes on when its time has come."""
+    task_id = engine.submit(
+        graph(other("wait", "wait", config={"duration": "1h"}), step("b", after=["wait"]))
+    )
+    engine.wait_step(task_id, "wait", "waiting")
+    eventually(lambda: engine.worker.running == 0)
+    assert engine.status(task_id) == "running"
+    engine.skip(3601)
+    engine.wait(task_id, "succeeded")
+    (waited,) = [found for found in engine.document(task_id)["steps"] if found["name"] == "wait"]
+    assert waited["attempt"] == 1, "a wait is no attempt"
+
+
+def test_a_short_timer_wakes_by_itself(engine: Engine) -> None:
+    """Nothing but the clock is needed to wake a step."""
+    done = engine.run(graph(other("wait", "wait", config={"duration": "50ms"})))
+    assert done["status"] == "succeeded"
+
+
+def test_a_signal_is_taken_whether_it_comes_late_or_early(engine: Engine) -> None:
+    """What was sent before anybody waited is kept; each signal is taken once, the oldest first."""
+    gate = Gate()
+    task_id = engine.submit(
+        graph(
+            step("first", "gated", given={"gate": gate.name}),
+            other("a", "wait", after=["first"], config={"signal": "go"}),
+            other("b", "wait", after=["a"], config={"signal": "go"}),
+        )
+    )
+    assert engine.operator.signal(task_id, "go", {"n": 1}).message.startswith("kept")
+    engine.operator.signal(task_id, "other", "not for them")
+    gate.open()
+    engine.wait_step(task_id, "b", "waiting")
+    assert engine.steps(task_id)["a"]["output"] == {"n": 1}
+    assert engine.operator.signal(task_id, "go", {"n": 2}).message == "step 'b' goes on"
+    assert engine.wait(task_id, "succeeded")["output"] == {"b": {"n": 2}}
+
+
+def test_one_signal_wakes_one_waiter(hand: Hand) -> None:
+    """Two steps that wait for one name get one signal each."""
+    go = {"signal": "go"}
+    task_id = hand.start(graph(other("a", "wait", config=go), other("b", "wait", config=go)))
+    hand.settle({"a": Waiting(go), "b": Waiting(go)})
+    hand.operator.signal(task_id, "go", 1)
+    assert sorted(hand.statuses(task_id).values()) == ["pending", "waiting"]
+    hand.operator.signal(task_id, "go", 2)
+    hand.turn()
+    waited = [hand.claimed(name).waited for name in ("a", "b")]
+    assert [found["value"] for found in waited if found is not None] == [1, 2]
+
+
+@pytest.mark.parametrize("verdict", ["done", "retry", "fail"])
+def test_a_person_says_what_became_of_an_effect(engine: Engine, verdict: str) -> None:
+    """A lost answer is never repeated unasked: the step waits until somebody decides."""
+    token = Gate().name
+    task_id = engine.submit(graph(step("pay", "cut_off", given={"token": token})))
+    eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
+    engine.skip(1000)
+    found = eventually(
+        lambda: next(
+            (
+                found
+                for found in engine.document(task_id)["steps"]
+                if "unknown" in (found["waiting_on"] or {})
+            ),
+            None,
+        )
+    )
+    assert found is not None and runs[token] == [1]
+    assert engine.types(task_id).count("tool_call.unknown") == 1, "told once, however it is met"
+    if verdict == "done":
+        answer = engine.operator.resolve(task_id, "pay", "done", {"paid": True})
+        assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"paid": True}}
+    elif verdict == "retry":
+        answer = engine.operator.resolve(task_id, "pay", "retry")
+        assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"acts": 2}}
+    else:
+        answer = engine.operator.resolve(task_id, "pay", "fail")
+        done = engine.wait(task_id, "failed")
+        assert done["error"]["code"] == "outcome_unknown"
+    assert answer.is_changed
+    assert len(runs[token]) == (2 if verdict == "retry" else 1)
+
+
+def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
+    """`on_unknown: retry` asks nobody: the call is made again by the next attempt."""
+    token = Gate().name
+    given = {"token": token, "on_unknown": "retry"}
+    task_id = engine.submit(graph(step("pay", "cut_off", given=given)))
+    eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
+    engine.skip(1000)
+    done = engine.wait(task_id, "succeeded")
+    assert done["output"] == {"pay": {"acts": 2}}
+    assert runs[token] == [1, 2]
+
+
+@pytest.mark.parametrize("is_one_turn", [False, True], ids=["before", "with it"])
+def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: bool) -> None:
+    """The late word of an effect may come while the next attempt decides to ask: it wins."""
+    task_id = hand.start(graph(step("a")))
+    first = hand.claimed("a")
+    call_id = intend(hand, first)
+    hand.settle({"a": Retry(ERROR, 0, is_unknown=True)})
+    second = hand.claimed("a")
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    result = CallResult(call_id, key, CallStatus.SUCCEEDED, "paid")
+    late = JournalEntry(claim_of(first), first.graph, result=result)
+    asking = settle_of(second, Waiting({"unknown": call_id}))
+    if is_one_turn:
+        hand.turn(Batch(notes=[late], settles=[asking]))
+    else:
+        hand.turn(Batch(notes=[late]))
+        hand.turn(Batch(settles=[asking]))
+    if hand.names() == []:
+        hand.turn()
+    (known,) = hand.claimed("a").calls
+    assert known.response == "paid"
+    assert hand.rows("SELECT 1 FROM approvals WHERE status = 'pending'") == []
+    hand.succeed("a")
+    assert hand.status(task_id) == "succeeded"

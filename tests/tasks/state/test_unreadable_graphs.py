@@ -1,0 +1,126 @@
+"""A task whose definition cannot be read: it stops nobody else, and can be cancelled."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent import recovery
+from agent.approvals import expiry
+from agent.core.state_machine import CallStatus
+from agent.steps.types.outcome import CallResult, Waiting
+from agent.tasks.commit.batch import JournalEntry
+from agent.tasks.operator.operator import RefusedError
+from agent.tasks.rescue import spilled_results
+from agent.tasks.worker.attempts import claim_of
+from tests.support.approvals import asks, pending
+from tests.support.engine import Hand, graph, other, step
+from tests.tasks.commit.test_faults import rewrite
+from tests.tasks.operator.test_state_table import intend
+from tests.tasks.rules.test_child_tasks import child_of, register
+
+ASKED = Waiting({"child": {"workflow": "child", "input": {}}})
+
+
+@contextlib.contextmanager
+def unreadable(hand: Hand, workflow: str) -> Iterator[None]:
+    """Let a definition be one that this version cannot read, for as long as the block lasts."""
+    ((before,),) = hand.rows("SELECT graph FROM workflows WHERE name = :name", name=workflow)
+    _write(hand, workflow, '{"steps": "of tomorrow"}')
+    try:
+        yield
+    finally:
+        _write(hand, workflow, before)
+
+
+def _write(hand: Hand, workflow: str, text: str) -> None:
+    with hand.database.connect("writer") as tx, tx.transaction():
+        tx.execute(
+            "UPDATE workflows SET graph = :text WHERE name = :name", text=text, name=workflow
+        )
+
+
+def ask_in_two(hand: Hand) -> tuple[str, str]:
+    """Return two tasks with a question each, whose time has come."""
+    expiring = asks("ask", expires=5)
+    first, second = hand.submit(graph(expiring, name="bad"), graph(expiring, name="good"))
+    question = {"kind": "approval", "message": "Now?", "request": {}, "expires_seconds": 5.0}
+    for task_id in (first, second):
+        hand.settle({"ask": Waiting({"approval": question})}, task_id)
+    hand.skip(6)
+    return first, second
+
+
+def test_the_agent_starts_beside_it(hand: Hand) -> None:
+    """The startup pass leaves it as it is, and does for the others what it always does."""
+    bad, good = ask_in_two(hand)
+    with unreadable(hand, "bad"):
+        assert recovery.recover(hand.database, hand.clock).approvals == 1
+        assert hand.status(good) == "failed"
+        assert [found["task"] for found in pending(hand)] == [bad]
+    assert expiry.look(hand.database, hand.clock) == {"expired": 1}
+    assert hand.status(bad) == "failed"
+
+
+def test_a_step_that_cannot_be_read_keeps_no_other_question_waiting(hand: Hand) -> None:
+    """The loop that looks after questions goes on to the next one."""
+    bad, good = ask_in_two(hand)
+    before = rewrite(hand, bad, "waiting_on", "{broken")
+    assert expiry.look(hand.database, hand.clock) == {"expired": 1}
+    assert hand.status(good) == "failed"
+    rewrite(hand, bad, "waiting_on", before)
+
+
+def test_its_left_results_are_kept_until_it_can_be_read(hand: Hand, tmp_path: Path) -> None:
+    """What another process could not record is neither lost nor in anybody's way."""
+    hand.database.directory = tmp_path
+    bad, good = hand.submit(graph(step("pay"), name="bad"), graph(step("pay"), name="good"))
+    notes = []
+    for task_id in (bad, good):
+        claimed = hand.claimed("pay", task_id)
+        call_id = intend(hand, claimed)
+        ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+        result = CallResult(call_id, key, CallStatus.SUCCEEDED, "done")
+        notes.append(JournalEntry(claim_of(claimed), claimed.graph, result=result))
+    path = spilled_results.leave(hand.database, notes)
+    assert path is not None
+    with unreadable(hand, "bad"):
+        assert recovery.recover(hand.database, hand.clock).calls == 1
+        assert path.exists()
+    recovery.recover(hand.database, hand.clock)
+    assert not path.exists()
+    statuses = hand.rows("SELECT status FROM idempotency_outcomes")
+    assert statuses == [("succeeded",), ("succeeded",)]
+
+
+def test_it_can_be_cancelled_and_nothing_else(hand: Hand) -> None:
+    """Every other command says why it cannot be done."""
+    task_id = hand.start(graph(step("a"), step("b", after=["a"]), name="bad"))
+    hand.operator.pause(task_id)
+    with unreadable(hand, "bad"):
+        fresh = type(hand.operator)(hand.database, hand.clock)
+        for command in (fresh.resume, fresh.retry):
+            with pytest.raises(RefusedError, match="only be cancelled: version 1 of the workflow"):
+                command(task_id)
+        assert fresh.cancel(task_id).is_changed
+    assert hand.status(task_id) == "canceled"
+    assert hand.statuses(task_id) == {"a": "pending", "b": "pending"}
+    hand.running.clear()
+
+
+@pytest.mark.parametrize("bad", ["parent", "child"])
+def test_its_family_can_be_cancelled(hand: Hand, bad: str) -> None:
+    """Whichever of a family cannot be read, a cancellation travels down, and up."""
+    register(hand, graph(step("c"), name="child"))
+    first = hand.start(graph(other("run", "workflow"), name="parent"))
+    hand.settle({"run": ASKED})
+    child_id = child_of(hand, first)
+    with unreadable(hand, bad):
+        fresh = type(hand.operator)(hand.database, hand.clock)
+        if bad == "parent":
+            assert fresh.cancel(child_id).is_changed
+            assert hand.status(first) == "running"
+        assert fresh.cancel(first).is_changed
+    assert (hand.status(first), hand.status(child_id)) == ("canceled", "canceled")
+    hand.running.clear()

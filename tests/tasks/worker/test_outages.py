@@ -1,0 +1,318 @@
+"""A store of large values that does not answer: only what needs it waits, and says so."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from agent.core.state_machine import TaskStatus
+from agent.steps.attempt.services import Limits
+from agent.store.artifacts import artifact_rows, bounded_calls
+from agent.store.artifacts.blobs import BlobStores
+from agent.store.db.database import Database
+from agent.tasks import checker
+from agent.tasks.commit.unfetched_steps import WaitingRoom
+from agent.tasks.read_models import task_documents
+from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import StepRow, TaskRow
+from agent.tasks.worker import outages
+from agent.workflows.graph import Step
+from tests.support import faulty_store
+from tests.support.engine import Engine, HandClock, eventually, graph, other, step
+
+LARGE = "large " * 20_000
+
+_values = ModuleType("outage_values_under_test")
+sys.modules["outage_values_under_test"] = _values
+
+
+def give(name: str, value: Any, /, **options: Any) -> Step:
+    """Return a step that gives a value."""
+    setattr(_values, name, lambda: value)
+    return other(name, "python", config={"call": f"outage_values_under_test:{name}"}, **options)
+
+
+def size_of(name: str, of: str, **options: Any) -> Step:
+    """Return a step that gives the length of what another one gave."""
+    config = {"call": f"outage_values_under_test:{name}", "with": {"obj": of}}
+    setattr(_values, name, lambda obj: sum(1 for _ in obj))
+    return other(name, "python", config=config, **options)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Try the store often, and leave it well."""
+    monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_calls, "FIRST_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(outages, "TOLD_AFTER_SECONDS", 0.2)
+    yield
+    faulty_store.recover()
+
+
+@pytest.fixture
+def engine(database: Database) -> Iterator[Engine]:
+    """Return a worker whose large values are kept in the faulty store."""
+    database.clock = HandClock()
+    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), shutdown_seconds=1.0)
+    yield engine
+    faulty_store.recover()
+    engine.stop()
+    with database.connect("reader") as connection:
+        assert list(checker.violations(connection)) == []
+    engine.close()
+
+
+def told(engine: Engine) -> list[str]:
+    """Return the events about the store, in their order."""
+    sql = "SELECT type FROM events WHERE type LIKE 'artifacts.%' ORDER BY id"
+    return [str(kind) for (kind,) in engine.rows(sql)]
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
+    """Other tasks are created and end; the step that waits says why, and goes on when it can."""
+    with faulty_store.broken(how):
+        stuck = engine.submit(graph(give("big", LARGE), step("next", after=["big"]), name="stuck"))
+        eventually(lambda: engine.steps(stuck)["big"]["delay"])
+        for _ in range(3):
+            assert engine.run(graph(step("one"), step("two", after=["one"])))["output"] is not None
+        delayed = engine.steps(stuck)["big"]
+        assert delayed["status"] == "running"
+        assert delayed["delay"]["store"] == "faulty://bucket"
+        assert delayed["delay"]["error"]
+        (listed,) = [
+            each for each in task_documents.list_tasks(engine._connection) if each["id"] == stuck
+        ]
+        assert listed["delay"]["store"] == "faulty://bucket"
+        assert engine.document(stuck)["activity"]["state"] == "waiting"
+        assert [*engine.worker.troubles.messages()] == ["artifacts faulty://bucket"]
+        eventually(lambda: told(engine) == ["artifacts.unreachable"])
+    assert engine.wait(stuck, "succeeded")["steps"][0]["delay"] is None
+    assert engine.steps(stuck)["big"]["output"] == LARGE
+    eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
+    assert engine.worker.troubles.messages() == {}
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -> None:
+    """A driver that connects in its constructor delays only the steps that need the store."""
+    url = faulty_store.CONNECTING_URL
+    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    with faulty_store.broken(how):
+        engine = Engine(database, limits=Limits(artifacts_url=url))
+        try:
+            # The outage is known before a step needs the store.
+            eventually(lambda: told(engine) == ["artifacts.unreachable"])
+            assert [*engine.worker.troubles.messages()] == ["artifacts connecting://bucket"]
+            assert engine.run(graph(step("one")))["status"] == "succeeded"
+            stuck = engine.submit(graph(give("big", LARGE)))
+            eventually(lambda: engine.steps(stuck)["big"]["delay"])
+            faulty_store.recover()
+            engine.wait(stuck, "succeeded")
+            assert engine.steps(stuck)["big"]["output"] == LARGE
+        finally:
+            faulty_store.recover()
+            engine.stop()
+            engine.close()
+
+
+def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> None:
+    """An outage at the start ends without a step that needs the store."""
+    url = faulty_store.CONNECTING_URL
+    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    with faulty_store.broken("raises"):
+        engine = Engine(database, limits=Limits(artifacts_url=url))
+        eventually(lambda: told(engine) == ["artifacts.unreachable"])
+    try:
+        eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
+        assert engine.worker.troubles.messages() == {}
+    finally:
+        engine.stop()
+        engine.close()
+
+
+def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
+    """Attempts that are over and wait for the store take up no slot."""
+    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), slots=2)
+    try:
+        with faulty_store.broken("raises"):
+            stuck = [engine.submit(graph(give("big", LARGE))) for _ in range(5)]
+            eventually(lambda: all(engine.steps(each)["big"]["delay"] for each in stuck))
+            assert engine.run(graph(step("one")))["status"] == "succeeded"
+        for task_id in stuck:
+            engine.wait(task_id, "succeeded")
+    finally:
+        engine.stop()
+        engine.close()
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+def test_a_value_that_cannot_be_read_delays_only_who_needs_it(engine: Engine, how: str) -> None:
+    """An attempt whose input is in the store waits for it; others are prepared and run."""
+    task_id = engine.submit(
+        graph(
+            give("big", LARGE),
+            other("go", "wait", config={"signal": "go"}),
+            size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+            step("beside", after=["go"]),
+        )
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    engine.wait_step(task_id, "big", "succeeded")
+    with faulty_store.broken(how):
+        engine.operator.signal(task_id, "go")
+        engine.wait_step(task_id, "beside", "succeeded")
+        eventually(lambda: engine.steps(task_id)["size"]["delay"])
+        assert engine.run(graph(step("one")))["status"] == "succeeded"
+        began = time.monotonic()
+        shown = engine.steps(task_id)["big"]["output"]
+        assert "value unavailable: store unreachable" in shown["problem"]
+        assert time.monotonic() - began < 10
+    assert engine.wait(task_id, "succeeded")["output"]["size"] == len(LARGE)
+
+
+def test_a_task_can_be_canceled_while_its_step_waits_for_a_value(engine: Engine) -> None:
+    """Its step is let go, and nothing of it starts when the store is back."""
+    task_id = engine.submit(
+        graph(
+            give("big", LARGE),
+            other("go", "wait", config={"signal": "go"}),
+            size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+        )
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    engine.wait_step(task_id, "big", "succeeded")
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.steps(task_id)["size"]["delay"])
+        engine.operator.cancel(task_id)
+        eventually(lambda: not engine.worker.delivery.waiting_room.steps)
+    engine.wait(task_id, "canceled")
+
+
+def test_a_large_result_is_recorded_before_its_outcome(engine: Engine) -> None:
+    """The outcome of an attempt waits for the results of its calls, in the ledger as in the events."""
+    config = {
+        "call": "tests.support.step_functions:call_with_large_answer",
+        "with": {"text": LARGE},
+    }
+    with faulty_store.broken("raises"):
+        task_id = engine.submit(graph(other("it", "python", config=config)))
+        eventually(lambda: engine.steps(task_id)["it"]["delay"])
+        # The attempt is over; its small outcome must not overtake the large answer of its call.
+        time.sleep(0.3)
+        assert engine.steps(task_id)["it"]["status"] == "running"
+        assert engine.rows("SELECT status FROM idempotency_outcomes") == [("unknown",)]
+    assert engine.wait(task_id, "succeeded")["output"] == {"it": len(LARGE)}
+    assert engine.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
+
+
+@pytest.mark.parametrize("how", ["no thread", "no memory"])
+def test_an_outcome_outlives_what_the_process_lacks(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What is no error of the store delays an outcome as well, and the outcome is not lost."""
+    start, pack = threading.Thread.start, artifact_rows.pack
+    failures = iter(range(3))
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name.startswith("store ") and next(failures, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def pack_or_fail(*arguments: Any) -> artifact_rows.Packed:
+        if next(failures, None) is not None:
+            raise MemoryError
+        return pack(*arguments)
+
+    if how == "no thread":
+        monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    else:
+        monkeypatch.setattr(artifact_rows, "pack", pack_or_fail)
+    task_id = engine.submit(graph(give("big", LARGE)))
+    assert engine.wait(task_id, "succeeded")["output"] == {"big": LARGE}
+    assert next(failures, None) is None
+
+
+@pytest.mark.parametrize("ends", ["fetched", "canceled"])
+def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
+    engine: Engine, ends: str
+) -> None:
+    """It is to run with nothing beside it as soon as its value is there."""
+    task_id = engine.submit(
+        graph(
+            give("big", LARGE),
+            other("go", "wait", config={"signal": "go"}),
+            size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+        )
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    engine.wait_step(task_id, "big", "succeeded")
+    with engine.database.connect("writer") as tx, tx.transaction():
+        tx.execute("UPDATE steps SET alone = 1 WHERE task_id = :id AND name = 'size'", id=task_id)
+        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.steps(task_id)["size"]["delay"])
+        beside = [engine.submit(graph(step("one"))) for _ in range(3)]
+        time.sleep(1)
+        assert [engine.steps(each)["one"]["status"] for each in beside] == ["pending"] * 3
+        if ends == "canceled":
+            engine.operator.cancel(task_id)
+            for each in beside:
+                engine.wait(each, "succeeded")
+    if ends == "fetched":
+        assert engine.wait(task_id, "succeeded")["output"]["size"] == len(LARGE)
+        started = "SELECT name FROM steps WHERE started_at IS NOT NULL ORDER BY started_at, id"
+        for each in beside:
+            engine.wait(each, "succeeded")
+        assert [name for (name,) in engine.rows(started)].index("size") == 2
+
+
+def test_a_value_that_is_there_is_not_fetched_again() -> None:
+    """A step that waits for two values has one of them read once, however long the other takes."""
+    room = WaitingRoom()
+    room.fetched.missing = {"a", "b"}
+    task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
+    waiting = StepRow.new("step", "task", 0)
+    room.add(LockedTask(task, graph(step("one")), 0), waiting, is_alone=False)
+    assert room.wanted == {"a", "b"}
+    assert room.supply("a", b"content") == []
+    assert room.wanted == {"b"}
+    room.tidy()
+    assert room.fetched.contents == {"a": b"content"}
+    assert [each.step for each in room.supply("b", None)] == [waiting]
+    assert room.wanted == set()
+
+
+def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None:
+    """Nothing is sent before its request is stored; the step waits, holds no slot, and says why."""
+    config = {"prompt": LARGE, "model": "echo", "max_tokens": 100_000}
+    with faulty_store.broken("raises"):
+        task_id = engine.submit(graph(other("it", "llm", config=config)))
+        waiting = engine.wait_step(task_id, "it", "waiting")
+        assert "connection refused by the store" in waiting["waiting_on"]["store"]
+        assert engine.rows("SELECT count(*) FROM tool_calls") == [(0,)]
+    engine.skip(20)
+    done = engine.wait(task_id, "succeeded")
+    assert done["output"] == {"it": f"[echo] {LARGE}"}
+    assert done["steps"][0]["attempt"] == 1
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+def test_what_waits_at_the_end_is_kept_in_the_database(engine: Engine, how: str) -> None:
+    """A worker that ends during an outage ends in time, and loses neither results nor outcomes."""
+    with faulty_store.broken(how):
+        task_id = engine.submit(graph(give("big", LARGE)))
+        eventually(lambda: engine.steps(task_id)["big"]["delay"])
+        began = time.monotonic()
+        engine.stop()
+        assert time.monotonic() - began < 10
+        assert engine.status(task_id) == "succeeded"
+        assert engine.steps(task_id)["big"]["output"] == LARGE

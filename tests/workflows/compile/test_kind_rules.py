@@ -1,0 +1,70 @@
+"""The rules of the real kinds of steps: what breaks one is told with its key and a way out."""
+
+import pytest
+
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.workflows.compile.compiler import check_text, compile_text
+
+BAD: list[tuple[str, str, str]] = [
+    # the step, key, words
+    ("shell: echo hello", "shell", "as in shell: {argv: [echo, hello]}"),
+    ("shell: {argv: git commit -m}", "shell.argv", 'as in argv: [git, commit, "-m"]'),
+    ("shell: {script: 'echo {{ inputs.x }}'}", "shell.script", "give the value by env"),
+    ("shell: {argv: [a], effect: some}", "shell.effect", 'must be none, and is "some"'),
+    ("run: echo", "run", "did you mean 'shell'?"),
+    ("url: 'https://example.com'", "url", "did you mean 'http'?"),
+    ("sleep: 5s", "sleep", "did you mean 'wait'?"),
+    ("http: 'https://example.com'", "http", "as in http: {get:"),
+    ("python: check", "python.call", "write it like 'my_steps:check'"),
+    ("wait: 5", "wait.duration", "a duration is text with a unit, such as 5s"),
+    ("wait: {duration: 0.5}", "wait.duration", "such as 0.5s"),
+    ("wait: true", "wait.duration", "a duration is text"),
+    ("wait: {signal: a b}", "wait.signal", "write it like 'approved'"),
+    ("approval: {message: Well?, expires: 60}", "approval.expires", "such as 60s"),
+    ("llm: {prompt: x, max_tokens: true}", "llm.max_tokens", "must be a number, and is true"),
+    ("llm: {prompt: x, max_tokens: many}", "llm.max_tokens", "must be a whole number"),
+    ("llm: {prompt: x, temperature: hot}", "llm.temperature", "must be a number"),
+    ("llm: {prompt: x, temperature: true}", "llm.temperature", "must be a number, and is true"),
+    ("llm: {prompt: x, json: maybe}", "llm.json", "must be true or false"),
+    ("agent: {goal: x, max_turns: true}", "agent.max_turns", "must be a number, and is true"),
+    ("agent: tidy up", "agent", "as in agent: {goal:"),
+    ("http: {post: 'https://x', reconcile: {get: 'https://x', applied: 'response.status =='}}",
+     "http.reconcile.applied", "cannot be read"),
+    ("http: {post: 'https://x', reconcile: {get: 'https://x', applied: status == 200}}",
+     "http.reconcile.applied", "there is no 'status' in templates"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "key", "words"), BAD)
+def test_each_rule_of_a_kind_is_told_with_its_key(step: str, key: str, words: str) -> None:
+    """What is wrong with a step of its kind, where, and what would be right."""
+    problems = check_text(f"name: x\nsteps:\n  a:\n    {step}\n", "f.yaml")
+    found = [problem for problem in problems if words in str(problem)]
+    assert found, "\n".join(map(str, problems))
+    assert (found[0].line, found[0].key) == (4, f"steps.a.{key}")
+
+
+def test_what_a_check_of_an_effect_names_is_read_for_it() -> None:
+    """A step that only `applied` names is among those whose outputs the attempt is given."""
+    graph = compile_text(
+        """
+name: x
+steps:
+  first: {wait: 1ms}
+  second: {depends_on: first, wait: 1ms}
+  pay:
+    depends_on: second
+    http:
+      post: "https://example.com"
+      reconcile: {get: "https://example.com", applied: response.body.id == steps.first.output}
+    on_unknown: reconcile
+"""
+    )
+    assert graph.steps[2].refers_to == ["first"]
+
+
+def test_a_script_may_use_braces_of_its_own() -> None:
+    """Other programs have templates too: only what names our own values is a mistake."""
+    script = "docker ps --format '{{ .Names }}' && echo '{{ item_name }} {{{ x }}}'"
+    text = f"name: x\nsteps:\n  a:\n    shell:\n      script: {script!r}\n"
+    assert check_text(text, "f.yaml") == []
