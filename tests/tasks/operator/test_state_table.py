@@ -75,7 +75,7 @@ def create_unstarted(hand: Hand) -> str:
         for index in range(len(GRAPH.steps)):
             locked.add(blank_step(GRAPH, task.id, index))
         task.steps_open = len(GRAPH.steps)
-        locked.tell("task.created")
+        locked.emit("task.created")
         row_writer.write(tx, [locked], now)
     return task.id
 
