@@ -19,7 +19,8 @@ from agent.core.state_machine import (
     moved,
 )
 from agent.steps.attempt.replay import REQUEST_CHANGED
-from agent.steps.types.outcome import Asked, CallResult, Json, StepError
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Asked, Json, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store

@@ -7,7 +7,8 @@ import pytest
 from agent.core import ids
 from agent.core.state_machine import TaskStatus
 from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import Intent, Succeeded, Waiting
+from agent.steps.types.call_records import Intent
+from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.engine import workflow_versions
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import NotFoundError, RefusedError
