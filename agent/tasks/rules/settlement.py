@@ -25,7 +25,6 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.rules import advance, approvals, budgets, fanout
-from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -133,7 +132,7 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
         transitions.fail(locked, step, outcome.error)
         return
     policy = locked.definition(step).retry
-    seconds = delay_seconds(policy, step.attempt, random_fraction(), outcome.delay_seconds)
+    seconds = policy.delay_after(step.attempt, random_fraction(), outcome.delay_seconds)
     wake_at = locked.now + int(seconds * SECOND)
     transitions.retry(locked, step, outcome.error, wake_at, failures)
 
