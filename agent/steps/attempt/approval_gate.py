@@ -12,7 +12,8 @@ from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.spec.questions import ApprovalConfig, InputConfig
 from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import Asked, Json, RecordedApproval, Waiting
+from agent.steps.types.call_records import RecordedApproval
+from agent.steps.types.outcome import Asked, Json, Waiting
 from agent.store.db.json_values import encode
 
 Answerable = ApprovalConfig | InputConfig

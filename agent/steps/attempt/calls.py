@@ -20,6 +20,7 @@ from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import large
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
+from agent.steps.types.call_records import CallResult, Intent, RecordedCall, Spend
 from agent.steps.types.call_types import Answer, Call, Process, Request
 from agent.steps.types.errors import (
     Applied,
@@ -28,19 +29,7 @@ from agent.steps.types.errors import (
     OutOfDescriptorsError,
     UnknownOutcomeError,
 )
-from agent.steps.types.outcome import (
-    CallResult,
-    Failed,
-    Intent,
-    Json,
-    Outcome,
-    Paused,
-    RecordedCall,
-    Retry,
-    Spend,
-    StepError,
-    Waiting,
-)
+from agent.steps.types.outcome import Failed, Json, Outcome, Paused, Retry, StepError, Waiting
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError, encode
 

@@ -12,8 +12,9 @@ from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.secrets import Place, Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
+from agent.steps.types.call_records import Spend
 from agent.steps.types.call_types import Answer, Call, Measured, Process, Reconcile, Request
-from agent.steps.types.outcome import Json, Paused, Spend
+from agent.steps.types.outcome import Json, Paused
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import encode
 

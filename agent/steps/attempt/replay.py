@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.state_machine import CallStatus
+from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.call_types import Request
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import RecordedCall, StepError
+from agent.steps.types.outcome import StepError
 
 BAD_RESPONSE: Final = "bad_response"
 """The error of a call that succeeded with an answer that cannot be stored."""

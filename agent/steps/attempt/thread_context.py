@@ -8,9 +8,10 @@ from agent.steps.attempt import containment
 from agent.steps.attempt.calls import Readied
 from agent.steps.attempt.context import ContextFacts, StepContext, bind_call
 from agent.steps.types.attempt_input import RevokedError
+from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.call_types import Answer, Call, Reconcile
 from agent.steps.types.errors import Applied
-from agent.steps.types.outcome import Json, RecordedCall
+from agent.steps.types.outcome import Json
 
 T = TypeVar("T")
 

@@ -15,8 +15,9 @@ from agent.steps.agent.tools.files import parts_of
 from agent.steps.agent.tools.shell import fits
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
+from agent.steps.types.call_records import RecordedApproval
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Failed, Outcome, Paused, RecordedApproval, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Outcome, Paused, Succeeded, Waiting
 from tests.support.attempt import Trial, callable_name, run
 
 

@@ -21,9 +21,10 @@ from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.kinds.llm import model_output
 from agent.steps.kinds.llm.model_output import Invalid, Taken
+from agent.steps.types.call_records import Reservation, Spend
 from agent.steps.types.call_types import Answer, Call, Measured, Request
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Json, Reservation, Spend, StepError
+from agent.steps.types.outcome import Json, StepError
 
 _RESOURCE: Final = "models"
 _KEPT_OF_TOO_LONG: Final = 10_000
