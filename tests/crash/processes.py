@@ -17,7 +17,8 @@ from typing import Any
 from agent.approvals import answering
 from agent.store.db.database import Database
 from agent.tasks import checker
-from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.errors import RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
 from tests.crash.nursery import Child, Nursery

@@ -185,9 +185,9 @@ MUTANTS: Final = (
         "a forgotten event",
         "a step waits, and the log does not say so",
         "agent/tasks/state/transitions.py",
-        "    step.status = target\n    locked.tell(event, step, data)",
+        "    step.status = target\n    locked.emit(event, step, data)",
         '    step.status = target\n    if event != "step.waiting":\n'
-        "        locked.tell(event, step, data)",
+        "        locked.emit(event, step, data)",
     ),
     Mutant(
         "paused tasks go on",

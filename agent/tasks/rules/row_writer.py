@@ -203,7 +203,7 @@ def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
             event = f"tool_call.{result.status}"
             if result.is_resolved_by_check:
                 event = "tool_call.resolved"
-            locked.tell(
+            locked.emit(
                 event, None, {"call": result.call_id, "status": result.status, **_used(result)}
             )
             if locked.task.status in TASK_ENDED:

@@ -151,10 +151,10 @@ class LockedTask:
         """Return what the graph says of a step."""
         return self.graph.steps[step.index]
 
-    def tell(
+    def emit(
         self, event: str, step: StepRow | None = None, data: dict[str, Json] | None = None
     ) -> None:
-        """Append an event; it commits with the change that it tells of."""
+        """Append an event; it commits with the change it describes."""
         task = self.task
         task.event_seq += 1
         self.events.append(
