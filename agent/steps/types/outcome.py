@@ -81,7 +81,7 @@ class Waiting:
     """The step waits on something named, holding no claim, no slot and no timeout.
 
     `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
-    ``{"child": task_id}``, ``{"approval": question}`` (an `Asked` as a document; the row is made
+    ``{"child": task_id}``, ``{"approval": question}`` (an `Question` as a document; the row is made
     when this is settled). Beside an unknown, `now` is what the step would send instead of it. Beside
     a timer, `in_doubt` says that an effect may be under way until then, and what follows
     (`on_unknown`). With `wake_at` it is woken then at the latest.
@@ -113,7 +113,7 @@ Outcome = Succeeded | Retry | Failed | Waiting | Paused | Returned
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """A question to a person, as an outcome carries it to where its row is made."""
 
     kind: str

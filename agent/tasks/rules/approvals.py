@@ -20,7 +20,7 @@ from agent.core.state_machine import (
 )
 from agent.steps.attempt.replay import REQUEST_CHANGED
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Asked, Json, StepError
+from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
@@ -51,8 +51,8 @@ def ask(
     checkpoint: Json,
     on: dict[str, Json] | None = None,
 ) -> None:
-    """Park a step on a question; `asked` is an `Asked` as its outcome carried it."""
-    question = Asked(**asked)
+    """Park a step on a question; `asked` is a `Question` as its outcome carried it."""
+    question = Question(**asked)
     now = locked.now
     remind_us = _microseconds(question.remind_seconds)
     expires_us = _microseconds(question.expires_seconds)

@@ -10,7 +10,7 @@ import pytest
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.models.registry import ModelRegistry
-from agent.steps.agent.tool import RefusedError
+from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
 from agent.steps.agent.tools.shell import fits
 from agent.steps.agent.tools.url_allow_list import may_visit
@@ -233,7 +233,7 @@ def test_files_do_not_lead_out(tmp_path: Path) -> None:
     assert [each["text"] for each in fine[1:]] == ["a note", "deep/\nlink\nnote\nsub/\nway"]
     assert (top / "deep/er/new").read_text() == "good"
     assert (tmp_path / "secret").read_text() == "secret" and not (tmp_path / "new").exists()
-    with pytest.raises(RefusedError):
+    with pytest.raises(ToolRefusedError):
         parts_of("a/../b")
 
 
