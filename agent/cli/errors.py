@@ -72,7 +72,6 @@ _CODES = {
     "NotPlainJsonError": Exit.BAD_INPUT,
     "InvalidAnswerError": Exit.BAD_INPUT,
     "NotAllowedError": Exit.REFUSED,
-    "UnknownWorkflowError": Exit.REFUSED,
     "NotFoundError": Exit.REFUSED,
     "AmbiguousIdError": Exit.REFUSED,
     "UnreadableError": Exit.REFUSED,

@@ -14,11 +14,10 @@ from agent.server.startup import Startup
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import reads, workflow_versions
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.submission import StartableWorkflow, new_submission
 from agent.tasks.worker.health import Trouble
-from agent.tasks.worker.submitters import RefusedError
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 

@@ -16,16 +16,13 @@ from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import workflow_versions
+from agent.tasks.errors import NotFoundError
 from agent.tasks.rules.creation import Submission
 from agent.workflows import loader
 from agent.workflows.compile.inputs import check_inputs, read_inputs
 from agent.workflows.diagnostics import WorkflowError, did_you_mean
 from agent.workflows.directory import Directory
 from agent.workflows.graph import Graph
-
-
-class UnknownWorkflowError(Exception):
-    """No file and no recorded workflow has this name."""
 
 
 class TooManyStepsError(ValueError):
@@ -87,7 +84,7 @@ def find_workflow(
     hint = did_you_mean(name, known)
     if hint is None:
         hint = f"there are {', '.join(known)}" if known else "give a file, as in flow.yaml"
-    raise UnknownWorkflowError(f"no workflow is called {name!r} in {directory_path}; {hint}")
+    raise NotFoundError(f"no workflow is called {name!r} in {directory_path}; {hint}")
 
 
 def _from_file(file: loader.WorkflowFile) -> StartableWorkflow:

@@ -8,10 +8,10 @@ from agent.config.settings import Settings
 from agent.daemon.workflow_sync import WorkflowSync
 from agent.store.db.database import Database
 from agent.store.db.json_values import NotPlainJsonError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.submission import (
     StartableWorkflow,
     TooManyStepsError,
-    UnknownWorkflowError,
     find_workflow,
     new_submission,
     recorded_workflow,
@@ -56,7 +56,7 @@ def test_a_name_means_a_file_first_and_a_recorded_workflow_then(
     path.unlink()
     assert find("first").source == FLOW
     sync.sync(sqlite_database)
-    with pytest.raises(UnknownWorkflowError, match="no workflow is called 'first'"):
+    with pytest.raises(NotFoundError, match="no workflow is called 'first'"):
         find("first")
 
 

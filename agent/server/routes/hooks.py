@@ -16,7 +16,7 @@ from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
 from agent.server.schemas import HookAnswer
 from agent.server.webhook_signatures import Delivery, SignatureError
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.submission import StartableWorkflow
 
 log = structlog.get_logger(__name__)
