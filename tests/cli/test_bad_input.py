@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Cli
+from tests.support.cli import PROGRAM, Cli
 
 HELLO = """\
 name: hello

@@ -17,8 +17,7 @@ from typing import Final
 from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.server.conftest import FAILING, QUICK, SIGNALLED
-from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.sample_workflows import ASKING, FAILING, GATED, QUICK, SIGNALLED
 from tests.support.server import Running, wait_for
 
 LEFT_OUT: Final = (

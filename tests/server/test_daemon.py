@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.conftest import PATIENCE_SECONDS, Cli
+from tests.support.cli import PATIENCE_SECONDS, Cli
 
 pytestmark = pytest.mark.process
 

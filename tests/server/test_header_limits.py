@@ -12,8 +12,7 @@ from agent.core import file_descriptors
 from agent.server import header_limits, server_thread
 from agent.server.server_thread import most_connections
 from agent.store.db.database import Database
-from tests.server.test_slow_clients import _rest
-from tests.support.server import Running, wait_for
+from tests.support.server import Running, read_until_closed, wait_for
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 CHUNKED = b"POST /hooks/none HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -54,9 +53,9 @@ def test_a_silent_connection_is_closed_soon(
         server.connected() as silent,
     ):
         slow.sendall(HEAD[:10])
-        assert _rest(silent) == b""
+        assert read_until_closed(silent) == b""
         slow.sendall(HEAD[10:] + b"\r\n")
-        assert _rest(slow).startswith(b"HTTP/1.1 200")
+        assert read_until_closed(slow).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_the_bound_of_a_head_is_exact(running: Running, *, is_slow: bool) -> Non
             pieces = [head[at : at + 30_000] for at in range(0, len(head), 30_000)]
             for piece in pieces if is_slow else [head]:
                 client.sendall(piece)
-            assert _rest(client)[9:12] == status, excess
+            assert read_until_closed(client)[9:12] == status, excess
 
 
 def _memory_bytes() -> int:
@@ -126,7 +125,7 @@ def test_trailers_are_no_headers(running: Running, monkeypatch: pytest.MonkeyPat
     ):
         with running.connected() as client:
             client.sendall(said + b"\r\n")
-            assert _rest(client)[9:12] == status
+            assert read_until_closed(client)[9:12] == status
 
 
 def test_a_refused_upload_gets_its_answer_and_no_more(running: Running) -> None:
@@ -134,7 +133,7 @@ def test_a_refused_upload_gets_its_answer_and_no_more(running: Running) -> None:
     start = b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
     with running.connected() as client:
         client.sendall(start + b"x" * 500_000)
-        heard = _rest(client)
+        heard = read_until_closed(client)
     assert heard.startswith(b"HTTP/1.1 401")
     assert b"connection: close" in heard.lower()
     with running.client("") as stranger:
@@ -149,7 +148,7 @@ def test_a_whole_request_keeps_its_connection(running: Running) -> None:
         client.sendall(start)
         assert client.recv(12) == b"HTTP/1.1 401"
         client.sendall(HEAD + b"\r\n")
-        assert b"HTTP/1.1 200" in _rest(client)
+        assert b"HTTP/1.1 200" in read_until_closed(client)
 
 
 def test_a_request_that_follows_at_once_keeps_its_connection(running: Running) -> None:

@@ -11,7 +11,7 @@ from agent.core.ids import content_hash, request_hash
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
 from agent.store.idempotency_keys import Claim
-from tests.server.conftest import QUICK, SIGNALLED
+from tests.support.sample_workflows import QUICK, SIGNALLED
 from tests.support.server import Running
 
 

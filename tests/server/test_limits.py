@@ -18,7 +18,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.sqlite import SqliteConnection
 from agent.tasks.operator.operator import Operator
-from tests.server.conftest import QUICK, SIGNALLED
+from tests.support.sample_workflows import QUICK, SIGNALLED
 from tests.support.server import Running, wait_for
 
 

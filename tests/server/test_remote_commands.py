@@ -15,7 +15,7 @@ from agent.cli.client import remote, transport
 from agent.cli.errors import CommandError
 from agent.cli.main import main
 from agent.cli.output import terminal
-from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from agent.server import header_limits, request_guard
 from agent.store.db.database import Database
-from tests.server.conftest import QUICK
-from tests.support.server import Running
+from tests.support.sample_workflows import QUICK
+from tests.support.server import Running, read_until_closed
 
 HOOK = """\
 name: hook
@@ -17,17 +17,6 @@ on: {webhook: {verify: token, secret: "env:PATH"}}
 steps: {one: {wait: 1ms}}
 """
 UNFINISHED = b"POST /hooks/hook HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
-
-
-def _rest(client: socket.socket) -> bytes:
-    """Read until the other side closes."""
-    found = b""
-    try:
-        while piece := client.recv(65_536):
-            found += piece
-    except ConnectionResetError:
-        pass
-    return found
 
 
 def test_a_head_that_does_not_end_is_cut_off_in_time(
@@ -44,7 +33,7 @@ def test_a_head_that_does_not_end_is_cut_off_in_time(
             client.sendall(said)
             waiting.append((said, client))
         for said, client in waiting:
-            assert _rest(client).count(b"200 OK") == said.count(whole), said
+            assert read_until_closed(client).count(b"200 OK") == said.count(whole), said
 
 
 def test_a_head_without_end_is_not_kept(running: Running) -> None:
@@ -57,7 +46,7 @@ def test_a_head_without_end_is_not_kept(running: Running) -> None:
     with running.connected() as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         client.sendall(b"X: " + b"x" * header_limits.HEAD_BYTES)
-        assert _rest(client).startswith(b"HTTP/1.1 400")
+        assert read_until_closed(client).startswith(b"HTTP/1.1 400")
 
 
 def test_large_bodies_are_no_heads(running: Running) -> None:
@@ -72,7 +61,7 @@ def test_large_bodies_are_no_heads(running: Running) -> None:
     last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with running.connected() as client:
         client.sendall(start + document + last)
-        heard = _rest(client)
+        heard = read_until_closed(client)
     assert heard.startswith(b"HTTP/1.1 201")
     assert b"HTTP/1.1 200" in heard
 

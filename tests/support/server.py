@@ -138,3 +138,14 @@ def wait_for(condition: Callable[[], Any]) -> Any:
             return value
         time.sleep(0.02)
     raise AssertionError("what should have happened did not")
+
+
+def read_until_closed(client: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    found = b""
+    try:
+        while piece := client.recv(65_536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    return found

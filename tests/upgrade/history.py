@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 _VERSIONS = ":(glob)agent/**/migrations/versions"
 

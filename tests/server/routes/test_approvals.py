@@ -8,24 +8,9 @@ import httpx
 import pytest
 
 from agent.server.schemas import ApprovalDocument
+from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 
-GATED = """\
-name: gated
-inputs:
-  word: {type: string, default: paid}
-steps:
-  pay:
-    approval: {message: "Pay?", editable: [argv]}
-    shell: {argv: [echo, "{{ inputs.word }}"], effect: none}
-output: "{{ steps.pay.output.stdout | trim }}"
-"""
-ASKING = """\
-name: asking
-steps:
-  color: {input: {message: "Which color?", choices: [red, blue]}}
-output: "{{ steps.color.output.value }}"
-"""
 LISTED = """\
 name: listed
 steps:

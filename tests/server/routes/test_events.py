@@ -14,7 +14,7 @@ from agent.server import event_stream
 from agent.server.schemas import EventPage
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
-from tests.server.conftest import SIGNALLED
+from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running, wait_for
 
 STREAM = "/api/v1/events/stream"
