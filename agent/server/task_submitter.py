@@ -15,10 +15,9 @@ from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import encode
 from agent.store.engine import reads, workflow_versions
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.health import Trouble
-from agent.tasks.worker.submitters import RefusedError
 from agent.tasks.worker.worker import Worker
 from agent.workflows.compile.inputs import check_inputs
 from agent.workflows.graph import Graph

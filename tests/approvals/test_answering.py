@@ -11,7 +11,7 @@ import pytest
 from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError, check
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from tests.support.approvals import asked, asks, everything, gated, one_step, pending, say, token
 from tests.support.engine import Engine, eventually, graph
 from tests.support.step_functions import runs

@@ -20,7 +20,8 @@ from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
 from agent.store.engine import workflow_histories, workflow_versions
 from agent.store.read import health
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
 from agent.tasks.rules.creation import Submission

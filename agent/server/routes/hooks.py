@@ -17,7 +17,7 @@ from agent.server.route_registry import RouteRegistry, client_address
 from agent.server.schemas import HookAnswer
 from agent.server.task_submitter import Workflow
 from agent.server.webhook_signatures import Delivery, SignatureError
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 
 log = structlog.get_logger(__name__)
 

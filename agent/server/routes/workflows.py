@@ -13,7 +13,7 @@ from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.schemas import WorkflowDocument, WorkflowList
 from agent.store.engine import workflow_versions
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import workflow_documents
 from agent.workflows.compile.compiler import compile_text
 

@@ -14,7 +14,8 @@ from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads, workers
 from agent.tasks.commit.committer import Delivery
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes, rescue_steps
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.state.locked_task import FamilyPause

@@ -111,7 +111,7 @@ def _recover(
         for call_id, number, action, attempt in unknown.get(step.id, ()):
             if attempt == step.attempt:
                 data = {"call": call_id, "action": action, "number": number}
-                locked.tell("tool_call.unknown", step, data)
+                locked.emit("tool_call.unknown", step, data)
         if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
             transitions.skip(locked, step, "fail_fast")
             continue

@@ -70,7 +70,7 @@ def settle(
     step = locked.steps.get((claim.index, claim.parallel_index))
     if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
         data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
-        locked.tell("step.abandoned", None, {**data, "attempt": claim.attempt})
+        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})
         return False
     is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
@@ -99,7 +99,7 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
             _wait(tx, locked, step, outcome)
         case Paused():
             if outcome.exhausted is not None:
-                locked.tell("budget.exhausted", step, {"reason": outcome.exhausted})
+                locked.emit("budget.exhausted", step, {"reason": outcome.exhausted})
                 budgets.pause(locked, outcome.exhausted)
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(locked, step, checkpoint)
