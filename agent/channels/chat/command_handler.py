@@ -11,6 +11,7 @@ from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Caller, Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
+from agent.core.key_values import parse_value
 from agent.core.state_machine import TaskStatus
 from agent.steps.spec.questions import CHATS, read_answer
 from agent.steps.types.outcome import Json
@@ -201,7 +202,7 @@ class CommandHandler:
         if command.name == "edit":
             if not command.pairs:
                 raise CommandError(f"write it as {commands.usage('edit')}")
-            edits = {name: commands.value_of(text) for name, text in command.pairs.items()}
+            edits = {name: parse_value(text) for name, text in command.pairs.items()}
             said = {"decision": "approve", "edits": edits}
         elif command.name == "answer":
             said = {"decision": "answer", "value": typed_value(document, command.rest or "")}
@@ -265,5 +266,5 @@ def _audited(caller: Caller, command: Command) -> AbstractContextManager[None]:
 def typed_value(document: dict[str, Json], text: str) -> Json:
     """Read what somebody typed as an answer to a question as the question wants it."""
     if document["kind"] == "unknown":
-        return commands.value_of(text)
+        return parse_value(text)
     return read_answer(text, document["choices"], document["schema"])
