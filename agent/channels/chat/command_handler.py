@@ -24,8 +24,8 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
-from agent.tasks.rules.creation import Submission
-from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
+from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
+from agent.workflows.compile.inputs import InputError
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph
 
@@ -38,6 +38,7 @@ _EXPECTED: Final = (
     NotFoundError,
     NotPlainJsonError,
     RefusedError,
+    TooManyStepsError,
 )
 _AUDITED: Final = frozenset(
     name for name, word in commands.COMMANDS.items() if word.scope != "read"
@@ -154,20 +155,15 @@ class CommandHandler:
 
     def _start(self, caller: Caller, name: str, texts: dict[str, str], key: str | None) -> str:
         with self._database.connect("reader") as connection:
-            found = workflow_versions.latest(connection, name)
-        if found is None:
+            workflow = recorded_workflow(connection, name)
+        if workflow is None:
             raise NotFoundError(f"there is no workflow {name!r}")
-        _, text, source, path = found
-        graph = Graph.model_validate_json(text)
-        if len(graph.steps) > self._most_steps:
-            raise RefusedError(f"{name} has more steps than steps_per_task in [engine] allows")
-        submission = Submission(
-            graph=graph,
-            input=check_inputs(graph, read_inputs(graph, texts)),
+        submission = new_submission(
+            workflow,
+            steps_per_task=self._most_steps,
             trigger={"kind": "chat", "channel": caller.channel, "by": caller.identity},
+            texts=texts,
             dedupe_key=None if key is None else f"chat:{caller.channel}:{key}",
-            source=source,
-            path=path,
         )
         return f"started {name}: task {short_id(self._operator.submit(submission))}"
 

@@ -87,14 +87,15 @@ class LocalClient:
         from agent.daemon import workflow_sync
 
         run.close_to_others(self._settings)
-        asked = run.submission(self._settings, workflow, values, texts, priority)
+        submission = run.submission(self._settings, workflow, values, texts, priority)
+        graph = submission.graph
         bootstrap.open_database(self._settings, create=True)
-        if workflow_sync.has_children(asked.graph) and self.carrier() != "daemon":
+        if workflow_sync.has_children(graph) and self.carrier() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
             workflow_sync.WorkflowSync(self._settings).sync(self._database)
-        if asked.path is not None and workflow_sync.has_children(asked.graph):
-            workflow_sync.record_beside(self._database, Path(asked.path), asked.graph)
-        return self._operator.submit(asked), asked.graph.name
+        if submission.path is not None and workflow_sync.has_children(graph):
+            workflow_sync.record_beside(self._database, Path(submission.path), graph)
+        return self._operator.submit(submission), graph.name
 
     def carrier(self) -> str | None:
         holder = bootstrap.holder_of(self._database)
