@@ -206,25 +206,28 @@ class Slack(Chat):
         text = event.get("text")
         if not (is_plain and is_direct and isinstance(text, str) and self._is_ours(payload, event)):
             return
-        caller = await self.caller(str(event["user"]))
-        if not caller.is_paired:
-            await self.introduce(caller.identity, f"Slack user {caller.identity}")
+        principal = await self.identify(str(event["user"]))
+        if not principal.is_paired:
+            await self.introduce(principal.identity, f"Slack user {principal.identity}")
             return
         answered = event.get("thread_ts")
         reference = None if answered is None else f"{event['channel']}:{answered}"
         said = await self.heard(
-            caller, _command(_plain(text)), reference, str(payload.get("event_id") or event["ts"])
+            principal,
+            _command(_plain(text)),
+            reference,
+            str(payload.get("event_id") or event["ts"]),
         )
-        await self.say(caller.identity, said)
+        await self.say(principal.identity, said)
 
     async def _press(self, payload: dict[str, Any]) -> None:
         """Take a pressed button; what came of it is said beneath."""
         if payload.get("type") != "block_actions" or not self._is_ours(payload, {}):
             return
         identity = str(payload["user"]["id"])
-        caller = await self.caller(identity)
+        principal = await self.identify(identity)
         for action in payload.get("actions") or []:
-            text = await self.pressed(caller, str(action.get("value") or ""))
+            text = await self.pressed(principal, str(action.get("value") or ""))
             conversation = (payload.get("channel") or {}).get("id")
             if conversation:
                 await self._call(
@@ -236,14 +239,14 @@ class Slack(Chat):
 
     async def _obey(self, payload: dict[str, Any], envelope_id: str) -> str:
         """Take a slash command: one of ours, or any other with ours behind it."""
-        caller = await self.caller(str(payload["user_id"]))
-        if not self._is_ours(payload, {}) or not caller.is_paired:
+        principal = await self.identify(str(payload["user_id"]))
+        if not self._is_ours(payload, {}) or not principal.is_paired:
             return "You are not paired with this agent: write to it directly to get a code."
         name, text = str(payload["command"]), str(payload.get("text") or "")
         known = name.lstrip("/") in COMMANDS
         key = str(payload.get("trigger_id") or envelope_id)
         return await self.heard(
-            caller, f"{name} {text}" if known else _command(text or "help"), None, key
+            principal, f"{name} {text}" if known else _command(text or "help"), None, key
         )
 
     def _is_ours(self, payload: dict[str, Any], event: dict[str, Any]) -> bool:

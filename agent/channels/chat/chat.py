@@ -10,13 +10,12 @@ from abc import ABC, abstractmethod
 import structlog
 
 from agent.approvals import approval_documents
+from agent.approvals.permission import Principal, may_answer
 from agent.channels.channel import DeliveryError, Notice, raise_worst
 from agent.channels.chat import buttons, message_texts, pairing
 from agent.channels.chat.command_handler import CommandHandler, typed_value
-from agent.channels.chat.commands import Caller
 from agent.config.channels import TOLD
 from agent.core.escape import harmless
-from agent.core.scopes import implied
 from agent.steps.types.outcome import Json
 from agent.store.channels import cursors as store
 from agent.store.channels import pairings
@@ -129,9 +128,9 @@ class Chat(ABC):
             await asyncio.to_thread(self._set_shown, message.place, approval)
         raise_worst(problems)
 
-    async def caller(self, identity: str) -> Caller:
+    async def identify(self, identity: str) -> Principal:
         """Return somebody with what they may do: nothing, unless paired."""
-        return await asyncio.to_thread(pairing.caller_of, self.database, self.name, identity)
+        return await asyncio.to_thread(pairing.identify, self.database, self.name, identity)
 
     async def introduce(self, identity: str, shown: str) -> None:
         """Give a stranger a code, which whoever has the command line may confirm."""
@@ -140,13 +139,13 @@ class Chat(ABC):
             text = f"This agent does not know you. Where it runs, confirm: agent pair {code}"
             await self.say(identity, text)
 
-    async def pressed(self, caller: Caller, token: str) -> str:
+    async def pressed(self, principal: Principal, token: str) -> str:
         """Do what a button stands for, if it is this person's, and return what to tell them."""
-        if not caller.is_paired:
+        if not principal.is_paired:
             return "You are not paired with this agent."
-        return await asyncio.to_thread(self._pressed, caller, token)
+        return await asyncio.to_thread(self._pressed, principal, token)
 
-    async def heard(self, caller: Caller, text: str, answers: str | None, key: str) -> str:
+    async def heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
         """Do what somebody wrote, perhaps as an answer to a message, and return what to tell them.
 
         `key` names their message.
@@ -155,7 +154,7 @@ class Chat(ABC):
             # It may be to a message that is posted and not yet on record.
             async with self._posting:
                 pass
-        return await asyncio.to_thread(self._heard, caller, text, answers, key)
+        return await asyncio.to_thread(self._heard, principal, text, answers, key)
 
     async def _ask(self, place: str, approval: dict[str, Json], *, is_reminder: bool) -> None:
         word = "Reminder: " if is_reminder else ""
@@ -187,22 +186,22 @@ class Chat(ABC):
 
     # What follows runs in threads.
 
-    def _pressed(self, caller: Caller, token: str) -> str:
+    def _pressed(self, principal: Principal, token: str) -> str:
         try:
-            found = buttons.pressed(self.database, token, self.name, caller.identity)
+            found = buttons.pressed(self.database, token, self.name, principal.identity)
         except (NotFoundError, RefusedError) as problem:
             return str(problem)
-        return self.conversation.give(caller, found.approval_id, found.said)
+        return self.conversation.give(principal, found.approval_id, found.said)
 
-    def _heard(self, caller: Caller, text: str, answers: str | None, key: str) -> str:
+    def _heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
         if answers is not None and not text.startswith("/"):
             with self.database.connect("reader") as connection:
-                found = store.shown_as(connection, self.name, caller.identity, answers)
+                found = store.shown_as(connection, self.name, principal.identity, answers)
                 document = found and approval_documents.approval_document(connection, found)
             if found and document:
                 said = {"decision": "answer", "value": typed_value(document, text)}
-                return self.conversation.give(caller, found, said)
-        return self.conversation.reply(caller, text, f"{caller.identity}:{key}")
+                return self.conversation.give(principal, found, said)
+        return self.conversation.reply(principal, text, f"{principal.identity}:{key}")
 
     def _places(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
         """Return those who are to be told, and were not yet; only who may answer is asked."""
@@ -210,17 +209,16 @@ class Chat(ABC):
             paired = pairings.listed(connection, self.name)
             if approval is None:
                 return [found.identity for found in paired]
-            everybody = [found.identity for found in paired if "approve" in implied(found.scopes)]
-            who = approval["who"]
+            recipients = [
+                found.identity
+                for found in paired
+                if may_answer(pairing.principal(found), approval["who"])
+            ]
             told: set[str] = set()
             if not is_reminder:
                 messages = store.messages_of(connection, self.name, approval["id"])
                 told = {message.place for message in messages}
-        return [
-            place
-            for place in everybody
-            if place not in told and (not who or self.name in who or f"{self.name}:{place}" in who)
-        ]
+        return [place for place in recipients if place not in told]
 
     def _messages(self, approval_id: str) -> list[Message]:
         with self.database.connect("reader") as connection:

@@ -119,8 +119,8 @@ class Telegram(Chat):
         self._offset = int(update["update_id"]) + 1
 
     async def _press(self, query: dict[str, Any]) -> None:
-        caller = await self.caller(str(int(query["from"]["id"])))
-        text = await self.pressed(caller, str(query.get("data") or ""))
+        principal = await self.identify(str(int(query["from"]["id"])))
+        text = await self.pressed(principal, str(query.get("data") or ""))
         try:
             await self._api.call(
                 "answerCallbackQuery",
@@ -137,16 +137,16 @@ class Telegram(Chat):
         text = message.get("text")
         if chat.get("type") != "private" or not isinstance(text, str) or sender.get("is_bot"):
             return
-        caller = await self.caller(str(int(sender["id"])))
-        if not caller.is_paired:
-            await self.introduce(caller.identity, _shown_name(sender))
+        principal = await self.identify(str(int(sender["id"])))
+        if not principal.is_paired:
+            await self.introduce(principal.identity, _shown_name(sender))
             return
         if text.partition(" ")[0] == "/start":
             text = "/help"
         answered = (message.get("reply_to_message") or {}).get("message_id")
         key = f"{self._api.bot_id}:{message['message_id']}"
-        said = await self.heard(caller, text, None if answered is None else str(answered), key)
-        await self.say(caller.identity, said)
+        said = await self.heard(principal, text, None if answered is None else str(answered), key)
+        await self.say(principal.identity, said)
 
 
 def _shown_name(sender: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent import bootstrap
 from agent.approvals import approval_documents
+from agent.approvals.permission import terminal_user
 from agent.cli.client.base import Document
 from agent.cli.output import terminal
 from agent.core import audit
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.workflows.graph import Graph
-
-_CHANNEL = "terminal"
 
 
 class LocalClient:
@@ -187,8 +186,7 @@ class LocalClient:
                 self._database,
                 approval_id,
                 said,
-                by=terminal.user(),
-                channel=_CHANNEL,
+                principal=terminal_user(terminal.user()),
                 comment=comment,
                 value=value,
                 edits=edits,
@@ -199,7 +197,7 @@ class LocalClient:
 
         with self._audited("defer", approval=approval_id, seconds=seconds):
             answering.defer(
-                self._database, approval_id, seconds, by=terminal.user(), channel=_CHANNEL
+                self._database, approval_id, seconds, principal=terminal_user(terminal.user())
             )
 
     def workflows(self) -> list[Document]:
