@@ -8,7 +8,7 @@ from typing import Any
 from agent.cli.errors import CommandError
 
 
-def given_inputs(
+def parse_inputs(
     pairs: Sequence[str], document: str | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what was given as values, and what was typed and has still to be read as a type."""

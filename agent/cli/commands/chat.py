@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import session
+from agent.cli import invocation, session
 
 if TYPE_CHECKING:
     from agent.approvals.permission import Principal
@@ -34,9 +34,9 @@ def chat() -> None:
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
     conversation = CommandHandler(database, settings.engine.steps_per_task)
-    principal = terminal_user(terminal.user())
+    principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
-        terminal.note(f"no agent is running: `{terminal.program()} up` carries tasks on")
+        terminal.note(f"no agent is running: `{invocation.program()} up` carries tasks on")
     is_over = threading.Event()
     if sys.stdin.isatty():
         _converse(database, conversation, principal, is_over)
