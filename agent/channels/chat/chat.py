@@ -11,10 +11,10 @@ import structlog
 
 from agent.approvals import approval_documents
 from agent.approvals.permission import Principal, may_answer
-from agent.channels.channel import DeliveryError, Notice, raise_worst
+from agent.channels.channel import DeliveryError, Notification, raise_most_retryable
 from agent.channels.chat import buttons, message_texts, pairing
 from agent.channels.chat.command_handler import CommandHandler, typed_value
-from agent.config.channels import TOLD
+from agent.config.channels import NOTIFIED_EVENTS
 from agent.core.escape import harmless
 from agent.steps.types.outcome import Json
 from agent.store.channels import cursors as store
@@ -49,7 +49,7 @@ class ChatError(Exception):
         return DeliveryError(
             str(self),
             retry_after_seconds=self.retry_after_seconds,
-            most_tries=1 if self.is_refusal else None,
+            max_attempts=1 if self.is_refusal else None,
         )
 
 
@@ -57,13 +57,13 @@ class Chat(ABC):
     """A chat in which those who are paired are asked, and give commands."""
 
     name: str
-    events = TOLD
+    events = NOTIFIED_EVENTS
 
-    def __init__(self, database: Database, conversation: CommandHandler) -> None:
+    def __init__(self, database: Database, handler: CommandHandler) -> None:
         self.database = database
-        self.conversation = conversation
+        self.handler = handler
         self._told: tuple[str, set[str]] = ("", set())
-        """The notice that is being delivered, and who has it."""
+        """The notification that is being delivered, and who has it."""
         self._posting = asyncio.Lock()
         """Held until a question that somebody can see already is on record as shown."""
 
@@ -84,14 +84,14 @@ class Chat(ABC):
         text = harmless(text)
         await self.post(place, message_texts.cut(text, self.room(text)), [])
 
-    async def deliver(self, notice: Notice) -> None:
+    async def deliver(self, notification: Notification) -> None:
         """Show a question, a failed task or an outage to everybody who is paired."""
-        approval = notice.approval
-        is_reminder = notice.event == "approval.reminded"
+        approval = notification.approval
+        is_reminder = notification.event == "approval.reminded"
         if approval is not None and approval["status"] != "pending":
             return
-        if self._told[0] != notice.id:
-            self._told = (notice.id, set())
+        if self._told[0] != notification.id:
+            self._told = (notification.id, set())
         told = self._told[1]
         problems: list[DeliveryError] = []
         for place in await asyncio.to_thread(self._places, approval, is_reminder):
@@ -100,18 +100,20 @@ class Chat(ABC):
             try:
                 if approval is not None:
                     await self._ask(place, approval, is_reminder=is_reminder)
-                elif notice.outage is not None:
-                    await self.say(place, message_texts.outage(notice.event, notice.outage))
-                elif notice.task is not None:
-                    await self.say(place, message_texts.failed_task(notice.task))
+                elif notification.outage is not None:
+                    await self.say(
+                        place, message_texts.outage(notification.event, notification.outage)
+                    )
+                elif notification.task is not None:
+                    await self.say(place, message_texts.failed_task(notification.task))
                 told.add(place)
             except ChatError as error:
                 problems.append(error.as_delivery_error())
-        raise_worst(problems)
+        raise_most_retryable(problems)
 
-    async def update(self, notice: Notice) -> None:
+    async def update(self, notification: Notification) -> None:
         """Take the buttons away, and write what was decided."""
-        approval = notice.approval
+        approval = notification.approval
         if approval is None or approval["status"] == "pending":
             return
         problems: list[DeliveryError] = []
@@ -126,7 +128,7 @@ class Chat(ABC):
                     problems.append(error.as_delivery_error())
                     continue
             await asyncio.to_thread(self._set_shown, message.place, approval)
-        raise_worst(problems)
+        raise_most_retryable(problems)
 
     async def identify(self, identity: str) -> Principal:
         """Return somebody with what they may do: nothing, unless paired."""
@@ -191,7 +193,7 @@ class Chat(ABC):
             found = buttons.pressed(self.database, token, self.name, principal.identity)
         except (NotFoundError, RefusedError) as problem:
             return str(problem)
-        return self.conversation.give(principal, found.approval_id, found.said)
+        return self.handler.answer(principal, found.approval_id, found.said)
 
     def _heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
         if answers is not None and not text.startswith("/"):
@@ -200,8 +202,8 @@ class Chat(ABC):
                 document = found and approval_documents.approval_document(connection, found)
             if found and document:
                 said = {"decision": "answer", "value": typed_value(document, text)}
-                return self.conversation.give(principal, found, said)
-        return self.conversation.reply(principal, text, f"{principal.identity}:{key}")
+                return self.handler.answer(principal, found, said)
+        return self.handler.reply(principal, text, f"{principal.identity}:{key}")
 
     def _places(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
         """Return those who are to be told, and were not yet; only who may answer is asked."""

@@ -87,7 +87,7 @@ class CommandHandler:
         except _EXPECTED as error:
             return harmless(str(error))
 
-    def give(self, principal: Principal, approval_id: str, said: dict[str, Json]) -> str:
+    def answer(self, principal: Principal, approval_id: str, said: dict[str, Json]) -> str:
         """Give an answer that a button or a reply stands for, if this person may."""
         try:
             command = Command("answer", approval_id)

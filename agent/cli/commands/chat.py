@@ -33,24 +33,24 @@ def chat() -> None:
     database = bootstrap.open_database(settings)
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
-    conversation = CommandHandler(database, settings.engine.steps_per_task)
+    handler = CommandHandler(database, settings.engine.steps_per_task)
     principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
         terminal.note(f"no agent is running: `{invocation.program()} up` carries tasks on")
     is_over = threading.Event()
     if sys.stdin.isatty():
-        _converse(database, conversation, principal, is_over)
+        _converse(database, handler, principal, is_over)
     else:
         for line in sys.stdin:
             if line.strip() in _LEAVING:
                 break
             if line.strip():
-                print(terminal.harmless(conversation.reply(principal, line)), flush=True)
+                print(terminal.harmless(handler.reply(principal, line)), flush=True)
 
 
 def _converse(
     database: "Database",
-    conversation: "CommandHandler",
+    handler: "CommandHandler",
     principal: "Principal",
     is_over: threading.Event,
 ) -> None:
@@ -75,7 +75,7 @@ def _converse(
         try:
             while (line := prompt.prompt("agent> ").strip()) not in _LEAVING:
                 if line:
-                    print(terminal.harmless(conversation.reply(principal, line)))
+                    print(terminal.harmless(handler.reply(principal, line)))
         except (EOFError, KeyboardInterrupt):
             pass
         finally:
