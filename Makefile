@@ -29,11 +29,12 @@ fuzz: .venv/for-fuzzing ## bad input for everything that reads foreign words, th
 	@$(BIN)/python -m tests.bad_input.fuzz
 	@$(BIN)/python -m tests.server.fuzzing $(ARGS)
 
-check: .venv/for-tests ## lint, types and the direction of imports
+check: .venv/for-tests ## lint, types, direction of imports, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.prose
 
 format: .venv/for-tests ## put the code into its usual form
 	$(BIN)/ruff check --fix .

@@ -23,7 +23,8 @@ from agent.store.db.database import Connection, Database
 from agent.store.engine import approvals as store
 from agent.store.engine import reads
 from agent.store.engine.approvals import ApprovalRow
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rules import approvals
 from agent.tasks.rules.approvals import Decision
 from agent.tasks.state.graph_cache import GraphCache

@@ -17,6 +17,7 @@ import structlog
 from agent.channels import notifications
 from agent.channels.channel import CLOSING_EVENTS, Channel, DeliveryError, Notification, run_to_end
 from agent.channels.receive_loop import ReceiveLoop
+from agent.core import backoff
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import new_id, random_fraction
 from agent.core.redaction import everywhere
@@ -46,8 +47,10 @@ def delay_seconds(failures: int, asked_for: float | None, fraction: float) -> fl
     """Return how long to wait after so many failures in a row: twice as long each time."""
     if asked_for is not None:
         return min(max(asked_for, 0.1), _MOST_ASKED_SECONDS)
-    grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(failures - 1, 0), 20)
-    return min(grown, LONGEST_DELAY_SECONDS) * (0.75 + fraction / 2)
+    delay = backoff.delay_seconds(
+        failures, first_seconds=FIRST_DELAY_SECONDS, longest_seconds=LONGEST_DELAY_SECONDS
+    )
+    return delay * (0.75 + fraction / 2)
 
 
 class DeliveryLoop:

@@ -9,7 +9,7 @@ from agent.store.channels.cursors import Event
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.read import views
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 
 
 def notification_of(connection: Connection, event: Event) -> Notification | None:

@@ -18,6 +18,7 @@ from agent.channels.telegram.telegram_api import BotApi
 from agent.channels.webhook import Webhook
 from agent.config.channels import NOTIFIED_EVENTS
 from agent.config.settings import Settings
+from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
@@ -136,8 +137,9 @@ class Channels:
 
     async def _keep(self, name: str) -> None:
         """Keep one channel open: what ends it is logged and on record, and it is opened again."""
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
+            pause = backoff.next_seconds()
             try:
                 await self._use(open_channel(name, self._settings, self._database))
             except (SecretError, MissingExtraError) as error:
@@ -151,7 +153,6 @@ class Channels:
             except StoreError as error:
                 log.warning("channel.no_database", channel=name, error=str(error))
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _use(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""

@@ -11,7 +11,7 @@ import pytest
 from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
 from agent.approvals.permission import NotAllowedError, Principal, check_answer
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from tests.support.approvals import (
     asked,
     asks,

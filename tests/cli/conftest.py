@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+
+from tests.support import fork_server
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 60.0
@@ -47,20 +50,43 @@ class Cli:
 
     def __call__(self, *arguments: str, code: int = 0, given: str | None = None) -> Result:
         """Run a command, and check its exit code and that no traceback shows."""
+        run = self._fork if self.environment["PYTHONPATH"] == str(ROOT) else self._spawn
+        result = run(arguments, given or "")
+        assert "Traceback" not in result.err + result.out, result
+        assert result.code == code, result
+        return result
+
+    def _fork(self, arguments: tuple[str, ...], given: str) -> Result:
+        with TemporaryDirectory(prefix="agent-cli-") as name:
+            stdin, stdout, stderr = (Path(name) / stream for stream in ("in", "out", "err"))
+            stdin.write_text(given, encoding="utf-8")
+            process = fork_server.shared().start(
+                list(arguments),
+                self.directory,
+                self.environment,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+            )
+            try:
+                code = process.wait(PATIENCE_SECONDS * 2)
+            finally:
+                process.kill()
+            return Result(code, stdout.read_text("utf-8"), stderr.read_text("utf-8"))
+
+    def _spawn(self, arguments: tuple[str, ...], given: str) -> Result:
+        """Run a command in a fresh interpreter: another version of the code, say."""
         done = subprocess.run(
             [*PROGRAM, *arguments],
             check=False,
             cwd=self.directory,
             env=self.environment,
-            input=given if given is not None else "",
+            input=given,
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS * 2,
         )
-        result = Result(done.returncode, done.stdout, done.stderr)
-        assert "Traceback" not in result.err + result.out, result
-        assert result.code == code, result
-        return result
+        return Result(done.returncode, done.stdout, done.stderr)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file into the directory."""

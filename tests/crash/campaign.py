@@ -32,8 +32,8 @@ import psycopg
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.crash.errands import INNER, KEYED, ONCE, errand, inner, misdeeds, paths
-from tests.crash.nursery import Nursery
 from tests.crash.processes import Agents, Process, agents, eventually
+from tests.support.fork_server import ForkServer
 from tests.support.postgres import PostgresServer
 
 HOUSEHOLDS = 3
@@ -172,14 +172,14 @@ class Round:
 
 @contextmanager
 def round_of(
-    tally: Tally, url: Callable[[Path], str], nursery: Nursery, seed: str, crowd: int
+    tally: Tally, url: Callable[[Path], str], fork_server: ForkServer, seed: str, crowd: int
 ) -> Iterator[Round]:
     """Yield a round in a directory of its own, which stays if anything is wrong."""
     directory = Path(tempfile.mkdtemp(prefix="agent-campaign-"))
     settings = POSTGRES_SETTINGS if tally.name == "PostgreSQL" else SETTINGS
     known = len(tally.wrongs)
     with agents(
-        directory, url(directory), settings, nursery=nursery, pause_seconds=PAUSE_SECONDS
+        directory, url(directory), settings, fork_server=fork_server, pause_seconds=PAUSE_SECONDS
     ) as those:
         yield Round(those, tally, random.Random(seed), crowd)
     if len(tally.wrongs) == known:
@@ -193,11 +193,11 @@ def live_on_sqlite(tally: Tally, template: Path, kills: int, seed: str) -> None:
         shutil.copyfile(template, directory / "agent.db")
         return f"sqlite:///{directory / 'agent.db'}"
 
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
         while kills > 0 and not tally.stopped.is_set():
             count = min(kills, SQLITE_ROUND)
-            with round_of(tally, copy, nursery, f"{seed} {kills}", crowd=6) as turn:
+            with round_of(tally, copy, fork_server, f"{seed} {kills}", crowd=6) as turn:
                 for _ in range(count):
                     if tally.stopped.is_set():
                         break
@@ -213,13 +213,13 @@ def live_on_sqlite(tally: Tally, template: Path, kills: int, seed: str) -> None:
                 turn.close([turn.those.start("up")])
             kills -= count
     finally:
-        nursery.close()
+        fork_server.close()
 
 
 def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
     """Kill one of eight workers after another."""
     server = PostgresServer(is_durable=True)
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
         server.start()
 
@@ -232,7 +232,7 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
 
         while kills > 0 and not tally.stopped.is_set():
             count = min(kills, POSTGRES_ROUND)
-            with round_of(tally, create, nursery, f"{seed} {kills}", crowd=16) as turn:
+            with round_of(tally, create, fork_server, f"{seed} {kills}", crowd=16) as turn:
                 workers = [turn.those.start("worker") for _ in range(WORKERS)]
                 for number in range(count):
                     if tally.stopped.is_set():
@@ -250,7 +250,7 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
                 turn.close(workers)
             kills -= count
     finally:
-        nursery.close()
+        fork_server.close()
         server.stop()
 
 

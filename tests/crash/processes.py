@@ -18,12 +18,13 @@ from agent.approvals import answering
 from agent.approvals.permission import terminal_user
 from agent.store.db.database import Database
 from agent.tasks import checker
-from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.errors import RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
-from tests.crash.nursery import Child, Nursery
+from tests.support.fork_server import ForkedProcess, ForkServer
 
-Process = subprocess.Popen[bytes] | Child
+Process = subprocess.Popen[bytes] | ForkedProcess
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 120.0
@@ -83,10 +84,10 @@ class Agents:
         url: str,
         world: World,
         settings: Mapping[str, str],
-        nursery: Nursery | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.directory = directory
-        self._nursery = nursery
+        self._fork_server = fork_server
         self.world = world
         self.database = Database(url)
         self.operator = Operator(self.database, self.database.clock)
@@ -101,8 +102,8 @@ class Agents:
     def start(self, command: str, *, is_held: bool = False) -> Process:
         """Start one more process; how far it has come is not known when this returns."""
         process: Process
-        if self._nursery is not None:
-            process = self._nursery.start(
+        if self._fork_server is not None:
+            process = self._fork_server.start(
                 [command], self.directory, self._environment, is_held=is_held
             )
             self.processes.append(process)
@@ -202,7 +203,7 @@ def agents(
     url: str,
     settings: Mapping[str, str] | None = None,
     *,
-    nursery: Nursery | None = None,
+    fork_server: ForkServer | None = None,
     pause_seconds: float = 0,
 ) -> Iterator[Agents]:
     """Yield agents in a world; nothing of them is left running afterwards.
@@ -210,7 +211,7 @@ def agents(
     `pause_seconds` is how long the world takes to answer after it did what it was asked.
     """
     world = World(directory, pause_seconds)
-    found = Agents(directory, url, world, settings or {}, nursery)
+    found = Agents(directory, url, world, settings or {}, fork_server)
     try:
         yield found
     finally:

@@ -11,7 +11,8 @@ from agent.core.ids import new_id
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
 from agent.tasks import checker
-from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.errors import RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.worker import Worker
 from tests.crash import functions

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from agent.store.db.database import Database
-from agent.tasks.operator.operator import Operator, RefusedError
+from agent.tasks.errors import RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.worker import worker
 from agent.workflows.graph import Graph, Step
 from tests.crash.faults import Way

@@ -11,9 +11,9 @@ other code: `ok`, `error`, `refused`, `late`.
 import asyncio
 
 from agent.steps.attempt.context import StepContext
+from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import Applied, DefiniteFailure
-from agent.steps.types.outcome import RecordedCall
 from tests.simulation.world import World
 
 LATE_SECONDS = 60.0

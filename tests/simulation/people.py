@@ -10,8 +10,9 @@ from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, terminal_user
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.operator.operator import Operator
 from tests.simulation.scenario import JsonObject
 
 if TYPE_CHECKING:

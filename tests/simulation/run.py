@@ -28,9 +28,9 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
 from agent.tasks import checker
 from agent.tasks.checker import ExternalWitness
+from agent.tasks.errors import RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import notifications
-from agent.tasks.worker.submitters import RefusedError
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 from tests.simulation import functions

@@ -21,7 +21,7 @@ from agent.store.channels import cursors as store
 from agent.store.channels import pairings
 from agent.store.channels.cursors import Message
 from agent.store.db.database import Database
-from agent.tasks.operator.operator import NotFoundError, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
 
 log = structlog.get_logger(__name__)
 

@@ -11,6 +11,7 @@ from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
+from agent.core.key_values import parse_value
 from agent.core.state_machine import TaskStatus
 from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
@@ -19,11 +20,12 @@ from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
 from agent.store.engine import workflow_histories, workflow_versions
 from agent.store.read import health
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
-from agent.tasks.rules.creation import Submission
-from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
+from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
+from agent.workflows.compile.inputs import InputError
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph
 
@@ -36,6 +38,7 @@ _EXPECTED: Final = (
     NotFoundError,
     NotPlainJsonError,
     RefusedError,
+    TooManyStepsError,
 )
 _AUDITED: Final = frozenset(
     name for name, spec in commands.COMMANDS.items() if spec.scope != "read"
@@ -154,20 +157,15 @@ class CommandHandler:
         self, principal: Principal, name: str, texts: dict[str, str], key: str | None
     ) -> str:
         with self._database.connect("reader") as connection:
-            found = workflow_versions.latest(connection, name)
-        if found is None:
+            workflow = recorded_workflow(connection, name)
+        if workflow is None:
             raise NotFoundError(f"there is no workflow {name!r}")
-        _, text, source, path = found
-        graph = Graph.model_validate_json(text)
-        if len(graph.steps) > self._most_steps:
-            raise RefusedError(f"{name} has more steps than steps_per_task in [engine] allows")
-        submission = Submission(
-            graph=graph,
-            input=check_inputs(graph, read_inputs(graph, texts)),
+        submission = new_submission(
+            workflow,
+            steps_per_task=self._most_steps,
             trigger={"kind": "chat", "channel": principal.channel, "by": principal.identity},
+            texts=texts,
             dedupe_key=None if key is None else f"chat:{principal.channel}:{key}",
-            source=source,
-            path=path,
         )
         return f"started {name}: task {short_id(self._operator.submit(submission))}"
 
@@ -202,7 +200,7 @@ class CommandHandler:
         if command.name == "edit":
             if not command.pairs:
                 raise CommandError(f"write it as {commands.usage('edit')}")
-            edits = {name: commands.value_of(text) for name, text in command.pairs.items()}
+            edits = {name: parse_value(text) for name, text in command.pairs.items()}
             said = {"decision": "approve", "edits": edits}
         elif command.name == "answer":
             said = {"decision": "answer", "value": typed_value(document, command.rest or "")}
@@ -256,5 +254,5 @@ def _audited(principal: Principal, command: Command) -> AbstractContextManager[N
 def typed_value(document: dict[str, Json], text: str) -> Json:
     """Read what somebody typed as an answer to a question as the question wants it."""
     if document["kind"] == "unknown":
-        return commands.value_of(text)
+        return parse_value(text)
     return read_answer(text, document["choices"], document["schema"])

@@ -5,15 +5,14 @@ Parsing is a function of the text alone. The scopes are those of the HTTP API's 
 `agent.workflows.compile.triggers.CHAT_COMMANDS`, and a method of `CommandHandler`.
 """
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agent.approvals.permission import Principal, check_scope
+from agent.core.key_values import parse_pairs
 from agent.core.scopes import Scope
-from agent.steps.types.outcome import Json
 from agent.workflows.compile.triggers import CHAT_COMMANDS
 
 MAX_TEXT: Final = 10_000
@@ -122,26 +121,12 @@ def help_text(principal: Principal, own: Mapping[str, str]) -> str:
     )
 
 
-def value_of(text: str) -> Json:
-    """Read a typed value: JSON where it is some, else text."""
-    try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value
-
-
 def _pairs(name: str, text: str) -> dict[str, str]:
     try:
         words = shlex.split(text)
     except ValueError:
         raise CommandError("a quotation mark is missing") from None
-    found: dict[str, str] = {}
-    for pair in words:
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
-            raise CommandError(f"{pair}: write it as {usage(name)}")
-        if key in found:
-            raise CommandError(f"{key} is given twice")
-        found[key] = value
-    return found
+    try:
+        return parse_pairs(words, usage(name))
+    except ValueError as error:
+        raise CommandError(str(error)) from None

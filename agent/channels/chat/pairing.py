@@ -13,7 +13,7 @@ from agent.core.scopes import SCOPES, implied
 from agent.store.channels import pairings
 from agent.store.channels.pairings import Pairing
 from agent.store.db.database import Database
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 
 CODE_SECONDS: Final = 3600
 DEFAULT_SCOPES: Final = ("operate", "approve")

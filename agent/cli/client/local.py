@@ -84,18 +84,19 @@ class LocalClient:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent.cli.client.submission import submission
+        from agent.cli.client.submission import local_submission
         from agent.daemon import workflow_sync
 
         private_files.require(self._settings, self._notify)
-        asked = submission(self._settings, workflow, values, texts, priority)
+        submission = local_submission(self._settings, workflow, values, texts, priority)
+        graph = submission.graph
         bootstrap.open_database(self._settings, create=True)
-        if workflow_sync.has_children(asked.graph) and self.worker_role() != "daemon":
+        if workflow_sync.has_children(graph) and self.worker_role() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
             workflow_sync.WorkflowSync(self._settings).sync(self._database)
-        if asked.path is not None and workflow_sync.has_children(asked.graph):
-            workflow_sync.record_beside(self._database, Path(asked.path), asked.graph)
-        return self._operator.submit(asked), asked.graph.name
+        if submission.path is not None and workflow_sync.has_children(graph):
+            workflow_sync.record_beside(self._database, Path(submission.path), graph)
+        return self._operator.submit(submission), graph.name
 
     def worker_role(self) -> str | None:
         holder = bootstrap.holder_of(self._database)

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from agent.cli.client.base import Document
 from agent.cli.client.transport import Transport
+from agent.cli.errors import CommandError
 from agent.core.ids import new_id
 from agent.tasks.operator.operator import Answer, Verdict
 from agent.tasks.read_models import task_documents
@@ -72,13 +73,18 @@ class RemoteClient:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent.daemon import workflow_sync
+        from agent.tasks.submission import file_of
         from agent.workflows import loader
         from agent.workflows.compile.inputs import read_inputs
 
-        if (path := workflow_sync.file_of(workflow)) is not None:
-            # What is wrong with it is told here, with its lines.
-            loaded = loader.load(path, is_trusted=True)
+        if (path := file_of(workflow)) is not None:
+            if path.suffix == ".py":
+                raise CommandError(
+                    f"{path} is a workflow in Python, and an agent over HTTP takes YAML or JSON"
+                    " only; put the file into that agent's workflow directory and run it by name"
+                )
+            # Compiled here first: the problems then have the file's lines.
+            loaded = loader.load(path)
             graph = loaded.graph
             self._client.post_text("workflows", loaded.text, "application/yaml")
         else:

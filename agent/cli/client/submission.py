@@ -1,15 +1,13 @@
-"""The task that `agent run` and `agent up --run` start."""
+"""The task that `agent run` and `agent up --run` start on this machine."""
 
 from typing import TYPE_CHECKING, Any
-
-from agent.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
     from agent.tasks.rules.creation import Submission
 
 
-def submission(
+def local_submission(
     settings: "Settings",
     workflow: str,
     values: dict[str, Any],
@@ -17,21 +15,25 @@ def submission(
     priority: str | None = None,
 ) -> "Submission":
     """Return the task to start, its workflow and its inputs checked."""
-    from agent.daemon import workflow_sync
-    from agent.tasks.rules.creation import Submission
+    from agent import bootstrap
+    from agent.tasks.submission import (
+        StartableWorkflow,
+        find_workflow,
+        new_submission,
+        recorded_workflow,
+    )
 
-    found = workflow_sync.find(settings, workflow)
-    most = settings.engine.steps_per_task
-    if len(found.graph.steps) > most:
-        raise CommandError(
-            f"{found.graph.name} has {len(found.graph.steps):,} steps,"
-            f" and steps_per_task in [engine] allows {most:,}"
-        )
-    return Submission(
-        graph=found.graph,
-        input=workflow_sync.checked_inputs(found.graph, values, texts),
-        priority=priority,
+    def recorded(name: str) -> StartableWorkflow | None:
+        if not bootstrap.has_database(settings):
+            return None
+        with bootstrap.open_database(settings).connect("reader") as connection:
+            return recorded_workflow(connection, name)
+
+    return new_submission(
+        find_workflow(workflow, settings.workflow_directory, recorded),
+        steps_per_task=settings.engine.steps_per_task,
         trigger={"kind": "manual"},
-        source=found.source,
-        path=found.path,
+        values=values,
+        texts=texts,
+        priority=priority,
     )

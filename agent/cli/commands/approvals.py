@@ -152,36 +152,20 @@ def _answer(
 
 def _value(document: dict[str, Any], text: str) -> Any:
     """Read what was typed as the question wants it."""
-    import json
-
+    from agent.core.key_values import parse_value
     from agent.steps.spec.questions import read_answer
 
     if document["kind"] != "unknown":
         return read_answer(text, document["choices"], document["schema"])
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    return parse_value(text)
 
 
 def _edits(pairs: list[str]) -> dict[str, Any]:
-    """Read `--set key=value`: JSON where it is some, else text."""
-    import json
+    """Read `--set key=value`: JSON where it is valid JSON, else text."""
+    from agent.cli import inputs
+    from agent.core.key_values import parse_value
 
-    from agent.cli.errors import CommandError
-
-    edits: dict[str, Any] = {}
-    for pair in pairs:
-        key, separator, text = pair.partition("=")
-        if not separator or not key:
-            raise CommandError(f"--set {pair}: write it as key=value")
-        if key in edits:
-            raise CommandError(f"--set {key}: given twice")
-        try:
-            edits[key] = json.loads(text)
-        except (ValueError, RecursionError):
-            edits[key] = text
-    return edits
+    return {key: parse_value(text) for key, text in inputs.typed_pairs(pairs, "--set").items()}
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

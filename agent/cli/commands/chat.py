@@ -109,7 +109,7 @@ def _show_questions(
 def _changed(database: "Database", shown: dict[str, str]) -> list[dict[str, Any]]:
     """Return questions that are new, and those that were shown and are decided now."""
     from agent.approvals import approval_documents
-    from agent.tasks.operator.operator import NotFoundError
+    from agent.tasks.errors import NotFoundError
 
     with database.connect("reader") as connection, connection.snapshot():
         waiting = {found["id"]: found for found in approval_documents.list_approvals(connection)}

@@ -39,7 +39,7 @@ def worker() -> None:
 
 def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent import bootstrap
-    from agent.cli.client.submission import submission
+    from agent.cli.client.submission import local_submission
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
     from agent.core import event_loop, logging
@@ -48,7 +48,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
 
     check_bind(settings.server)
     private_files.require(settings, terminal.note)
-    first_task = None if first is None else submission(settings, first, {}, {})
+    first_task = None if first is None else local_submission(settings, first, {}, {})
     logging.configure(settings.log.format, settings.log.level)
     database = startup_retry.open_database(settings)
     try:

@@ -32,7 +32,7 @@ from agent.server.schemas import ApprovalAnswer
 from agent.server.webhook_signatures import SignatureError
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import TaskStatus
-from agent.steps.types.outcome import CallResult, Intent, Reservation
+from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.store.engine.reads import Rows
@@ -193,7 +193,7 @@ class BudgetLocks:
             _add_to(self._taken[name], amounts)
         _add_to(self._taken_of_days[asked.day], (*amounts, asked.ms))
         data = {"call": intent.call_id, "tokens": asked.tokens, "microusd": asked.microusd}
-        locked.tell("budget.reserved", step, {**data, "ms": asked.ms, "model": asked.model})
+        locked.emit("budget.reserved", step, {**data, "ms": asked.ms, "model": asked.model})
         return None
 
     def write(self, tx: Connection) -> None:
@@ -243,7 +243,7 @@ def _refused(concerned: list[_Budget], asked: Reservation) -> Refusal | None:
 
 def _tell_refusal(locked: LockedTask, step: StepRow, intent: Intent, refusal: Refusal) -> None:
     data = {"action": intent.action, "reason": refusal.message}
-    locked.tell("budget.exhausted", step, data)
+    locked.emit("budget.exhausted", step, data)
     if not refusal.must_fail:
         pause(locked, refusal.message, refusal.task_id)
 
@@ -308,14 +308,14 @@ def raise_limits(
     store.ensure(tx, [[name, task.id, *limits_of(definition)]])
     store.set_limits(tx, name, tokens, microusd)
     data: dict[str, Any] = {"tokens": tokens, "microusd": microusd, "step": step}
-    locked.tell("budget.raised", None, {key: value for key, value in data.items() if value})
+    locked.emit("budget.raised", None, {key: value for key, value in data.items() if value})
 
 
 def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
     """Set a task's time anew, counted from its start; return its new deadline."""
     ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
     locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
-    locked.tell("budget.raised", None, {"seconds": seconds})
+    locked.emit("budget.raised", None, {"seconds": seconds})
     return locked.task.deadline
 
 
@@ -325,7 +325,7 @@ def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: floa
     Its next attempt goes by what was told last.
     """
     started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
-    locked.tell("budget.raised", None, {"seconds": seconds, "step": step})
+    locked.emit("budget.raised", None, {"seconds": seconds, "step": step})
     return (started_at or locked.now) + int(seconds * SECOND)
 
 

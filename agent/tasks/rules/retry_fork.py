@@ -79,7 +79,7 @@ def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json
     new = _successor(tx, old, forked_from=old.task.id, edited=edited)
     rerun = _downstream(old.graph, old.graph.index_of[from_step])
     asked_again = _carry_over(tx, old, new, rerun=rerun)
-    old.tell("task.forked", None, {"as": new.task.id, "from": from_step})
+    old.emit("task.forked", None, {"as": new.task.id, "from": from_step})
     return Forked(new, _repeated(tx, old, new), asked_again)
 
 
@@ -148,7 +148,7 @@ def _successor(
     created = {"workflow": graph.name, "version": task.workflow_version, **source}
     if parent is not None:
         created["parent"] = parent.task_id
-    locked.tell("task.created", None, created)
+    locked.emit("task.created", None, created)
     return locked
 
 
@@ -273,7 +273,7 @@ def _keep(new: LockedTask, row: dict[str, Any]) -> None:
         ended_at=row["ended_at"],
     )
     new.add(step)
-    new.tell("step.kept", step, {"status": row["status"], "from": row["id"]})
+    new.emit("step.kept", step, {"status": row["status"], "from": row["id"]})
 
 
 def _reopen_group(new: LockedTask, group: dict[str, Any], items: list[dict[str, Any]]) -> None:
@@ -310,7 +310,7 @@ def _reopen_group(new: LockedTask, group: dict[str, Any], items: list[dict[str, 
     )
     step.also(items=group["items"])
     new.add(step)
-    new.tell("step.kept", step, {"status": str(StepStatus.WAITING), "from": group["id"]})
+    new.emit("step.kept", step, {"status": str(StepStatus.WAITING), "from": group["id"]})
 
 
 def _mark_past(tx: Connection, step: StepRow, old_step_id: str) -> None:

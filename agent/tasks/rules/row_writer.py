@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent.core.ids import content_hash
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
-from agent.steps.types.outcome import CallResult, Intent, Reservation
+from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals, writes
@@ -203,7 +203,7 @@ def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
             event = f"tool_call.{result.status}"
             if result.is_resolved_by_check:
                 event = "tool_call.resolved"
-            locked.tell(
+            locked.emit(
                 event, None, {"call": result.call_id, "status": result.status, **_used(result)}
             )
             if locked.task.status in TASK_ENDED:

@@ -9,9 +9,10 @@ import pytest
 from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import JournalEntry
-from agent.tasks.operator.operator import RefusedError
+from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asks, pending
