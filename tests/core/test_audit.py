@@ -85,7 +85,7 @@ def test_a_chat_command_beyond_its_scopes_is_recorded(
     conversation = CommandHandler(sqlite_database, 100)
     reader = Principal("telegram", "12345", frozenset({"read"}), is_paired=True)
     conversation.reply(reader, "/cancel 0199d2c4")
-    conversation.give(reader, "0199d2c4", {"decision": "approve"})
+    conversation.answer(reader, "0199d2c4", {"decision": "approve"})
     conversation.reply(Principal("telegram", "666", frozenset(SCOPES)), "/cancel 0199d2c4")
     lines = _lines(tmp_path)
     assert [(line["who"], line["what"]) for line in lines] == [
