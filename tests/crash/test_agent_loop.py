@@ -143,7 +143,7 @@ def test_a_turn_costs_as_much_late_as_early(sqlite_template: Path, tmp_path: Pat
     assert sum(told[-150:-50]) <= sum(told[50:150]) * 1.1
 
 
-@pytest.mark.process
+@pytest.mark.measured
 def test_the_engine_takes_little_of_its_own(sqlite_template: Path, tmp_path: Path) -> None:
     """Less than 5 ms of CPU for a call, be it of the model or of a tool, all included."""
     path = tmp_path / "measured.db"
