@@ -19,7 +19,7 @@ steps:
 
 
 @pytest.mark.process
-def test_idle_connections_do_not_fail_tasks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_do_not_fail_tasks(cli: Cli) -> None:
     """With twice as many idle connections as descriptors tasks succeed, and the log stays short."""
     limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *PROGRAM]
     cli("init")
@@ -28,9 +28,9 @@ def test_idle_connections_do_not_fail_tasks(cli: Cli, monkeypatch: pytest.Monkey
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cli.environment["AGENT_SERVER__PORT"] = str(port)
-    monkeypatch.setattr("tests.support.cli.PROGRAM", limited)
+    cli.program = limited
     with cli.daemon(), ExitStack() as opened:
-        monkeypatch.undo()
+        cli.program = None
         for _ in range(2 * LIMIT):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         done = cli("run", "steps", "--wait", "--json").json
