@@ -15,7 +15,7 @@ from agent import bootstrap, recovery
 from agent.approvals import expiry
 from agent.config.settings import DatabaseSettings, ServerSettings, Settings
 from agent.core import audit, file_descriptors
-from agent.daemon import daemon, startup_retry, workflow_sync
+from agent.daemon import daemon, jobs, startup_retry, workflow_sync
 from agent.server.startup import Startup
 from agent.store.db.database import CommitUnknownError, Database, StoreError
 from agent.store.db.dialect import Fault
@@ -131,7 +131,7 @@ def test_a_signal_ends_a_start_that_waits(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while the first task cannot be recorded, because the disk is full."""
-    monkeypatch.setattr(daemon, "_end_in_any_case", lambda _: None)
+    monkeypatch.setattr(daemon, "_exit_after", lambda _: None)
     # These are the process's own, which goes on with other tests.
     monkeypatch.setattr(audit, "configure", lambda *_, **__: None)
     monkeypatch.setattr(file_descriptors, "raise_limit", file_descriptors.limit)
@@ -158,7 +158,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers although they could not be recorded, and learns when they are."""
-    monkeypatch.setattr(daemon, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(jobs, "WORKFLOW_SYNC_SECONDS", 0.01)
     seen: list[tuple[str, bool]] = []
 
     class FakeServer:
@@ -169,7 +169,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
 
     server = FakeServer()
 
-    class FailingShelf(workflow_sync.WorkflowSync):
+    class FailingSync(workflow_sync.WorkflowSync):
         failures = 2
 
         def sync(self, database: Database) -> list[workflow_sync.Change]:
@@ -179,12 +179,12 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
                 raise StoreError(Fault.FULL, "no room")
             return super().sync(database)
 
-    monkeypatch.setattr(workflow_sync, "WorkflowSync", FailingShelf)
+    monkeypatch.setattr(workflow_sync, "WorkflowSync", FailingSync)
 
     async def watch() -> None:
         given: Any = server
         task = asyncio.create_task(
-            daemon._watch_workflows(Settings(base=tmp_path), sqlite_database, given)
+            jobs.sync_workflows(Settings(base=tmp_path), sqlite_database, given)
         )
         async with asyncio.timeout(60):
             while not (seen and server.startup.has_workflows):  # noqa: ASYNC110

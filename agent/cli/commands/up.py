@@ -43,7 +43,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
     from agent.core import event_loop, logging
-    from agent.daemon import daemon, startup_retry
+    from agent.daemon import daemon, database_lock, startup_retry
     from agent.server.bind import check_bind
 
     check_bind(settings.server)
@@ -52,8 +52,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     logging.configure(settings.log.format, settings.log.level)
     database = startup_retry.open_database(settings)
     try:
-        lock = daemon.take_lock(database, "daemon")
-    except daemon.AlreadyRunningError as error:
+        lock = database_lock.take_lock(database, "daemon")
+    except database_lock.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
     bootstrap.hide_secrets(settings)
 
