@@ -49,19 +49,19 @@ from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.worker import Worker
 
-TABLES: list[RouteRegistry] = [
-    workflows.table,
-    tasks.table,
-    steps.table,
-    calls.table,
-    budgets.table,
-    artifacts.table,
-    approvals.table,
-    events.table,
-    hooks.table,
-    links.table,
-    health.table,
-    description.table,
+ROUTES: list[RouteRegistry] = [
+    workflows.routes,
+    tasks.routes,
+    steps.routes,
+    calls.routes,
+    budgets.routes,
+    artifacts.routes,
+    approvals.routes,
+    events.routes,
+    hooks.routes,
+    links.routes,
+    health.routes,
+    description.routes,
 ]
 
 
@@ -76,30 +76,30 @@ def context_of(
 ) -> Context:
     """Put the parts of a server together, in the server's own loop."""
     bounds = settings.server
-    reading = DbPool(database, "api-read", bounds.database_threads, bounds.max_requests)
-    desk = TaskSubmitter(
-        worker, worker_loop, reading, startup, settings.engine, bounds.max_requests
+    read_pool = DbPool(database, "api-read", bounds.database_threads, bounds.max_requests)
+    task_submitter = TaskSubmitter(
+        worker, worker_loop, read_pool, startup, settings.engine, bounds.max_requests
     )
-    commands = DbPool(
+    command_pool = DbPool(
         database,
         "api-command",
         bounds.database_threads,
         bounds.max_requests,
-        desk.note_failed_write,
+        task_submitter.note_failed_write,
     )
     return Context(
         settings=settings,
         database=database,
         operator=Operator(database, database.clock),
-        reading=reading,
-        commands=commands,
-        desk=desk,
-        repeats=IdempotencyKeys(database, commands),
-        feed=EventStream(asyncio.get_running_loop(), bounds.max_streams),
-        event_counts=EventCounts(reading, count_from),
-        meters=ServerMetrics(worker),
-        readiness=Readiness(reading, database.clock.monotonic),
-        failures=FailedAuthLimiter(database.clock.monotonic),
+        read_pool=read_pool,
+        command_pool=command_pool,
+        task_submitter=task_submitter,
+        idempotency_keys=IdempotencyKeys(database, command_pool),
+        event_stream=EventStream(asyncio.get_running_loop(), bounds.max_streams),
+        event_counts=EventCounts(read_pool, count_from),
+        metrics=ServerMetrics(worker),
+        readiness=Readiness(read_pool, database.clock.monotonic),
+        failed_auth_limiter=FailedAuthLimiter(database.clock.monotonic),
         tokens=tokens,
         startup=startup,
         troubles=worker.troubles,
@@ -108,8 +108,8 @@ def context_of(
 
 def close(context: Context) -> None:
     """Close what the parts hold; blocks until commands under way have ended."""
-    context.reading.close()
-    context.commands.close()
+    context.read_pool.close()
+    context.command_pool.close()
 
 
 def build(context: Context) -> ASGIApp:
@@ -127,9 +127,9 @@ def build(context: Context) -> ASGIApp:
         exception_handlers={HTTPException: _refuse},
     )
     app.state.context = context
-    mount(app, TABLES)
-    door = RequestGuard(app, context.settings.server, context.tokens, context.failures)
-    return _Counted(door, context.meters)
+    mount(app, ROUTES)
+    door = RequestGuard(app, context.settings.server, context.tokens, context.failed_auth_limiter)
+    return _Counted(door, context.metrics)
 
 
 async def _refuse(request: Request, error: Any) -> Response:
@@ -149,14 +149,14 @@ class _Counted:
     left of the body would have to be read only to be dropped.
     """
 
-    def __init__(self, app: ASGIApp, meters: ServerMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
         self._app = app
-        self._meters = meters
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._meters.count_request(message["status"])
+                self._metrics.count_request(message["status"])
                 message["headers"] = [
                     *message.get("headers", []),
                     (b"cache-control", b"no-store"),

@@ -15,7 +15,7 @@ from agent.server.readiness import Readiness
 from agent.server.route_registry import GRANT
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
-from agent.server.tokens import Grant, Tokens
+from agent.server.tokens import TokenGrant, Tokens
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.health import Troubles
@@ -28,16 +28,16 @@ class Context:
     settings: Settings
     database: Database
     operator: Operator
-    reading: DbPool
-    commands: DbPool
+    read_pool: DbPool
+    command_pool: DbPool
     """Apart from reads: a command may wait for a task that a turn holds."""
-    desk: TaskSubmitter
-    repeats: IdempotencyKeys
-    feed: EventStream
+    task_submitter: TaskSubmitter
+    idempotency_keys: IdempotencyKeys
+    event_stream: EventStream
     event_counts: EventCounts
-    meters: ServerMetrics
+    metrics: ServerMetrics
     readiness: Readiness
-    failures: FailedAuthLimiter
+    failed_auth_limiter: FailedAuthLimiter
     tokens: Tokens
     startup: Startup
     troubles: Troubles
@@ -54,8 +54,8 @@ def here(request: Request) -> Context:
     return found
 
 
-def caller(request: Request) -> Grant:
+def caller(request: Request) -> TokenGrant:
     """Return what the request's token allows."""
     found = request.scope[GRANT]
-    assert isinstance(found, Grant)
+    assert isinstance(found, TokenGrant)
     return found

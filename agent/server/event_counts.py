@@ -21,8 +21,8 @@ _PAGE: Final = 50_000
 class EventCounts:
     """How often events of each type were committed since a place in the log."""
 
-    def __init__(self, reading: DbPool, place: Place | None) -> None:
-        self._reading = reading
+    def __init__(self, read_pool: DbPool, place: Place | None) -> None:
+        self._read_pool = read_pool
         self._place = place
         self._counts: Counter[str] = Counter()
         self._counting = asyncio.Lock()
@@ -32,10 +32,10 @@ class EventCounts:
         # One at a time: two that count from the same place would count everything twice.
         async with self._counting:
             if self._place is None:
-                self._place = await self._reading.read(views.latest_event)
+                self._place = await self._read_pool.read(views.latest_event)
             is_end = False
             while not is_end:
-                counted, self._place, is_end = await self._reading.read(self._count)
+                counted, self._place, is_end = await self._read_pool.read(self._count)
                 self._counts.update(counted)
             return self._counts.copy()
 

@@ -50,7 +50,7 @@ class EventStream:
 
     async def stream(
         self,
-        reading: DbPool,
+        read_pool: DbPool,
         after: str | None,
         task_id: str | None,
         is_welcome: Callable[[], bool],
@@ -65,7 +65,7 @@ class EventStream:
             since_beat = 0.0
             while not self._is_closed and is_welcome():
                 news = self._news
-                found = await self._read(reading, after, task_id)
+                found = await self._read(read_pool, after, task_id)
                 if found:
                     after = found[-1]["cursor"]
                     since_beat = 0.0
@@ -83,10 +83,10 @@ class EventStream:
             self._streams -= 1
 
     async def _read(
-        self, reading: DbPool, after: str | None, task_id: str | None
+        self, read_pool: DbPool, after: str | None, task_id: str | None
     ) -> list[dict[str, Any]]:
         try:
-            return await reading.read(
+            return await read_pool.read(
                 lambda connection: task_documents.read_events(connection, after, task_id, _PAGE)
             )
         except (Problem, StoreError):

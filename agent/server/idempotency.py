@@ -15,7 +15,7 @@ from fastapi import Header
 from agent.core.ids import content_hash, request_hash
 from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
-from agent.server.tokens import Grant
+from agent.server.tokens import TokenGrant
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
 from agent.store.idempotency_keys import Claim
@@ -37,14 +37,14 @@ IdempotencyKey = Annotated[
 class IdempotencyKeys:
     """Puts keys on record: in one commit as many as came while the last one was made."""
 
-    def __init__(self, database: Database, commands: DbPool) -> None:
+    def __init__(self, database: Database, command_pool: DbPool) -> None:
         self._database = database
-        self._commands = commands
+        self._command_pool = command_pool
         self._waiting: list[tuple[Claim, asyncio.Future[tuple[str, str]]]] = []
         self._writing: asyncio.Task[None] | None = None
 
     async def dedupe_key(
-        self, grant: Grant, key: str | None, address: str, asked: Any
+        self, grant: TokenGrant, key: str | None, address: str, asked: Any
     ) -> str | None:
         """Return what makes a request's task the only one under its key; refuse another request."""
         if key is None:
@@ -84,7 +84,7 @@ class IdempotencyKeys:
             asked = [each for each, _ in batch]
             try:
                 found: list[tuple[str, str] | Exception] = [
-                    *await self._commands.run(partial(self._record, asked))
+                    *await self._command_pool.run(partial(self._record, asked))
                 ]
             except Exception as error:
                 found = [error] * len(batch)

@@ -6,9 +6,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from agent.server import schemas
 from agent.server.route_registry import problem_response
-from agent.server.schemas import ProblemDocument
+from agent.server.schemas.base import models_by_name
+from agent.server.schemas.problems import ProblemDocument
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -22,10 +22,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
         components["ProblemDocument"] = ProblemDocument.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             components.pop(unused, None)
+        models = models_by_name()
         for name, schema in components.items():
-            # FastAPI leaves out what is null in examples, and they would no longer fit.
-            shape = getattr(schemas, name, None)
-            schema.update(shape.model_config.get("json_schema_extra", {}) if shape else {})
+            # FastAPI drops nulls from examples, which then no longer match their schema.
+            extra = models[name].model_config.get("json_schema_extra") if name in models else None
+            schema.update(extra if isinstance(extra, dict) else {})
         parts["securitySchemes"] = {
             "token": {
                 "type": "http",

@@ -12,8 +12,8 @@ KEPT_SECONDS: Final = 1.0
 class Readiness:
     """Asks the database, and keeps its answer for a second."""
 
-    def __init__(self, reading: DbPool, monotonic: Callable[[], float]) -> None:
-        self._reading = reading
+    def __init__(self, read_pool: DbPool, monotonic: Callable[[], float]) -> None:
+        self._read_pool = read_pool
         self._monotonic = monotonic
         self._asked_at = float("-inf")
         self._problem: Exception | None = None
@@ -30,7 +30,7 @@ class Readiness:
 
     async def _ask(self) -> Exception | None:
         try:
-            await self._reading.read(lambda connection: connection.check())
+            await self._read_pool.read(lambda connection: connection.check())
         except Exception as problem:
             return problem.with_traceback(None)
         return None

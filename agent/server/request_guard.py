@@ -71,11 +71,15 @@ class RequestGuard:
     """Refuses what must not come in."""
 
     def __init__(
-        self, app: ASGIApp, settings: ServerSettings, tokens: Tokens, failures: FailedAuthLimiter
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        tokens: Tokens,
+        failed_auth_limiter: FailedAuthLimiter,
     ) -> None:
         self._app = app
         self._tokens = tokens
-        self._failures = failures
+        self._failed_auth_limiter = failed_auth_limiter
         self._hosts = _names([*_OWN_NAMES, settings.host, *settings.allowed_hosts])
         self._origins = _names(settings.allowed_origins)
         self._max_body_bytes = settings.max_body_bytes
@@ -177,7 +181,7 @@ class RequestGuard:
             slug, refusal = "expired", str(error)
             challenge += ', error="invalid_token", error_description="expired"'
         self._log_refusal(scope, slug, is_given=bool(token))
-        wait = self._failures.add(client_address(scope))
+        wait = self._failed_auth_limiter.add(client_address(scope))
         if wait > 0:
             raise retry_later(429, "too-many", "too many requests without a valid token", wait)
         raise Problem(401, slug, refusal, headers={"WWW-Authenticate": challenge})

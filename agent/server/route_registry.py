@@ -18,8 +18,8 @@ from agent.core.log_limit import LogLimit
 from agent.core.scopes import Scope
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
 from agent.server.request_args import RequestArgs
-from agent.server.schemas import ProblemDocument
-from agent.server.tokens import Grant
+from agent.server.schemas.problems import ProblemDocument
+from agent.server.tokens import TokenGrant
 
 log = structlog.get_logger(__name__)
 
@@ -142,7 +142,7 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
 
 def _audit(request: Request, function: str, outcome: str) -> None:
     """Record a command; a new task is no command, and says itself who started it."""
-    grant: Grant | None = request.scope.get(GRANT)
+    grant: TokenGrant | None = request.scope.get(GRANT)
     if function == "create_task" or grant is None:
         return
     audit.record(
@@ -163,7 +163,7 @@ def client_address(scope: Mapping[str, Any]) -> str:
 def _check(request: Request, scope: Scope | Public) -> None:
     if scope == "public":
         return
-    grant: Grant | None = request.scope.get(GRANT)
+    grant: TokenGrant | None = request.scope.get(GRANT)
     if grant is None:
         raise Problem(401, "unauthorized", "no token was given")
     try:

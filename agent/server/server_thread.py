@@ -156,19 +156,19 @@ class Server:
         self._loop.set_exception_handler(_report)
         if self._is_stopping.is_set():
             self._end()
-        self._worker.commit_listeners.append(context.feed.tell)
+        self._worker.commit_listeners.append(context.event_stream.tell)
         self._has_started.set()
         try:
             await self._uvicorn.serve(sockets=[self._listening])
         finally:
-            self._worker.commit_listeners.remove(context.feed.tell)
+            self._worker.commit_listeners.remove(context.event_stream.tell)
             await asyncio.to_thread(close, context)
 
     def _end(self) -> None:
         assert self._context is not None
         assert self._uvicorn is not None
-        self._context.desk.is_open = False
-        self._context.feed.close()
+        self._context.task_submitter.is_open = False
+        self._context.event_stream.close()
         self._uvicorn.should_exit = True
 
 

@@ -46,7 +46,7 @@ class ExpiredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class TokenGrant:
     """What a token allows, and under which name it is known."""
 
     name: str
@@ -72,7 +72,7 @@ class Tokens:
         self._now = now or Clock().now
         self._seen: tuple[object, ...] | None = None
         self._looked_at = 0.0
-        self._grants: list[Grant] = []
+        self._grants: list[TokenGrant] = []
 
     @property
     def owner_file(self) -> Path:
@@ -97,7 +97,7 @@ class Tokens:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(new_token() + "\n")
 
-    def grant_of(self, token: str) -> Grant | None:
+    def grant_of(self, token: str) -> TokenGrant | None:
         """Return what a token allows, or None; how long it takes says nothing about which fits.
 
         Raises `ExpiredError` for a token whose time is over.
@@ -111,21 +111,21 @@ class Tokens:
         self._look()
         return self._unexpired(self._find(given))
 
-    def still_holds(self, grant: Grant) -> bool:
+    def still_holds(self, grant: TokenGrant) -> bool:
         """Whether what a token allowed when a request came is still allowed."""
         if not self._has_just_looked():
             self._look()
         return grant in self._grants and not self._is_expired(grant)
 
-    def _unexpired(self, grant: Grant | None) -> Grant | None:
+    def _unexpired(self, grant: TokenGrant | None) -> TokenGrant | None:
         if grant is not None and self._is_expired(grant):
             raise ExpiredError(grant.name)
         return grant
 
-    def _is_expired(self, grant: Grant) -> bool:
+    def _is_expired(self, grant: TokenGrant) -> bool:
         return grant.expires_at is not None and grant.expires_at <= self._now()
 
-    def _find(self, given: str) -> Grant | None:
+    def _find(self, given: str) -> TokenGrant | None:
         found = None
         for grant in self._grants:
             if hmac.compare_digest(grant.hash, given):
@@ -181,7 +181,7 @@ class Tokens:
         if seen != self._seen:
             self._grants, self._seen = [*self._listed_grants(), *self._owner_grant()], seen
 
-    def _listed_grants(self) -> list[Grant]:
+    def _listed_grants(self) -> list[TokenGrant]:
         try:
             listed = self._entries()
         except TokenError as error:
@@ -189,11 +189,13 @@ class Tokens:
             log.error("api.tokens_unreadable", error=str(error))
             return []
         return [
-            Grant(each["name"], implied(each["scopes"]), each["hash"], _instant(each["expires"]))
+            TokenGrant(
+                each["name"], implied(each["scopes"]), each["hash"], _instant(each["expires"])
+            )
             for each in listed
         ]
 
-    def _owner_grant(self) -> list[Grant]:
+    def _owner_grant(self) -> list[TokenGrant]:
         try:
             owner = self._read(self.owner_file).strip()
         except TokenError as error:
@@ -201,7 +203,7 @@ class Tokens:
             owner = ""
         except (OSError, UnicodeError):
             owner = ""
-        return [Grant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
+        return [TokenGrant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
 
     def _entries(self) -> list[dict[str, Any]]:
         try:

@@ -8,7 +8,7 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from agent.server.application import TABLES
+from agent.server.application import ROUTES
 from agent.server.problems import TITLES
 
 
@@ -33,7 +33,7 @@ def test_every_route_is_described(description: dict[str, Any]) -> None:
     described = _operations(description)
     routes = {
         (str(each.method), each.path): each
-        for table in TABLES
+        for table in ROUTES
         for each in table.endpoints
         # Pages are for people alone.
         if each.options.get("include_in_schema", True)
@@ -57,7 +57,7 @@ def test_the_document_for_people_names_every_route() -> None:
     """docs/api.md has a row for each route, with its method and its scope."""
     text = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(("| `GET", "| `POST", "| `DEL"))]
-    for endpoint in (each for table in TABLES for each in table.endpoints):
+    for endpoint in (each for table in ROUTES for each in table.endpoints):
         path = re.sub(r"\{(task|approval)_id\}", "{id}", endpoint.path.removeprefix("/api/v1"))
         path = path.replace("/hooks/{name}", "/hooks/{workflow}")
         last = f"`/{path.rpartition('/')[2]}`"

@@ -13,12 +13,12 @@ from agent.core.clock import SECOND, to_iso
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import SCOPES
 from agent.server import failed_auth_limiter, route_registry
-from agent.server.application import TABLES
+from agent.server.application import ROUTES
 from agent.server.route_registry import Endpoint
 from agent.store.db.database import Database
 from tests.support.server import Running, wait_for
 
-ENDPOINTS = [endpoint for each in TABLES for endpoint in each.endpoints]
+ENDPOINTS = [endpoint for each in ROUTES for endpoint in each.endpoints]
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope != "public"]
 
 
@@ -302,7 +302,7 @@ def test_numbers_in_addresses_are_bounded(client: httpx.Client) -> None:
 def test_readiness_asks_the_database_once_a_second(running: Running) -> None:
     """However often it is asked for, without a token, the database has little to do."""
     asked = 0
-    reading = running.server._context.reading  # type: ignore[union-attr]
+    reading = running.server._context.read_pool  # type: ignore[union-attr]
     read = reading.read
 
     async def count(function: Callable[..., object]) -> object:

@@ -7,7 +7,7 @@ import pytest
 
 from agent.core.ids import content_hash
 from agent.core.scopes import SCOPES
-from agent.server.tokens import OWNER, Grant, TokenError, Tokens
+from agent.server.tokens import OWNER, TokenError, TokenGrant, Tokens
 from tests.support.server import wait_for
 
 
@@ -49,7 +49,7 @@ def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     assert text not in path.read_text()
     grant = others.grant_of(text)
     assert grant is not None
-    assert grant == Grant("phone", frozenset({"read", "approve"}), content_hash(text))
+    assert grant == TokenGrant("phone", frozenset({"read", "approve"}), content_hash(text))
     assert others.listed() == [
         {
             "name": "phone",

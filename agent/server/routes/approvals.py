@@ -12,7 +12,7 @@ from agent.server.context import caller, here
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import (
+from agent.server.schemas.approvals import (
     Answering,
     ApprovalAnswer,
     ApprovalDocument,
@@ -22,7 +22,7 @@ from agent.server.schemas import (
     Denying,
 )
 
-table = RouteRegistry("approvals")
+routes = RouteRegistry("approvals")
 
 ApprovalId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11"])]
 _REFUSALS = {
@@ -32,7 +32,7 @@ _REFUSALS = {
 }
 
 
-@table.route(
+@routes.route(
     "GET", "/approvals", scope="read", returns=ApprovalList, summary="What waits for an answer"
 )
 async def list_approvals(
@@ -47,7 +47,7 @@ async def list_approvals(
     ] = False,
 ) -> Response:
     """Give the questions that wait for an answer, the oldest first; or all there ever were."""
-    found = await here(request).reading.read(
+    found = await here(request).read_pool.read(
         lambda connection: approval_documents.list_approvals(
             connection, is_all=every, task_id=task, limit=limit + 1, after=cursor, like=part
         )
@@ -55,7 +55,7 @@ async def list_approvals(
     return answer(page("approvals", found, limit))
 
 
-@table.route(
+@routes.route(
     "GET",
     "/approvals/{approval_id}",
     scope="read",
@@ -66,13 +66,13 @@ async def list_approvals(
 async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
     """Give a question with what will be done, in full, and what was decided."""
     return answer(
-        await here(request).reading.read(
+        await here(request).read_pool.read(
             lambda connection: approval_documents.approval_document(connection, approval_id)
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/approve",
     scope="approve",
@@ -90,7 +90,7 @@ async def approve(
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/deny",
     scope="approve",
@@ -103,7 +103,7 @@ async def deny(request: Request, approval_id: ApprovalId, asked: Denying | None 
     return await _decide(request, approval_id, "deny", comment=asked.reason if asked else None)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/answer",
     scope="approve",
@@ -116,7 +116,7 @@ async def give(request: Request, approval_id: ApprovalId, asked: Answering) -> R
     return await _decide(request, approval_id, "answer", comment=asked.comment, value=asked.value)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/defer",
     scope="approve",
@@ -127,7 +127,7 @@ async def give(request: Request, approval_id: ApprovalId, asked: Answering) -> R
 async def defer(request: Request, approval_id: ApprovalId, asked: Deferring) -> Response:
     """Leave a question open and be reminded of it later; it expires when it would have."""
     context, principal = here(request), caller(request).principal
-    await context.commands.run(
+    await context.command_pool.run(
         lambda: answering.defer(context.database, approval_id, asked.seconds, principal=principal)
     )
     return await get_approval(request, approval_id)
@@ -135,7 +135,7 @@ async def defer(request: Request, approval_id: ApprovalId, asked: Deferring) -> 
 
 async def _decide(request: Request, approval_id: str, decision: Said, **given: Any) -> Response:
     context, principal = here(request), caller(request).principal
-    done = await context.commands.run(
+    done = await context.command_pool.run(
         lambda: answering.answer(
             context.database, approval_id, decision, principal=principal, **given
         )

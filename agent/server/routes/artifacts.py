@@ -10,7 +10,7 @@ from agent.server.context import here
 from agent.server.route_registry import RouteRegistry
 from agent.tasks.read_models import task_documents
 
-table = RouteRegistry("artifacts")
+routes = RouteRegistry("artifacts")
 
 _EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 Hash = Annotated[
@@ -23,7 +23,7 @@ Hash = Annotated[
 ]
 
 
-@table.route(
+@routes.route(
     "GET",
     "/artifacts/{hash}",
     scope="read",
@@ -39,7 +39,7 @@ Hash = Annotated[
 )
 async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
     """Give what is kept under a hash; the documents of tasks show such values all the same."""
-    content = await here(request).reading.read(
+    content = await here(request).read_pool.read(
         lambda connection: task_documents.find_artifact(connection, name)
     )
     return Response(content, media_type="application/json")

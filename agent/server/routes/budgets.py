@@ -8,7 +8,8 @@ from agent.server.problems import Problem
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.schemas import BudgetDocument, CommandAnswer, DayDocument, NewBudget
+from agent.server.schemas.budgets import BudgetDocument, DayDocument, NewBudget
+from agent.server.schemas.tasks import CommandAnswer
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
@@ -16,10 +17,10 @@ from agent.tasks.operator import budget_pause
 from agent.tasks.read_models import spending
 from agent.tasks.rules.budgets import MICROUSD
 
-table = RouteRegistry("budgets")
+routes = RouteRegistry("budgets")
 
 
-@table.route(
+@routes.route(
     "GET",
     "/budget",
     scope="read",
@@ -29,12 +30,12 @@ table = RouteRegistry("budgets")
 async def get_day(request: Request) -> Response:
     """Give what is taken of the day (UTC), calls whose use is not known included, and its limits."""
     limits, clock = here(request).settings.budget, here(request).database.clock
-    return await here(request).reading.read(
+    return await here(request).read_pool.read(
         lambda connection: answer(spending.day_document(connection, limits, clock.now()))
     )
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/budget",
     scope="read",
@@ -50,10 +51,10 @@ async def get_budget(request: Request, task_id: TaskId) -> Response:
             raise NotFoundError(f"there is no task {task_id}")
         return answer(spending.budget_document(connection, task_id))
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/budget",
     scope="approve",
@@ -71,7 +72,7 @@ async def set_budget(request: Request, task_id: TaskId, asked: NewBudget) -> Res
     usd = asked.usd
     operator = here(request).operator
     return told(
-        await here(request).commands.run(
+        await here(request).command_pool.run(
             lambda: budget_pause.raise_budget(
                 operator,
                 task_id,

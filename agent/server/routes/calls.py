@@ -10,16 +10,16 @@ from agent.server.context import here
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
-from agent.server.schemas import CallList
+from agent.server.schemas.calls import CallList
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import transcript
 
-table = RouteRegistry("calls")
+routes = RouteRegistry("calls")
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/calls",
     scope="read",
@@ -39,4 +39,4 @@ async def list_calls(
             raise NotFoundError(f"there is no task {task_id}")
         return answer({"calls": transcript.calls_after(connection, task_id, after)})
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)

@@ -7,10 +7,10 @@ from agent.server.openapi import describe
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 
-table = RouteRegistry("description")
+routes = RouteRegistry("description")
 
 
-@table.route(
+@routes.route(
     "GET",
     "/openapi.json",
     scope="read",

@@ -10,11 +10,11 @@ from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import EventPage
+from agent.server.schemas.events import EventPage
 from agent.store.read import views
 from agent.tasks.read_models import task_documents
 
-table = RouteRegistry("events")
+routes = RouteRegistry("events")
 
 After = Annotated[
     str | None, Query(description="Only what came after this cursor.", examples=["0-1204"])
@@ -23,19 +23,19 @@ Task = Annotated[str | None, Query(description="Only this task's.", max_length=1
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-@table.route("GET", "/events", scope="read", returns=EventPage, summary="Events by cursor")
+@routes.route("GET", "/events", scope="read", returns=EventPage, summary="Events by cursor")
 async def list_events(
     request: Request, after: After = None, task: Task = None, limit: Limit = 100
 ) -> Response:
     """Give events in the order of their commits; none is ever missed by going on from `cursor`."""
     _check(after)
-    found = await here(request).reading.read(
+    found = await here(request).read_pool.read(
         lambda connection: task_documents.read_events(connection, after, task, limit)
     )
     return answer({"events": found, "cursor": found[-1]["cursor"] if found else after})
 
 
-@table.route(
+@routes.route(
     "GET",
     "/events/stream",
     scope="read",
@@ -63,17 +63,17 @@ async def stream_events(
     if start is None:
         start = await _latest(here(request))
     context, grant = here(request), caller(request)
-    context.feed.check()
+    context.event_stream.check()
     return StreamingResponse(
-        context.feed.stream(
-            context.reading, start, task, lambda: context.tokens.still_holds(grant)
+        context.event_stream.stream(
+            context.read_pool, start, task, lambda: context.tokens.still_holds(grant)
         ),
         media_type="text/event-stream",
     )
 
 
 async def _latest(context: Context) -> str:
-    xid, event_id = await context.reading.read(views.latest_event)
+    xid, event_id = await context.read_pool.read(views.latest_event)
     return f"{xid}-{event_id}"
 
 

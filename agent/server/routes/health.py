@@ -10,24 +10,24 @@ from agent.server.context import here
 from agent.server.metrics import MEDIA_TYPE, standing
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import Health
+from agent.server.schemas.health import Health
 from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)
 
-table = RouteRegistry("health", prefix="")
+routes = RouteRegistry("health", prefix="")
 
 _troubles = LogLimit(most=10, window_seconds=60.0)
 """Anybody may ask, as often as they like."""
 
 
-@table.route("GET", "/healthz", scope="public", returns=Health, summary="Is it alive?")
+@routes.route("GET", "/healthz", scope="public", returns=Health, summary="Is it alive?")
 async def healthz() -> Response:
     """Answer: that alone says that the process lives. No token is needed."""
     return answer({"status": "ok"})
 
 
-@table.route("GET", "/readyz", scope="public", returns=Health, summary="Can it work?")
+@routes.route("GET", "/readyz", scope="public", returns=Health, summary="Can it work?")
 async def readyz(request: Request) -> Response:
     """Say whether tasks can be taken: the database can be used and nothing starts or stops.
 
@@ -35,11 +35,11 @@ async def readyz(request: Request) -> Response:
     the status is then `degraded`, with 200.
     """
     context = here(request)
-    if not context.desk.is_open:
+    if not context.task_submitter.is_open:
         return answer({"status": "stopping"}, 503)
     if not context.startup.has_workflows:
         return answer({"status": "starting"}, 503)
-    if context.desk.database_trouble() is not None:
+    if context.task_submitter.database_trouble() is not None:
         return _without_database()
     try:
         # Not from memory, as the question to the database: a file is gone within a moment.
@@ -60,7 +60,7 @@ def _without_database() -> Response:
     return answer({"status": "unavailable", "because": ["database"]}, 503)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/metrics",
     scope="read",
@@ -76,6 +76,6 @@ def _without_database() -> Response:
 async def metrics(request: Request) -> Response:
     """Give tasks and steps by state, turns, queue age, attempts, unknowns, approvals and spend."""
     clock = here(request).database.clock
-    now = await here(request).reading.read(lambda connection: standing(connection, clock))
+    now = await here(request).read_pool.read(lambda connection: standing(connection, clock))
     events = await here(request).event_counts.current()
-    return Response(here(request).meters.exposition(now, events), media_type=MEDIA_TYPE)
+    return Response(here(request).metrics.exposition(now, events), media_type=MEDIA_TYPE)

@@ -14,20 +14,20 @@ from agent.server.context import Context, here
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
-from agent.server.schemas import HookAnswer
+from agent.server.schemas.hooks import HookAnswer
 from agent.server.webhook_signatures import Delivery, SignatureError
 from agent.tasks.errors import NotFoundError
 from agent.tasks.submission import StartableWorkflow
 
 log = structlog.get_logger(__name__)
 
-table = RouteRegistry("hooks", prefix="")
+routes = RouteRegistry("hooks", prefix="")
 
 _REFUSAL: Final = "no webhook of this name takes this delivery: its signature does not fit"
 _refusals = LogLimit(most=10, window_seconds=60.0)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/hooks/{name}",
     scope="public",
@@ -72,7 +72,7 @@ async def deliver(
     assert workflow is not None
     if delivery.reply is not None:
         return answer(delivery.reply)
-    task_id = await here(request).desk.submit(
+    task_id = await here(request).task_submitter.submit(
         workflow,
         {},
         trigger={
@@ -89,7 +89,7 @@ async def deliver(
 async def _hooked(context: Context, name: str) -> StartableWorkflow | None:
     """Return a workflow that takes webhooks; None if there is none of this name."""
     try:
-        workflow = await context.desk.workflow(name)
+        workflow = await context.task_submitter.workflow(name)
     except NotFoundError:
         return None
     return workflow if workflow.graph.on.get("webhook") is not None else None
@@ -119,6 +119,6 @@ def _count_failure(request: Request, name: str, reason: str) -> None:
         log.warning(
             "webhook.refused", workflow=name, address=address, reason=reason, held_back=held_back
         )
-    wait = here(request).failures.add(address)
+    wait = here(request).failed_auth_limiter.add(address)
     if wait > 0:
         raise retry_later(429, "too-many", "too many deliveries that do not fit", wait)

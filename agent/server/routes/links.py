@@ -28,7 +28,7 @@ from agent.server.pages.schema_form import members_of, read
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
-from agent.server.schemas import ApprovalAnswer
+from agent.server.schemas.approvals import ApprovalAnswer
 from agent.server.webhook_signatures import SignatureError
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
@@ -36,7 +36,7 @@ from agent.tasks.errors import NotFoundError
 
 log = structlog.get_logger(__name__)
 
-table = RouteRegistry("links", prefix="")
+routes = RouteRegistry("links", prefix="")
 
 CHANNEL = "webhook"
 LinkToken = Annotated[str, Path(max_length=200)]
@@ -59,7 +59,7 @@ class SignedAnswer(BaseModel):
     edits: dict[str, Any] | None = None
 
 
-@table.route("GET", "/links/{token}", scope="public", include_in_schema=False)
+@routes.route("GET", "/links/{token}", scope="public", include_in_schema=False)
 async def show(request: Request, token: LinkToken) -> Response:
     """Show a question, or what was decided; this changes nothing."""
     try:
@@ -68,7 +68,7 @@ async def show(request: Request, token: LinkToken) -> Response:
         return page(None, title=_sentence(problem), status=404)
 
 
-@table.route("POST", "/links/{token}", scope="public", include_in_schema=False)
+@routes.route("POST", "/links/{token}", scope="public", include_in_schema=False)
 async def decide(request: Request, token: LinkToken) -> Response:
     """Take the answer that the page's form gives."""
     try:
@@ -89,7 +89,7 @@ async def decide(request: Request, token: LinkToken) -> Response:
     return Response(status_code=303, headers={"location": token, "referrer-policy": "no-referrer"})
 
 
-@table.route(
+@routes.route(
     "POST",
     "/answers",
     scope="public",
@@ -159,13 +159,13 @@ def _link(request: Request, token: str) -> Link:
 
 
 def _count_failure(request: Request) -> None:
-    wait = here(request).failures.add(client_address(request.scope))
+    wait = here(request).failed_auth_limiter.add(client_address(request.scope))
     if wait > 0:
         raise retry_later(429, "too-many", "too many links or signatures that do not fit", wait)
 
 
 async def _approval(request: Request, link: Link) -> dict[str, Json]:
-    return await here(request).reading.read(
+    return await here(request).read_pool.read(
         lambda connection: approval_documents.approval_document(connection, link.approval_id)
     )
 
@@ -176,7 +176,7 @@ async def _answer(request: Request, approval_id: str, by: str, **said: Any) -> a
     # The signature is the permission to answer.
     principal = Principal(CHANNEL, by, frozenset({"approve"}))
     with audit.recorded(f"{CHANNEL}:{by}", source, str(said["decision"]), approval=approval_id):
-        return await context.commands.run(
+        return await context.command_pool.run(
             lambda: answering.answer(context.database, approval_id, principal=principal, **said)
         )
 

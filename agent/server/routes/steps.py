@@ -10,20 +10,22 @@ from agent.server.context import caller, here
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.schemas import CommandAnswer, LogPage, Resolution, StepList, Transcript
+from agent.server.schemas.calls import Transcript
+from agent.server.schemas.steps import LogPage, Resolution, StepList
+from agent.server.schemas.tasks import CommandAnswer
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import task_documents, transcript
 
-table = RouteRegistry("steps")
+routes = RouteRegistry("steps")
 
 StepName = Annotated[
     str, Path(description="A step's name; an item's has its number.", examples=["lines[3]"])
 ]
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/steps",
     scope="read",
@@ -33,7 +35,7 @@ StepName = Annotated[
 )
 async def list_steps(request: Request, task_id: TaskId) -> Response:
     """Give a task's steps in order, the items of a group after it."""
-    found = await here(request).reading.read(
+    found = await here(request).read_pool.read(
         lambda connection: task_documents.task_document(connection, task_id)
     )
     return answer({"steps": found["steps"]})
@@ -44,7 +46,7 @@ After = Annotated[int, Query(ge=0, lt=2**63, description="`next` of the last pag
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/logs",
     scope="read",
@@ -66,10 +68,10 @@ async def read_all_logs(
             raise NotFoundError(f"there is no task {task_id}")
         return _logs(connection, task_id, None, attempt, after, limit)
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/steps/{name}/logs",
     scope="read",
@@ -92,10 +94,10 @@ async def read_logs(
             raise NotFoundError(f"there is no task {task_id} with a step called {name!r}")
         return _logs(connection, task_id, name, attempt, after, limit)
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/steps/{name}/calls",
     scope="read",
@@ -106,13 +108,13 @@ async def read_logs(
 async def read_calls(request: Request, task_id: TaskId, name: StepName) -> Response:
     """Give all calls of a step in their order: of an agent, its whole conversation."""
     return answer(
-        await here(request).reading.read(
+        await here(request).read_pool.read(
             lambda connection: transcript.transcript(connection, task_id, name)
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/steps/{name}/resolve",
     scope="approve",
@@ -124,7 +126,7 @@ async def resolve(request: Request, task_id: TaskId, name: StepName, asked: Reso
     """Settle a step whose effect's outcome is unknown: it happened, it did not, or give it up."""
     context, by = here(request), caller(request).name
     return told(
-        await context.commands.run(
+        await context.command_pool.run(
             lambda: context.operator.resolve(task_id, name, asked.verdict, asked.output, by)
         )
     )

@@ -12,7 +12,7 @@ from agent.server.idempotency import IdempotencyKey
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
 from agent.server.route_registry import PREFIX, RouteRegistry
-from agent.server.schemas import (
+from agent.server.schemas.tasks import (
     CommandAnswer,
     CreatedTask,
     Fork,
@@ -24,13 +24,13 @@ from agent.server.schemas import (
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 
-table = RouteRegistry("tasks")
+routes = RouteRegistry("tasks")
 
 REFUSALS = {404: "No such task or step", 409: "Not allowed in this state"}
 TaskId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10"])]
 
 
-@table.route(
+@routes.route(
     "POST",
     "/workflows/{name}/tasks",
     scope="operate",
@@ -47,14 +47,14 @@ async def create_task(
 ) -> Response:
     """Create a task and start it. When this answers, it is on record and survives anything."""
     asked = asked or NewTask()
-    workflow = await here(request).desk.workflow(name)
+    workflow = await here(request).task_submitter.workflow(name)
     address = f"POST /workflows/{name}/tasks"
-    task_id = await here(request).desk.submit(
+    task_id = await here(request).task_submitter.submit(
         workflow,
         asked.input,
         trigger={"kind": "api", "by": caller(request).name},
         priority=asked.priority,
-        dedupe_key=await here(request).repeats.dedupe_key(
+        dedupe_key=await here(request).idempotency_keys.dedupe_key(
             caller(request), key, address, asked.model_dump()
         ),
     )
@@ -64,7 +64,7 @@ async def create_task(
     )
 
 
-@table.route("GET", "/tasks", scope="read", returns=TaskPage, summary="Tasks, the newest first")
+@routes.route("GET", "/tasks", scope="read", returns=TaskPage, summary="Tasks, the newest first")
 async def list_tasks(
     request: Request,
     status: Annotated[TaskStatus | None, Query(description="Only these.")] = None,
@@ -74,7 +74,7 @@ async def list_tasks(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
     """Give a page of tasks; pages do not shift when new tasks come."""
-    found = await here(request).reading.read(
+    found = await here(request).read_pool.read(
         lambda connection: task_documents.list_tasks(
             connection, status.value if status else None, workflow, limit + 1, cursor, part
         )
@@ -82,7 +82,7 @@ async def list_tasks(
     return answer(page("tasks", found, limit))
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}",
     scope="read",
@@ -93,13 +93,13 @@ async def list_tasks(
 async def get_task(request: Request, task_id: TaskId) -> Response:
     """Give the task's document: the same that `agent show --json` prints."""
     return answer(
-        await here(request).reading.read(
+        await here(request).read_pool.read(
             lambda connection: task_documents.task_document(connection, task_id)
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/pause",
     scope="operate",
@@ -111,11 +111,11 @@ async def pause(request: Request, task_id: TaskId, asked: Reason | None = None) 
     """Start nothing new; steps in flight finish, or stop at their next checkpoint."""
     reason = asked.reason if asked else None
     return told(
-        await here(request).commands.run(lambda: here(request).operator.pause(task_id, reason))
+        await here(request).command_pool.run(lambda: here(request).operator.pause(task_id, reason))
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/resume",
     scope="operate",
@@ -125,10 +125,12 @@ async def pause(request: Request, task_id: TaskId, asked: Reason | None = None) 
 )
 async def resume(request: Request, task_id: TaskId) -> Response:
     """Let a paused task go on."""
-    return told(await here(request).commands.run(lambda: here(request).operator.resume(task_id)))
+    return told(
+        await here(request).command_pool.run(lambda: here(request).operator.resume(task_id))
+    )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/cancel",
     scope="operate",
@@ -140,11 +142,11 @@ async def cancel(request: Request, task_id: TaskId, asked: Reason | None = None)
     """End a task now; its steps in flight are stopped."""
     reason = asked.reason if asked else None
     return told(
-        await here(request).commands.run(lambda: here(request).operator.cancel(task_id, reason))
+        await here(request).command_pool.run(lambda: here(request).operator.cancel(task_id, reason))
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/retry",
     scope="operate",
@@ -154,10 +156,10 @@ async def cancel(request: Request, task_id: TaskId, asked: Reason | None = None)
 )
 async def retry(request: Request, task_id: TaskId) -> Response:
     """Run again what has not succeeded, as a new task; asked twice it is the same new task."""
-    return told(await here(request).commands.run(lambda: here(request).operator.retry(task_id)))
+    return told(await here(request).command_pool.run(lambda: here(request).operator.retry(task_id)))
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/fork",
     scope="operate",
@@ -170,9 +172,11 @@ async def fork(
 ) -> Response:
     """Make a new task that keeps what came before a step, and runs the rest with other inputs."""
     address = f"POST /tasks/{task_id}/fork"
-    own = await here(request).repeats.dedupe_key(caller(request), key, address, asked.model_dump())
+    own = await here(request).idempotency_keys.dedupe_key(
+        caller(request), key, address, asked.model_dump()
+    )
     return told(
-        await here(request).commands.run(
+        await here(request).command_pool.run(
             lambda: here(request).operator.fork(
                 task_id, asked.from_step, asked.input, dedupe_key=own
             )
@@ -180,7 +184,7 @@ async def fork(
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/signals/{name}",
     scope="operate",
@@ -196,7 +200,7 @@ async def signal(
 ) -> Response:
     """Send a signal with a value to a task; it keeps until a step takes it."""
     return told(
-        await here(request).commands.run(
+        await here(request).command_pool.run(
             lambda: here(request).operator.signal(task_id, name, payload)
         )
     )

@@ -11,14 +11,14 @@ from agent.server.context import Context, here
 from agent.server.problems import Problem, unsupported
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import WorkflowDocument, WorkflowList
+from agent.server.schemas.workflows import WorkflowDocument, WorkflowList
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import workflow_documents
 from agent.tasks.submission import TooManyStepsError
 from agent.workflows.compile.compiler import compile_text
 
-table = RouteRegistry("workflows")
+routes = RouteRegistry("workflows")
 
 Name = Annotated[str, Path(max_length=200, examples=["invoice-triage"])]
 VersionNumber = Annotated[
@@ -32,15 +32,15 @@ steps:
 """
 
 
-@table.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
+@routes.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
 async def list_workflows(request: Request) -> Response:
     """Give the workflows that can be started, each in its newest version."""
     return answer(
-        {"workflows": await here(request).reading.read(workflow_documents.list_workflows)}
+        {"workflows": await here(request).read_pool.read(workflow_documents.list_workflows)}
     )
 
 
-@table.route(
+@routes.route(
     "GET",
     "/workflows/{name}",
     scope="read",
@@ -56,7 +56,7 @@ async def get_workflow(request: Request, name: Name) -> Response:
     return answer(found)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/workflows/{name}/versions/{version}",
     scope="read",
@@ -70,7 +70,7 @@ async def get_version(request: Request, name: Name, version: VersionNumber) -> R
     return answer(await _document(here(request), name, number))
 
 
-@table.route(
+@routes.route(
     "POST",
     "/workflows",
     scope="admin",
@@ -101,11 +101,11 @@ async def put_workflow(request: Request) -> Response:
     if media not in ("application/json", "application/yaml", "application/x-yaml", "text/yaml"):
         raise unsupported("application/yaml or application/json")
     body = await request.body()
-    document, is_new = await here(request).commands.run(lambda: _keep(here(request), body))
+    document, is_new = await here(request).command_pool.run(lambda: _keep(here(request), body))
     return answer(document, 201 if is_new else 200)
 
 
-@table.route(
+@routes.route(
     "DELETE",
     "/workflows/{name}",
     scope="admin",
@@ -115,13 +115,13 @@ async def put_workflow(request: Request) -> Response:
 )
 async def delete_workflow(request: Request, name: Name) -> Response:
     """Remove a workflow: it cannot be started any more. Its tasks go on, its versions stay."""
-    await here(request).commands.run(lambda: _remove(here(request), name))
+    await here(request).command_pool.run(lambda: _remove(here(request), name))
     return Response(status_code=204)
 
 
 async def _document(context: Context, name: str, number: int | None = None) -> dict[str, Any]:
     try:
-        return await context.reading.read(
+        return await context.read_pool.read(
             lambda connection: workflow_documents.workflow_document(connection, name, number)
         )
     except NotFoundError:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.schemas import ApprovalDocument
+from agent.server.schemas.approvals import ApprovalDocument
 from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 

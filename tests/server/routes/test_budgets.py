@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from agent.server.schemas import BudgetDocument, DayDocument
+from agent.server.schemas.budgets import BudgetDocument, DayDocument
 from agent.store.engine import budgets as store
 from agent.tasks.read_models import spending
 from tests.support.server import Running

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from agent.server import event_stream
-from agent.server.schemas import EventPage
+from agent.server.schemas.events import EventPage
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from tests.support.sample_workflows import SIGNALLED

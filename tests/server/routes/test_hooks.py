@@ -217,7 +217,7 @@ def test_every_refused_delivery_counts(
     """Whatever a delivery is refused for, also for our own secret, its sender is held back."""
     monkeypatch.delenv("HOOK_TOKEN")
     monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
-    running.server._context.failures._times.clear()  # type: ignore[union-attr]
+    running.server._context.failed_auth_limiter._times.clear()  # type: ignore[union-attr]
     statuses = [sender.post(f"/hooks/{name}", content=b"{}").status_code for _ in range(5)]
     assert statuses == [503 if name == "on-token" else 401] * 3 + [429] * 2
 

@@ -5,14 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.schemas import (
-    CommandAnswer,
-    CreatedTask,
-    LogPage,
-    StepList,
-    TaskDocument,
-    TaskPage,
-)
+from agent.server.schemas.steps import LogPage, StepList
+from agent.server.schemas.tasks import CommandAnswer, CreatedTask, TaskDocument, TaskPage
 from agent.tasks.read_models import task_documents
 from tests.support.server import Running, wait_for
 

@@ -2,7 +2,7 @@
 
 import httpx
 
-from agent.server.schemas import WorkflowDocument, WorkflowList
+from agent.server.schemas.workflows import WorkflowDocument, WorkflowList
 from tests.support.server import Running
 
 GIVEN = "name: given\nsteps: {one: {wait: 1ms}}\n"
