@@ -1,4 +1,4 @@
-"""The application: the door, the routes behind it, and the parts that they work with."""
+"""The ASGI application: the request guard, the routes, and the parts that they use."""
 
 import asyncio
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Registers the kinds of steps: a workflow that is given here is checked against them.
+# Registers the kinds of steps: posted workflows are checked against them.
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
@@ -74,17 +74,17 @@ def context_of(
     startup: Startup,
     count_from: Place | None = None,
 ) -> Context:
-    """Put the parts of a server together, in the server's own loop."""
-    bounds = settings.server
-    read_pool = DbPool(database, "api-read", bounds.database_threads, bounds.max_requests)
+    """Build the parts of a server, in the server's own loop."""
+    limits = settings.server
+    read_pool = DbPool(database, "api-read", limits.database_threads, limits.max_requests)
     task_submitter = TaskSubmitter(
-        worker, worker_loop, read_pool, startup, settings.engine, bounds.max_requests
+        worker, worker_loop, read_pool, startup, settings.engine, limits.max_requests
     )
     command_pool = DbPool(
         database,
         "api-command",
-        bounds.database_threads,
-        bounds.max_requests,
+        limits.database_threads,
+        limits.max_requests,
         task_submitter.note_failed_write,
     )
     return Context(
@@ -95,7 +95,7 @@ def context_of(
         command_pool=command_pool,
         task_submitter=task_submitter,
         idempotency_keys=IdempotencyKeys(database, command_pool),
-        event_stream=EventStream(asyncio.get_running_loop(), bounds.max_streams),
+        event_stream=EventStream(asyncio.get_running_loop(), limits.max_streams),
         event_counts=EventCounts(read_pool, count_from),
         metrics=ServerMetrics(worker),
         readiness=Readiness(read_pool, database.clock.monotonic),
@@ -107,7 +107,7 @@ def context_of(
 
 
 def close(context: Context) -> None:
-    """Close what the parts hold; blocks until commands under way have ended."""
+    """Close the pools; blocks until commands under way have ended."""
     context.read_pool.close()
     context.command_pool.close()
 
@@ -118,7 +118,7 @@ def build(context: Context) -> ASGIApp:
         title="agent",
         version=__version__,
         description="Multi-step tasks that survive anything: start them, follow them, steer them.",
-        # The description is a route like any other and needs a token; the pages that draw it
+        # `/openapi.json` is a route of ours and needs a token. FastAPI's own documentation pages
         # would load scripts from elsewhere.
         openapi_url=None,
         docs_url=None,
@@ -128,25 +128,25 @@ def build(context: Context) -> ASGIApp:
     )
     app.state.context = context
     mount(app, ROUTES)
-    door = RequestGuard(app, context.settings.server, context.tokens, context.failed_auth_limiter)
-    return _Counted(door, context.metrics)
+    guard = RequestGuard(app, context.settings.server, context.tokens, context.failed_auth_limiter)
+    return _ResponseHeaders(guard, context.metrics)
 
 
 async def _refuse(request: Request, error: Any) -> Response:
-    found = problem_of(error)
-    if found.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # The router names the methods of the first route at this address alone.
+    problem = problem_of(error)
+    if problem.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The router names only the methods of the first route at this address.
         routes = [route for route in request.app.routes if route.path_regex.match(request.url.path)]
         methods = sorted(method for route in routes for method in route.methods)
-        found.headers = {"Allow": ", ".join(methods)}
-    return found.response()
+        problem.headers = {"Allow": ", ".join(methods)}
+    return problem.response()
 
 
-class _Counted:
-    """Counts answers by status, and adds the headers that every answer has.
+class _ResponseHeaders:
+    """Adds the headers that every response has, and counts responses by status.
 
-    An answer to a request whose body has not come whole is the last one of its connection: what is
-    left of the body would have to be read only to be dropped.
+    A response to a request whose body is not complete closes its connection: otherwise the rest of
+    the body would have to be read only to be dropped.
     """
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
@@ -154,9 +154,9 @@ class _Counted:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def count(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._metrics.count_request(message["status"])
+                self._metrics.count_response(message["status"])
                 message["headers"] = [
                     *message.get("headers", []),
                     (b"cache-control", b"no-store"),
@@ -167,4 +167,4 @@ class _Counted:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        await self._app(scope, receive, count)
+        await self._app(scope, receive, send_with_headers)

@@ -1,4 +1,4 @@
-"""What the routes work with: the parts of one running server."""
+"""The parts of one running server, as the routes reach them."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Context:
     operator: Operator
     read_pool: DbPool
     command_pool: DbPool
-    """Apart from reads: a command may wait for a task that a turn holds."""
+    """Separate from reads: a command may wait for a task that a commit has locked."""
     task_submitter: TaskSubmitter
     idempotency_keys: IdempotencyKeys
     event_stream: EventStream
@@ -41,21 +41,21 @@ class Context:
     tokens: Tokens
     startup: Startup
     troubles: Troubles
-    """What keeps the worker from its work at the moment."""
+    """The worker's present problems."""
 
 
 def here(request: Request) -> Context:
-    """Return the parts of the server that a request came to.
+    """Return the parts of the server that received a request.
 
-    Not by `Depends`, which would take as long as some of the answers.
+    FastAPI's `Depends` would take as long as some of the responses.
     """
-    found = request.app.state.context
-    assert isinstance(found, Context)
-    return found
+    context = request.app.state.context
+    assert isinstance(context, Context)
+    return context
 
 
 def caller(request: Request) -> TokenGrant:
     """Return what the request's token allows."""
-    found = request.scope[GRANT]
-    assert isinstance(found, TokenGrant)
-    return found
+    grant = request.scope[GRANT]
+    assert isinstance(grant, TokenGrant)
+    return grant

@@ -57,7 +57,7 @@ class ServerMetrics:
         self._worker = worker
         self._requests: Counter[int] = Counter()
 
-    def count_request(self, status: int) -> None:
+    def count_response(self, status: int) -> None:
         """Count an answer."""
         self._requests[status] += 1
 

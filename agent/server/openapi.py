@@ -1,4 +1,4 @@
-"""The OpenAPI description, with what FastAPI cannot know: problem documents and tokens."""
+"""The OpenAPI description, completed with problem documents and tokens."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from agent.server.schemas.problems import ProblemDocument
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the description of an application, made once."""
+    """Return the description of an application, built once."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
@@ -43,6 +43,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 if scope != "public":
                     operation["security"] = [{"token": [scope]}]
                 if route.body_field is not None:
-                    operation["responses"]["415"] = problem_response("The body is no JSON")
+                    operation["responses"]["415"] = problem_response("The body is not JSON")
         app.openapi_schema = document
     return app.openapi_schema

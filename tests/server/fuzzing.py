@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     given = parser.parse_args()
     # Requests without a token are what is tested: none may be held back for the ones before.
-    failed_auth_limiter.MOST = sys.maxsize  # type: ignore[misc]
+    failed_auth_limiter.MAX_FAILURES = sys.maxsize  # type: ignore[misc]
     directory = Path(tempfile.mkdtemp(prefix="agent-fuzz-"))
     try:
         database = Database(f"sqlite:///{directory}/agent.db")

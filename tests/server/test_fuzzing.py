@@ -17,7 +17,7 @@ def test_schemathesis_finds_nothing(
 ) -> None:
     """A short run, the same every time; `make fuzz` goes on for longer."""
     # Requests without a token are what is tested: none may be held back for the ones before.
-    monkeypatch.setattr(failed_auth_limiter, "MOST", sys.maxsize)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", sys.maxsize)
     with Running(sqlite_database, tmp_path) as running:
         done = fuzz(running, tmp_path, "--seed", "1", "--max-examples", "1")
     assert done.returncode == 0, done.stdout + done.stderr

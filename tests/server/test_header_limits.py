@@ -10,7 +10,7 @@ import pytest
 from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.core import file_descriptors
 from agent.server import header_limits, server_thread
-from agent.server.server_thread import most_connections
+from agent.server.server_thread import max_connections
 from agent.store.db.database import Database
 from tests.support.server import Running, read_until_closed, wait_for
 
@@ -32,7 +32,7 @@ def test_idle_connections_make_way(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Above the bound the longest idle connection is closed, and a new one is answered."""
-    monkeypatch.setattr(server_thread, "most_connections", lambda _: 10)
+    monkeypatch.setattr(server_thread, "max_connections", lambda _: 10)
     with Running(sqlite_database, tmp_path) as server, ExitStack() as opened:
         idle = [opened.enter_context(server.connected()) for _ in range(30)]
         with server.client() as client:
@@ -68,7 +68,7 @@ def test_descriptors_are_left_for_the_steps(
     """The bound follows from the limit of descriptors and the number of steps at a time."""
     monkeypatch.setattr(file_descriptors, "limit", lambda: limit)
     settings = Settings(engine=EngineSettings(slots=slots), server=ServerSettings())
-    assert most_connections(settings) == expected
+    assert max_connections(settings) == expected
 
 
 def _head_of(size: int) -> bytes:

@@ -39,7 +39,7 @@ def _ask(client: httpx.Client, endpoint: Endpoint, **given: str) -> httpx.Respon
 
 @pytest.fixture
 def _patience_with_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 100_000)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_failures_are_held_back(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too many wrong tokens get 429 with a time; the right one is still let in."""
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 3)
     # No test is so slow that the first failure is forgotten before the last.
     monkeypatch.setattr(failed_auth_limiter, "WINDOW_SECONDS", 3600.0)
     with Running(sqlite_database, tmp_path) as running:
@@ -166,7 +166,7 @@ def test_failures_are_forgotten() -> None:
     """After the window an address starts anew; others are not held back with it."""
     now = 0.0
     counted = failed_auth_limiter.FailedAuthLimiter(lambda: now)
-    for _ in range(failed_auth_limiter.MOST):
+    for _ in range(failed_auth_limiter.MAX_FAILURES):
         assert counted.add("a") == 0
     assert counted.add("a") > 0
     assert counted.add("b") == 0
@@ -224,7 +224,7 @@ def test_headers_that_decide_are_there_once(
         client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith(b"HTTP/1.1 400"), answer
-    assert f"{name.lower()} is there twice".encode() in answer
+    assert f"{name.lower()} occurs twice".encode() in answer
 
 
 def test_an_expired_token_is_refused(

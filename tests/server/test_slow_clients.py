@@ -70,7 +70,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets 408, and its place is free again."""
-    monkeypatch.setattr(request_guard, "UNPROVEN_BODY_SECONDS", 0.3)
+    monkeypatch.setattr(request_guard, "TOKENLESS_BODY_SECONDS", 0.3)
     with Running(sqlite_database, tmp_path) as running:
         running.add_workflow(HOOK)
         with running.connected() as client:

@@ -143,7 +143,7 @@ def test_a_quiet_stream_says_that_it_lives(
 ) -> None:
     """Where nothing happens a comment comes now and then, so that nobody takes it for broken."""
     monkeypatch.setattr(event_stream, "_BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(event_stream, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "_POLL_SECONDS", 0.05)
     with (
         Running(sqlite_database, tmp_path) as running,
         running.client() as client,

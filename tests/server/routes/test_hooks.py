@@ -77,7 +77,7 @@ def sign(
 
 @pytest.fixture(autouse=True)
 def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 100_000)
     for preset, secret in SECRETS.items():
         monkeypatch.setenv(f"HOOK_{preset.upper()}", secret)
 
@@ -216,7 +216,7 @@ def test_every_refused_delivery_counts(
 ) -> None:
     """Whatever a delivery is refused for, also for our own secret, its sender is held back."""
     monkeypatch.delenv("HOOK_TOKEN")
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 3)
     running.server._context.failed_auth_limiter._times.clear()  # type: ignore[union-attr]
     statuses = [sender.post(f"/hooks/{name}", content=b"{}").status_code for _ in range(5)]
     assert statuses == [503 if name == "on-token" else 401] * 3 + [429] * 2

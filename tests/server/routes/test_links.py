@@ -93,7 +93,7 @@ def owner(linked: Running) -> Iterator[httpx.Client]:
 @pytest.fixture
 def person(linked: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """Return a client without a token, as a browser is."""
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 100_000)
     with linked.client("") as client:
         yield client
 
@@ -394,7 +394,8 @@ def test_who_guesses_is_held_back(linked: Running) -> None:
     """Links that do not fit count as failures."""
     with linked.client("") as guesser:
         answers = [
-            guesser.get("/links/guess").status_code for _ in range(failed_auth_limiter.MOST + 5)
+            guesser.get("/links/guess").status_code
+            for _ in range(failed_auth_limiter.MAX_FAILURES + 5)
         ]
     assert answers[-1] == 429
 
