@@ -202,7 +202,7 @@ def test_a_file_is_handed_over(there: Command, tmp_path: Path) -> None:
     path.write_text("name: own\nsteps: {one: {wiat: 1ms}}\n")
     assert "own.yaml:2" in there("run", str(path), code=2).err
     path.write_text("name: filed\nsteps: {one: {wait: 1ms}}\n")
-    assert "lives in" in there("run", str(path), code=3).err
+    assert "is defined in" in there("run", str(path), code=3).err
 
 
 def test_long_lists_come_in_pages(

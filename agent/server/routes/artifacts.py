@@ -1,4 +1,4 @@
-"""Large values, by their content."""
+"""Large values, by the hash of their content."""
 
 from typing import Annotated, Final
 
@@ -16,7 +16,7 @@ _EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00
 Hash = Annotated[
     str,
     Path(
-        description="Its hash, or the beginning of it.",
+        description="The hash, or its beginning.",
         pattern="^[0-9a-f]{6,64}$",
         examples=[_EXAMPLE],
     ),
@@ -27,18 +27,18 @@ Hash = Annotated[
     "GET",
     "/artifacts/{hash}",
     scope="read",
-    refuses={404: "No such artifact", 409: "Several begin so"},
+    refuses={404: "No such artifact", 409: "Several hashes begin like this"},
     summary="A large value",
     response_class=Response,
     responses={
         200: {
-            "description": "The value, as it is kept: JSON.",
+            "description": "The stored value: JSON.",
             "content": {"application/json": {"example": "a long text"}},
         }
     },
 )
 async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
-    """Give what is kept under a hash; the documents of tasks show such values all the same."""
+    """Return the value with this hash; task documents contain such values as well."""
     content = await here(request).read_pool.read(
         lambda connection: task_documents.find_artifact(connection, name)
     )

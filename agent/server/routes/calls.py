@@ -1,4 +1,4 @@
-"""Calls: what a task's models were asked, what they and their tools gave, as it goes on."""
+"""The calls of a task's models and their tools."""
 
 from typing import Annotated
 
@@ -25,14 +25,16 @@ routes = RouteRegistry("calls")
     scope="read",
     returns=CallList,
     refuses={404: "No such task"},
-    summary="What its models did",
+    summary="The calls of a task",
 )
 async def list_calls(
     request: Request,
     task_id: TaskId,
-    after: Annotated[str, Query(max_length=100, description="The `id` of the last one seen.")] = "",
+    after: Annotated[
+        str, Query(max_length=100, description="The `id` of the last call received.")
+    ] = "",
 ) -> Response:
-    """Give the calls of a task's steps that ask models, their tools' included, in their order."""
+    """Return the calls of models and tools by a task's steps, in order."""
 
     def read(connection: Connection) -> Response:
         if not views.has_task(connection, task_id):

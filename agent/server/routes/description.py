@@ -1,4 +1,4 @@
-"""The API's own description."""
+"""The OpenAPI description of the API."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,5 +23,5 @@ routes = RouteRegistry("description")
     },
 )
 async def openapi(request: Request) -> Response:
-    """Give the OpenAPI description of everything here."""
+    """Return the OpenAPI description of this API."""
     return answer(describe(request.app))

@@ -10,7 +10,7 @@ from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument
 
 
 class Approving(RequestDocument):
-    """A yes, with changes to what the question lets be changed."""
+    """An approval, with edits of editable values."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"comment": "fine", "edits": {"argv": ["pay", "12"]}}]}
@@ -21,7 +21,7 @@ class Approving(RequestDocument):
 
 
 class Denying(RequestDocument):
-    """A no."""
+    """A denial."""
 
     reason: str | None = Field(default=None, max_length=10_000, examples=["not this month"])
 
@@ -36,13 +36,13 @@ class Answering(RequestDocument):
 
 
 class Deferring(RequestDocument):
-    """When to be reminded."""
+    """When to send a reminder."""
 
     seconds: float = Field(gt=0, le=MAX_DEFER_SECONDS, examples=[3600])
 
 
 class ApprovalAnswer(ResponseDocument):
-    """What an answer did."""
+    """The result of an answer."""
 
     model_config = with_example(examples.ANSWERED)
 
@@ -54,7 +54,7 @@ class ApprovalAnswer(ResponseDocument):
 
 
 class ApprovalDocument(ResponseDocument):
-    """A question, what will be done in full, and what was decided."""
+    """A question, its full request, and its decision."""
 
     model_config = with_example(examples.APPROVAL)
 
@@ -87,4 +87,4 @@ class ApprovalList(ResponseDocument):
     model_config = with_example(examples.APPROVALS)
 
     approvals: list[ApprovalDocument]
-    next: str | None = Field(description="`cursor` of the next page; null on the last one")
+    next: str | None = Field(description="`cursor` of the next page; null on the last page")

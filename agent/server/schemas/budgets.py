@@ -9,7 +9,7 @@ from agent.server.schemas.base import RequestDocument, ResponseDocument, with_ex
 
 
 class NewBudget(RequestDocument):
-    """What a task, or one of its steps, may use in all."""
+    """What a task, or one of its steps, may use in total."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"usd": 2.5, "tokens": 400000}]})
 
@@ -22,7 +22,7 @@ class NewBudget(RequestDocument):
 
 
 class BudgetDocument(ResponseDocument):
-    """What a task's own calls of models used, and its budgets with what is taken of each."""
+    """What a task's own calls of models used, and its budgets with what was used of each."""
 
     model_config = with_example(examples.BUDGET)
 
@@ -36,7 +36,7 @@ class BudgetDocument(ResponseDocument):
 
 
 class DayDocument(ResponseDocument):
-    """What all tasks together have used of models on a day, and what it allows; null: no limit."""
+    """What all tasks together have used of models on a day, and the limits; null: no limit."""
 
     model_config = with_example(examples.DAY)
 

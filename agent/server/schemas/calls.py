@@ -9,11 +9,11 @@ from agent.server.schemas.base import Instant, ResponseDocument, with_example
 
 
 class CallDocument(ResponseDocument):
-    """One call of a step: of a model, of one of its tools, or of anything else outside."""
+    """One call of a step: of a model, a tool, or another external system."""
 
     id: str
     step: str
-    number: int = Field(description="its place among the step's calls; later attempts repeat it")
+    number: int = Field(description="its position among the step's calls; later attempts repeat it")
     attempt: int
     action: str = Field(examples=["model"])
     status: str = Field(examples=["succeeded"])
@@ -31,7 +31,7 @@ class CallDocument(ResponseDocument):
 
 
 class CallList(ResponseDocument):
-    """Calls of models and of their tools, in their order."""
+    """Calls of models and their tools, in order."""
 
     model_config = with_example(examples.CALLS)
 
@@ -39,7 +39,7 @@ class CallList(ResponseDocument):
 
 
 class Transcript(ResponseDocument):
-    """All calls of a step in their order: of an agent, its whole conversation."""
+    """All calls of a step in order: for an agent, its whole conversation."""
 
     model_config = with_example(examples.TRANSCRIPT)
 

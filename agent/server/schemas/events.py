@@ -9,7 +9,7 @@ from agent.server.schemas.base import Instant, ResponseDocument, with_example
 
 
 class EventDocument(ResponseDocument):
-    """One row of the append-only log."""
+    """One row of the append-only event log."""
 
     model_config = with_example(examples.EVENT)
 
@@ -24,7 +24,7 @@ class EventDocument(ResponseDocument):
 
 
 class EventPage(ResponseDocument):
-    """Events in the order of their commits."""
+    """Events in commit order."""
 
     model_config = with_example(examples.EVENTS)
 

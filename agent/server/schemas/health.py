@@ -6,7 +6,7 @@ from agent.server.schemas.base import ResponseDocument, with_example
 
 
 class Health(ResponseDocument):
-    """Whether the agent is well."""
+    """Whether the agent works."""
 
     model_config = with_example({"status": "ok"})
 

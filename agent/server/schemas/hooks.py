@@ -7,7 +7,7 @@ from agent.server.schemas.base import ResponseDocument, with_example
 
 
 class HookAnswer(ResponseDocument):
-    """A webhook's delivery was taken; the same task for every repetition of it."""
+    """The task of a webhook's delivery; the same for every redelivery."""
 
     model_config = with_example(examples.HOOK)
 

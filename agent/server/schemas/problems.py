@@ -9,7 +9,7 @@ from agent.server.schemas.base import ResponseDocument, with_example
 
 
 class ProblemDocument(ResponseDocument):
-    """What was wrong (RFC 9457)."""
+    """What is wrong with a request (RFC 9457)."""
 
     model_config = with_example(examples.PROBLEM)
 
@@ -18,5 +18,5 @@ class ProblemDocument(ResponseDocument):
     status: int = Field(examples=[409])
     detail: str = Field(examples=["the task cannot be paused: it has succeeded"])
     errors: list[Any] | None = Field(
-        default=None, description="all that is wrong, where it applies"
+        default=None, description="every problem, where there can be several"
     )

@@ -9,7 +9,7 @@ from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument
 
 
 class Resolution(RequestDocument):
-    """What became of an effect whose outcome is unknown."""
+    """The verdict on an effect whose result is unknown."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"verdict": "done", "output": {"id": 7}}]}
@@ -34,8 +34,8 @@ class StepDocument(ResponseDocument):
     max_attempts: int
     waiting_on: Any
     delay: Any = Field(
-        description="what it waits for although it is running: a `store` of large values that does"
-        " not answer, and its `error`"
+        description="why a running step is delayed: the `store` of large values that does not"
+        " respond, and its `error`"
     )
     wake_at: Instant | None
     output: Any
@@ -43,7 +43,7 @@ class StepDocument(ResponseDocument):
     skip_reason: str | None
     depends_on: list[str]
     item: Any
-    usage: Any = Field(description="what it has used of models; null for kinds that ask none")
+    usage: Any = Field(description="what it has used of models; null for kinds that call none")
     started_at: Instant | None
     ended_at: Instant | None
 
@@ -57,7 +57,7 @@ class StepList(ResponseDocument):
 
 
 class LogPiece(ResponseDocument):
-    """Something that a step wrote."""
+    """A piece of a step's log."""
 
     id: int
     step: str
@@ -68,7 +68,7 @@ class LogPiece(ResponseDocument):
 
 
 class LogPage(ResponseDocument):
-    """What a step wrote, the oldest first."""
+    """Log lines, the oldest first."""
 
     model_config = with_example(examples.LOGS)
 

@@ -23,7 +23,7 @@ class NewTask(RequestDocument):
 
 
 class CreatedTask(ResponseDocument):
-    """A task that exists; the same for every repetition of the request under its key."""
+    """The created task; the same for every repeated request under its key."""
 
     model_config = with_example(examples.CREATED)
 
@@ -33,24 +33,24 @@ class CreatedTask(ResponseDocument):
 
 
 class Reason(RequestDocument):
-    """Why, for whoever looks at the task later."""
+    """The reason for a command; it is recorded with the task."""
 
     reason: str | None = Field(default=None, max_length=1000, examples=["waiting for the bank"])
 
 
 class Fork(RequestDocument):
-    """From where to run again, and with which inputs changed."""
+    """The step to run again from, and the changed inputs."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"from_step": "read", "input": {"max_amount": 900}}]}
     )
 
     from_step: str = Field(max_length=200)
-    input: dict[str, Any] = Field(default_factory=dict, description="only what changes")
+    input: dict[str, Any] = Field(default_factory=dict, description="only the changed inputs")
 
 
 class CommandAnswer(ResponseDocument):
-    """What a command did; `task_id` is the new task where it made one."""
+    """The result of a command; `task_id` is the new task if it created one."""
 
     model_config = with_example(examples.COMMAND)
 
@@ -103,4 +103,4 @@ class TaskPage(ResponseDocument):
     model_config = with_example(examples.TASKS)
 
     tasks: list[TaskSummary]
-    next: str | None = Field(description="`cursor` of the next page; null on the last one")
+    next: str | None = Field(description="`cursor` of the next page; null on the last page")

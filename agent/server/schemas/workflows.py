@@ -16,8 +16,10 @@ class WorkflowSummary(ResponseDocument):
     name: str = Field(examples=["invoice-triage"])
     version: int
     description: str | None
-    file: str | None = Field(description="where it lives; such a one is read-only here")
-    tasks: int = Field(description="started from this version")
+    file: str | None = Field(
+        description="the file that defines it; such a workflow is read-only here"
+    )
+    tasks: int = Field(description="the number of tasks started from this version")
     created_at: Instant
     removed_at: Instant | None
 
@@ -31,7 +33,7 @@ class WorkflowList(ResponseDocument):
 
 
 class WorkflowDocument(WorkflowSummary):
-    """A workflow as it is on record."""
+    """A recorded workflow."""
 
     model_config = with_example(examples.WORKFLOW)
 

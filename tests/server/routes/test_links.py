@@ -265,7 +265,7 @@ def test_nothing_is_hidden_and_nothing_is_changed_by_a_form(
     form = _Form(person.get(_link(pay)))
     assert not set(HIDDEN) & set(form.seen)
     assert form.seen.count(r"\u200e\u200f\u061c\u200b\u2060\ufeff") >= 6
-    assert "it has characters that cannot be seen" in form.seen
+    assert "since it has invisible characters" in form.seen
     assert form.sent["edit:cwd"] == "/tmp"
     assert json.loads(form.sent["edit:env.NOTE"]) == f"note{HIDDEN}"
     refused = person.post(_link(pay), data={"decision": "approve", "edit:env.NOTE": "7"})
@@ -337,7 +337,7 @@ def test_a_flat_object_has_a_field_for_each_member(
     task = _ask(owner, "booking")
     link = _link(_question(owner, task))
     shown = person.get(link)
-    for words in ("Nights", "How many you stay.", "breakfast (may be left empty)", "double"):
+    for words in ("Nights", "How many you stay.", "breakfast (optional)", "double"):
         assert words in _seen(shown)
     assert '"properties"' not in _seen(shown)
     given = {"decision": "answer", "value:nights": "some", "value:room": "double"}
