@@ -18,7 +18,7 @@ class Mutant:
 MUTANTS: Final = (
     Mutant(
         "no fence",
-        "a worker that was declared dead goes on committing turns",
+        "a worker that was declared dead goes on committing",
         "agent/store/engine/begin_tx.py",
         "AND turn = :before AND dead = 0",
         "AND :before >= 0",
@@ -221,8 +221,8 @@ MUTANTS: Final = (
         "an unanswered commit counts as landed",
         "claims and outcomes of a turn that never happened are acted on",
         "agent/tasks/commit/pipeline.py",
-        "if flight.turned is None or self._landed_turn() < flight.number:",
-        "if flight.turned is None:",
+        "if tx.result is None or session.sequence < tx.number:",
+        "if tx.result is None:",
     ),
     Mutant(
         "any approval will do",
@@ -233,17 +233,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "half a task",
-        "an outcome is taken for a late one when its task gets free in the middle of a turn",
-        "agent/tasks/commit/transaction.py",
-        "if task_id not in locked_tasks and task_id not in task_ids\n",
-        "if task_id not in locked_tasks\n",
+        "an outcome is taken for a late one when its task is unlocked during the transaction",
+        "agent/tasks/commit/begin.py",
+        "if task_id not in scope.tasks and task_id not in task_ids\n",
+        "if task_id not in scope.tasks\n",
     ),
     Mutant(
-        "outcomes go with a failed turn",
+        "outcomes go with a failed commit",
         "what was done while the database was away is forgotten",
         "agent/tasks/worker/worker.py",
-        "if not isinstance(outcome, CommitResult):\n                self._outbox.put_back(flight.batch)",
-        "if isinstance(outcome, FencedError):\n                self._outbox.put_back(flight.batch)",
+        "if not isinstance(outcome, CommitResult):\n                self.outbox.put_back(tx.batch)",
+        "if not isinstance(outcome, CommitResult | StoreError):\n                self.outbox.put_back(tx.batch)",
     ),
     Mutant(
         "early signals are lost",
@@ -256,8 +256,8 @@ MUTANTS: Final = (
         "the silent count as gone",
         "an unknown is decided while a worker that was only stopped may still be sending",
         "agent/tasks/rescue/maintenance.py",
-        "_take_over(delivery, owner, is_process_gone=False) for owner in owners",
-        "_take_over(delivery, owner, is_process_gone=True) for owner in owners",
+        "_take_over(committer, owner, is_process_gone=False) for owner in owners",
+        "_take_over(committer, owner, is_process_gone=True) for owner in owners",
     ),
     Mutant(
         "the same key after a failure",
@@ -302,11 +302,11 @@ MUTANTS: Final = (
         "or before < 0",
     ),
     Mutant(
-        "what follows a failed turn counts",
-        "a turn that was sent behind one that failed is taken for committed",
+        "what follows a failed commit counts",
+        "a transaction that was sent behind one that failed is taken for committed",
         "agent/tasks/commit/pipeline.py",
-        "each.is_dropped = flight.error is not None or each.number > self.turn",
-        "each.is_dropped = False",
+        "is_committed = tx.error is None and later.number <= self._session.sequence",
+        "is_committed = True",
     ),
     Mutant(
         "nothing is due before the first",
@@ -368,9 +368,9 @@ MUTANTS: Final = (
     Mutant(
         "acting in a failing task",
         "an effect begins after another step has failed",
-        "agent/tasks/commit/transaction.py",
-        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n            return False',
-        'if locked.task.phase == "":\n            return False',
+        "agent/tasks/commit/apply.py",
+        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n        return False',
+        'if locked.task.phase == "":\n        return False',
     ),
     Mutant(
         "an answer after the end counts",
@@ -417,8 +417,8 @@ MUTANTS: Final = (
     Mutant(
         "intents under an old claim",
         "an attempt that was taken away, or whose task was cancelled, begins an effect",
-        "agent/tasks/commit/transaction.py",
-        "    if step is None or not settlement.holds(step, note.claim, worker_id):\n        return False\n",
+        "agent/tasks/commit/apply.py",
+        "    if step is None or not settlement.holds(step, entry.claim, worker_id):\n        return False\n",
         "    if step is None:\n        return False\n",
     ),
     Mutant(
@@ -453,8 +453,8 @@ MUTANTS: Final = (
         "outcomes overtake results",
         "an attempt ends on record while the result of its call still waits for the store",
         "agent/tasks/worker/uploads.py",
-        "if _key(settle.claim) in self._queues or large_content(settle) is not None:",
-        "if large_content(settle) is not None:",
+        "if _key(completion.claim) in self._queues or large_content(completion) is not None:",
+        "if large_content(completion) is not None:",
     ),
     Mutant(
         "a hung store is waited for",
@@ -474,7 +474,7 @@ MUTANTS: Final = (
         "values from outside hold a slot",
         "attempts that wait for the artifact store keep others from starting",
         "agent/tasks/worker/external_values.py",
-        "return beyond + isolated + self._delivery.unequipped - ended",
+        "return beyond + isolated + self._committer.pending_attempts - ended",
         "return len(waiting)",
     ),
     Mutant(
@@ -617,23 +617,23 @@ MUTANTS: Final = (
     Mutant(
         "a newer schema goes unnoticed",
         "a worker of an earlier version goes on writing to a schema that it does not know",
-        "agent/tasks/worker/worker.py",
-        "await self._link.run(lambda: migrate.refuse_newer(self.delivery.sender.connection))",
-        "await self._link.run(lambda: None)",
+        "agent/tasks/worker/peers.py",
+        "await self._thread.run(self._committer.refuse_newer_schema)",
+        "await self._thread.run(lambda: None)",
     ),
     Mutant(
         "a fenced worker comes back",
         "a worker that an upgrade has fenced enrolls again with its old version",
-        "agent/tasks/commit/pipeline.py",
-        "                migrate.refuse_newer(connection)\n",
+        "agent/tasks/commit/session.py",
+        "            migrate.refuse_newer(connection)\n",
         "",
     ),
     Mutant(
         "a refused record is dropped",
         "an attempt waits for ever for a record that the database does not take",
-        "agent/tasks/commit/committer.py",
-        "if note.problem is not None:\n",
-        "if note.problem is not None and note.result is not None:\n",
+        "agent/tasks/commit/split.py",
+        "if entry.problem is not None:\n",
+        "if entry.problem is not None and entry.result is not None:\n",
     ),
     Mutant(
         "workers live through a breaking upgrade",
