@@ -1,7 +1,6 @@
 """Real processes: agents that are killed and stopped, and a world that counts what they do."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.approvals import answering
+from agent.core import waits
+from agent.core.waits import Approval, UnknownCall
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.operator.operator import Operator, RefusedError
@@ -162,16 +163,16 @@ class Agents:
         for task_id, name, parallel_index, waiting_on in self.rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
-            on = json.loads(waiting_on or "{}")
+            on = waits.parse(waiting_on)
             # Whoever did it may have told of it in the meantime.
             with contextlib.suppress(RefusedError):
-                if "unknown" in on:
+                if isinstance(on, UnknownCall):
                     title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
-                    did_happen = self._did_happen(on["unknown"])
+                    did_happen = self._did_happen(on.call_id)
                     self.operator.resolve(task_id, title, "done" if did_happen else "retry")
-                elif "approval" in on:
+                elif isinstance(on, Approval):
                     answering.answer(
-                        self.database, on["approval"], "approve", by="a person", channel="terminal"
+                        self.database, on.approval_id, "approve", by="a person", channel="terminal"
                     )
 
     def _did_happen(self, call_id: str) -> bool:

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
+from agent.core.waits import EndedWait
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
 from agent.steps.types.outcome import (
+    Asked,
     CallResult,
     Intent,
     Json,
@@ -192,7 +194,7 @@ class Trial:
         self.attempt_number = 1
         self.failures = 0
         self.checkpoint: Json = None
-        self.waited: dict[str, Json] | None = None
+        self.waited: EndedWait | None = None
 
     def claimed(self) -> AttemptInput:
         """Return what the next attempt is given."""
@@ -238,7 +240,7 @@ class Trial:
                 self.failures += 0 if outcome.is_unknown else 1
             case Waiting():
                 self.checkpoint = outcome.checkpoint
-                self.waited = outcome.on
+                self.waited = None if isinstance(outcome.on, Asked) else EndedWait(outcome.on)
             case Paused():
                 self.checkpoint = outcome.checkpoint
         return outcome

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Signal
 from agent.steps.types.outcome import CallResult, Succeeded, Waiting
 from agent.store.db.database import Connection, Database
 from agent.store.engine import lineage, workers
@@ -100,7 +101,7 @@ def live(hand: Hand) -> None:
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
-    hand.settle({"a": RETRY, "hear": Waiting({"signal": "go"})})
+    hand.settle({"a": RETRY, "hear": Waiting(Signal("go"))})
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
     hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), whole, result=result)]))
     hand.succeed("pay")
