@@ -9,7 +9,7 @@ from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, StoreError
 from agent.store.engine import approvals as store
 from agent.store.engine.approvals import ApprovalRow
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models.task_documents import find_one
 
 _MOST_SHOWN: Final = 2000

@@ -13,7 +13,8 @@ from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Database
 from agent.store.engine import approvals as store
 from agent.store.engine import reads
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rules import approvals
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 

@@ -16,9 +16,9 @@ from agent.approvals.permission import NotAllowedError
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import NotPlainJsonError
-from agent.tasks.operator.operator import NotFoundError, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.read_models.task_documents import AmbiguousIdError
-from agent.tasks.worker.submitters import RefusedError as RefusedSubmissionError
+from agent.tasks.submission import TooManyStepsError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.diagnostics import WorkflowError
 
@@ -113,14 +113,14 @@ def problem_of(error: Exception) -> Problem:
             row = error.row
             told = {"status": row.status, "by": row.decided_by, "channel": row.decided_channel}
             return Problem(409, "decided", str(error), decided=told, renewed_as=error.renewed_as)
-        case AmbiguousIdError() | RefusedError() | RefusedSubmissionError():
+        case AmbiguousIdError() | RefusedError():
             return Problem(409, "refused", str(error))
         case InputError():
             return Problem(422, "invalid", str(error), errors=error.problems)
         case WorkflowError():
             found = [problem.document() for problem in error.problems]
             return Problem(422, "invalid", str(error), errors=found)
-        case NotPlainJsonError():
+        case NotPlainJsonError() | TooManyStepsError():
             return Problem(422, "invalid", str(error), errors=[str(error)])
         case RequestValidationError():
             return _invalid(error)

@@ -5,9 +5,10 @@ import pytest
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.core.state_machine import CallStatus
 from agent.core.waits import UnknownCall
-from agent.steps.types.outcome import CallResult, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
-from agent.tasks.operator.operator import RefusedError
+from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asked, everything, gated, pending, say, token
 from tests.support.engine import Engine, Hand, eventually, graph, other, step

@@ -14,18 +14,8 @@ from agent.core.waits import EndedWait
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
-from agent.steps.types.outcome import (
-    Asked,
-    CallResult,
-    Intent,
-    Json,
-    Outcome,
-    Paused,
-    RecordedCall,
-    Retry,
-    StepError,
-    Waiting,
-)
+from agent.steps.types.call_records import CallResult, Intent, RecordedCall
+from agent.steps.types.outcome import Json, Outcome, Paused, Question, Retry, StepError, Waiting
 from agent.workflows.graph import Graph, Step
 
 T = TypeVar("T")
@@ -240,7 +230,7 @@ class Trial:
                 self.failures += 0 if outcome.is_unknown else 1
             case Waiting():
                 self.checkpoint = outcome.checkpoint
-                self.waited = None if isinstance(outcome.on, Asked) else EndedWait(outcome.on)
+                self.waited = None if isinstance(outcome.on, Question) else EndedWait(outcome.on)
             case Paused():
                 self.checkpoint = outcome.checkpoint
         return outcome

@@ -15,7 +15,7 @@ from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.channels.answer_tokens import AnswerToken
 from agent.store.db.database import Database
-from agent.tasks.operator.operator import NotFoundError, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
 
 GOOD_SECONDS: Final = 7 * 86_400
 MOST_CHOICES: Final = 8

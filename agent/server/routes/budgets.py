@@ -11,8 +11,8 @@ from agent.server.routes.tasks import REFUSALS, TaskId, told
 from agent.server.schemas import BudgetDocument, CommandAnswer, DayDocument, NewBudget
 from agent.store.db.database import Connection
 from agent.store.read import views
+from agent.tasks.errors import NotFoundError
 from agent.tasks.operator import budget_pause
-from agent.tasks.operator.operator import NotFoundError
 from agent.tasks.read_models import spending
 from agent.tasks.rules.budgets import MICROUSD
 

@@ -13,7 +13,7 @@ from agent.server.routes.tasks import TaskId
 from agent.server.schemas import CallList
 from agent.store.db.database import Connection
 from agent.store.read import views
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import transcript
 
 table = RouteRegistry("calls")

@@ -13,7 +13,7 @@ from agent.server.routes.tasks import REFUSALS, TaskId, told
 from agent.server.schemas import CommandAnswer, LogPage, Resolution, StepList, Transcript
 from agent.store.db.database import Connection
 from agent.store.read import views
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import task_documents, transcript
 
 table = RouteRegistry("steps")

@@ -7,7 +7,8 @@ task that is asked too early or too late only asks again.
 from contextlib import suppress
 
 from agent.store.engine import lineage
-from agent.tasks.operator.operator import Answer, NotFoundError, Operator, RefusedError, resume_task
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Answer, Operator, resume_task
 from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.rules import budgets
 

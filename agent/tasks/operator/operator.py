@@ -19,6 +19,7 @@ from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import approvals as store
 from agent.store.engine import lineage, reads
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.rules import (
     advance,
@@ -43,14 +44,6 @@ from agent.workflows.templates.templates import is_template
 LOCK_TIMEOUT_MS: Final = 15_000
 
 Verdict = Literal["done", "retry", "fail"]
-
-
-class NotFoundError(Exception):
-    """There is no such task or step."""
-
-
-class RefusedError(Exception):
-    """The command is not allowed in this state."""
 
 
 @dataclass(frozen=True, slots=True)

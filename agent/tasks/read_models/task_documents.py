@@ -13,7 +13,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
 from agent.store.engine import reads
 from agent.store.read import views
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import outputs, person_waits, transcript
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph

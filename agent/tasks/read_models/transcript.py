@@ -8,7 +8,7 @@ from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.read import views
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 from agent.tasks.rules.budgets import MICROUSD
 
 MODELLED: Final = frozenset({"llm", "agent"})

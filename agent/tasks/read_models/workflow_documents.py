@@ -7,7 +7,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_histories
 from agent.store.engine.workflow_histories import Version
-from agent.tasks.operator.operator import NotFoundError
+from agent.tasks.errors import NotFoundError
 
 
 def list_workflows(connection: Connection) -> list[dict[str, Json]]:

@@ -10,10 +10,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads, workers
 from agent.tasks.commit.committer import Delivery
-from agent.tasks.operator.operator import NotFoundError, Operator, RefusedError
+from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes, rescue_steps
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.state.locked_task import FamilyPause
@@ -128,7 +130,7 @@ def _do_soon(failure: str, work: Callable[[], object], then: Callable[[], None])
     """Do what follows from a turn, and again until it is done: nobody else knows of it."""
 
     async def do() -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 # Not in the database's thread: an operator waits for locks, and turns must not.
@@ -143,8 +145,7 @@ def _do_soon(failure: str, work: Callable[[], object], then: Callable[[], None])
                 break
             else:
                 break
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(backoff.next_seconds())
         then()
 
     task = asyncio.get_running_loop().create_task(do())

@@ -20,7 +20,6 @@ from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.rules import advance, row_writer
-from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
@@ -117,7 +116,7 @@ def _recover(
             transitions.skip(locked, step, "fail_fast")
             continue
         policy = locked.definition(step).retry
-        delay = delay_seconds(policy, step.attempt, random_fraction())
+        delay = policy.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
         transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
 

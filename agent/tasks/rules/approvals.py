@@ -21,7 +21,8 @@ from agent.core.state_machine import (
 )
 from agent.core.waits import Approval, UnknownCall
 from agent.steps.attempt.replay import REQUEST_CHANGED
-from agent.steps.types.outcome import Asked, CallResult, Json, StepError
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
@@ -48,7 +49,7 @@ class Decision:
 def ask(
     locked: LockedTask,
     step: StepRow,
-    question: Asked,
+    question: Question,
     checkpoint: Json,
     unknown_call_id: str | None = None,
 ) -> None:
@@ -110,7 +111,7 @@ def ask_about_unknown(
             " send another request: retry sends that one."
         )
         shown["now"] = changed_request
-    ask(locked, step, Asked("unknown", message, shown), checkpoint, call_id)
+    ask(locked, step, Question("unknown", message, shown), checkpoint, call_id)
 
 
 def decide(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import TaskStatus
-from agent.steps.types.outcome import CallResult, Intent, Reservation
+from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.store.engine.reads import Rows

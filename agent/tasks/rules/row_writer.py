@@ -9,7 +9,7 @@ from typing import Any, Final
 from agent.core.ids import content_hash
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
 from agent.core.waits import UnknownCall
-from agent.steps.types.outcome import CallResult, Intent, Reservation
+from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals, writes

@@ -12,11 +12,11 @@ from agent.core.ids import random_fraction
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall, Wait
 from agent.steps.types.outcome import (
-    Asked,
     Failed,
     Json,
     Outcome,
     Paused,
+    Question,
     Retry,
     Returned,
     StepError,
@@ -27,7 +27,6 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.rules import advance, approvals, budgets, fanout
-from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -135,7 +134,7 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
         transitions.fail(locked, step, outcome.error)
         return
     policy = locked.definition(step).retry
-    seconds = delay_seconds(policy, step.attempt, random_fraction(), outcome.delay_seconds)
+    seconds = policy.delay_after(step.attempt, random_fraction(), outcome.delay_seconds)
     wake_at = locked.now + int(seconds * SECOND)
     transitions.retry(locked, step, outcome.error, wake_at, failures)
 
@@ -143,7 +142,7 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
 def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
     """Let the step wait; what is there already wakes it at once, so an early answer is kept."""
     match outcome.on:
-        case Asked() as question:
+        case Question() as question:
             approvals.ask(locked, step, question, outcome.checkpoint)
         case UnknownCall(call_id) if not reads.is_call_resolved(tx, call_id):
             approvals.ask_about_unknown(

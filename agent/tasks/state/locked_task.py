@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from agent.core.state_machine import STEP_ENDED
 from agent.core.waits import ChildRequest
-from agent.steps.types.outcome import CallResult, Intent, Json
+from agent.steps.types.call_records import CallResult, Intent
+from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approvals import ApprovalRow

@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-
-class RefusedError(Exception):
-    """A submission that cannot become a task; the message says why."""
+from agent.tasks.errors import RefusedError
 
 
 class Submitters:

@@ -11,21 +11,14 @@ from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.core.waits import UnknownCall
 from agent.models.registry import ModelRegistry
-from agent.steps.agent.tool import RefusedError
+from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
 from agent.steps.agent.tools.shell import fits
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
+from agent.steps.types.call_records import RecordedApproval
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import (
-    Asked,
-    Failed,
-    Outcome,
-    Paused,
-    RecordedApproval,
-    Succeeded,
-    Waiting,
-)
+from agent.steps.types.outcome import Failed, Outcome, Paused, Question, Succeeded, Waiting
 from tests.support.attempt import Trial, callable_name, run
 
 
@@ -62,7 +55,7 @@ def failed(outcome: Outcome) -> str:
 def approved(made: Trial, status: ApprovalStatus, outcome: Outcome) -> None:
     """Answer the question that an attempt ended with."""
     assert isinstance(outcome, Waiting), outcome
-    assert isinstance(outcome.on, Asked)
+    assert isinstance(outcome.on, Question)
     digest = request_hash(outcome.on.request)
     made.claim.setdefault("approvals", []).append(
         RecordedApproval(
@@ -241,7 +234,7 @@ def test_files_do_not_lead_out(tmp_path: Path) -> None:
     assert [each["text"] for each in fine[1:]] == ["a note", "deep/\nlink\nnote\nsub/\nway"]
     assert (top / "deep/er/new").read_text() == "good"
     assert (tmp_path / "secret").read_text() == "secret" and not (tmp_path / "new").exists()
-    with pytest.raises(RefusedError):
+    with pytest.raises(ToolRefusedError):
         parts_of("a/../b")
 
 

@@ -7,7 +7,8 @@ from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.core.waits import Child, ChildRequest, EndedWait, Signal, Timer
 from agent.steps.attempt.runner import PARKING_ATTEMPTS
-from agent.steps.types.outcome import Asked, Failed, Json, RecordedApproval, Succeeded, Waiting
+from agent.steps.types.call_records import RecordedApproval
+from agent.steps.types.outcome import Failed, Json, Question, Succeeded, Waiting
 from agent.workflows.graph import Fanout
 from tests.support.attempt import Trial, python, run
 
@@ -107,7 +108,7 @@ def test_a_gate_may_ask_beyond_the_last_attempt_and_lets_nothing_through() -> No
     trial.attempt_number = 2
     asked = run(trial.attempt())
     assert isinstance(asked, Waiting)
-    assert isinstance(asked.on, Asked)
+    assert isinstance(asked.on, Question)
     digest = request_hash(asked.on.request)
     status = ApprovalStatus.APPROVED
     nothing = [None] * 5

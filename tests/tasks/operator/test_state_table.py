@@ -8,11 +8,13 @@ from agent.core import ids
 from agent.core.state_machine import TaskStatus
 from agent.core.waits import Signal, UnknownCall
 from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import Intent, Succeeded, Waiting
+from agent.steps.types.call_records import Intent
+from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.engine import workflow_versions
 from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
-from agent.tasks.operator.operator import Answer, NotFoundError, Operator, RefusedError
+from agent.tasks.operator.operator import Answer, Operator
 from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.rules import row_writer
 from agent.tasks.rules.creation import blank_step

@@ -7,7 +7,7 @@ import pytest
 from agent.core.ids import new_id
 from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
-from agent.tasks.operator.operator import RefusedError
+from agent.tasks.errors import RefusedError
 from agent.workflows.graph import Fanout, Graph
 from tests.support.engine import Engine, Hand, eventually, graph, other, step
 from tests.support.step_functions import Gate, runs

@@ -10,9 +10,10 @@ from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
 from agent.core.waits import ChildRequest
-from agent.steps.types.outcome import Asked, CallResult, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Question, Waiting
 from agent.tasks.commit.batch import JournalEntry
-from agent.tasks.operator.operator import RefusedError
+from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asks, pending
@@ -46,7 +47,7 @@ def ask_in_two(hand: Hand) -> tuple[str, str]:
     """Return two tasks with a question each, whose time has come."""
     expiring = asks("ask", expires=5)
     first, second = hand.submit(graph(expiring, name="bad"), graph(expiring, name="good"))
-    question = Asked("approval", "Now?", {}, expires_seconds=5.0)
+    question = Question("approval", "Now?", {}, expires_seconds=5.0)
     for task_id in (first, second):
         hand.settle({"ask": Waiting(question)}, task_id)
     hand.skip(6)
