@@ -76,8 +76,8 @@ MUTANTS: Final = (
         "changed calls are accepted",
         "the answer to one request is given for another",
         "agent/steps/attempt/replay.py",
-        "return Known(usable[-1], True) if usable else Known(done[-1], False)",
-        "return Known(done[-1], True)",
+        "return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)",
+        "return RecordMatch(done[-1], True)",
     ),
     Mutant(
         "a final failure is sent again",
@@ -118,10 +118,10 @@ MUTANTS: Final = (
         "a definite failure binds",
         "a request that names its attempt can never be sent again",
         "agent/steps/attempt/replay.py",
-        "    return Known(unknown[-1], True) if unknown else None\n",
+        "    return RecordMatch(unknown[-1], True) if unknown else None\n",
         "    if failed and not _is_same(failed[-1], action, body_hash):\n"
-        "        return Known(failed[-1], True)\n"
-        "    return Known(unknown[-1], True) if unknown else None\n",
+        "        return RecordMatch(failed[-1], True)\n"
+        "    return RecordMatch(unknown[-1], True) if unknown else None\n",
     ),
     Mutant(
         "a failure hides an unknown",
@@ -249,8 +249,8 @@ MUTANTS: Final = (
         "early signals are lost",
         "a step waits for what was sent before it began to wait",
         "agent/tasks/rules/settlement.py",
-        '        take_signal(tx, locked, step, on["signal"])\n',
-        "        pass\n",
+        "            take_signal(tx, locked, step, name)\n",
+        "            pass\n",
     ),
     Mutant(
         "the silent count as gone",
@@ -277,8 +277,8 @@ MUTANTS: Final = (
         "anybody may answer",
         "a question is decided by somebody whom it was not put to",
         "agent/approvals/permission.py",
-        'if who and channel not in who and f"{channel}:{by}" not in who:',
-        "if who and not by:",
+        'if who and channel not in who and f"{channel}:{identity}" not in who:',
+        "if who and not identity:",
     ),
     Mutant(
         "memory outlives others' writes",
@@ -326,8 +326,8 @@ MUTANTS: Final = (
         "another input counts as the same",
         "a child is given what an earlier one did for somebody else",
         "agent/tasks/rules/retried_children.py",
-        'return bool(graph.name == asked.get("workflow") and json.loads(given) == wanted)',
-        'return bool(graph.name == asked.get("workflow"))',
+        "return bool(graph.name == request.workflow and json.loads(given) == wanted)",
+        "return bool(graph.name == request.workflow)",
     ),
     Mutant(
         "one unreadable task stops the start",
@@ -354,8 +354,8 @@ MUTANTS: Final = (
         "what is known is asked",
         "a person is asked about an effect whose late word has come",
         "agent/tasks/rules/settlement.py",
-        'if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):',
-        'if "unknown" in on:',
+        "case UnknownCall(call_id) if not reads.is_call_resolved(tx, call_id):",
+        "case UnknownCall(call_id):",
     ),
     Mutant(
         "a command forgets the family",
@@ -411,8 +411,8 @@ MUTANTS: Final = (
         "any child will do",
         "a step that waits for one child takes the end of another for it",
         "agent/tasks/rules/child_tasks.py",
-        "if step.status == StepStatus.WAITING and child_of(step) == end.task_id:",
-        "if step.status == StepStatus.WAITING:",
+        "if isinstance(on, Child) and on.task_id == end.task_id:",
+        "if isinstance(on, Child):",
     ),
     Mutant(
         "intents under an old claim",

@@ -31,7 +31,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredResponse:
     """What the function of a call returns when it knows what the call used."""
 
     response: Json
@@ -64,7 +64,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallAnswer:
     """What a call gave, now or in an earlier attempt."""
 
     response: Json

@@ -7,8 +7,10 @@ import json
 from dataclasses import replace
 from typing import Final
 
+from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.state_machine import ApprovalStatus, CallStatus
+from agent.core.waits import Child, EndedWait
 from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
@@ -73,7 +75,7 @@ def load(
                 parallel_count=step.parallel_count,
                 item=decode(item),
                 checkpoint=decode(checkpoint),
-                waited=_waited(connection, waiting_on, graphs, fetched) if waiting_on else None,
+                waited=_ended_wait(connection, waiting_on, graphs, fetched) if waiting_on else None,
                 deadline=_step_deadline(connection, locked, step),
                 failures=step.failures,
                 last_error=decode(error),
@@ -93,14 +95,15 @@ def load(
     return inputs
 
 
-def _waited(
+def _ended_wait(
     connection: Connection, waiting_on: str, graphs: GraphCache, fetched: Fetched
-) -> dict[str, Json]:
+) -> EndedWait | None:
     """Return what the step waited for, with the result of a child task."""
-    waited: dict[str, Json] = json.loads(waiting_on)
-    if isinstance(waited.get("child"), str):
-        waited.update(outputs.child_result(connection, waited["child"], graphs, fetched.take))
-    return waited
+    ended = waits.parse_ended(waiting_on)
+    if ended is not None and isinstance(ended.on, Child) and ended.on.task_id is not None:
+        child_id = ended.on.task_id
+        ended.result.update(outputs.child_result(connection, child_id, graphs, fetched.take))
+    return ended
 
 
 def _workflows(
