@@ -217,15 +217,15 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
     # A reference to a secret must not become one to another.
-    for place in prepare.plan_of(definition).secret_places:
+    for place in prepare.prepare_step(definition).secret_places:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))
             if [str(part) for part in place[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
-        config = approval_gate.edited(request["config"], edits)
-        prepare.checked(KINDS[request["kind"]], config)
+        config = approval_gate.apply_edits(request["config"], edits)
+        prepare.check_config(KINDS[request["kind"]], config)
     except ValueError as problem:
         raise InvalidAnswerError(str(problem)) from None
     except DefiniteFailure as problem:

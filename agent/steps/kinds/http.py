@@ -99,7 +99,7 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
         found = evaluate(ask.applied, {**scope_of(context.claimed), "response": output})
     except OutOfDescriptorsError as problem:
         # The question can be asked later: a person need not answer it.
-        context.calls.end(problem.outcome())
+        context.calls.end_attempt(problem.outcome())
     except (DefiniteFailure, TimeoutError, TemplateError) as problem:
         context.log(f"reconcile: it cannot be told whether it happened: {problem}")
         return None

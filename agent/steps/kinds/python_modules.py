@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from agent.core.ids import content_hash
-from agent.steps.attempt.containment import described
+from agent.steps.attempt.containment import describe_exception
 from agent.steps.types.errors import DefiniteFailure
 
 
@@ -161,7 +161,7 @@ def _load(call: str, path: Path, directory: Path) -> ModuleType:
             sys.modules[unique] = before
         else:
             del sys.modules[unique]
-        text = f"{call}: {path.name} cannot be loaded: {described(problem)}"
+        text = f"{call}: {path.name} cannot be loaded: {describe_exception(problem)}"
         raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from problem
     return module
 
@@ -202,7 +202,7 @@ def _describe(call: str, module: ModuleType, attribute: str) -> Function:
 
 
 def _unloadable(call: str, problem: BaseException) -> DefiniteFailure:
-    text = f"{call}: the module {call.partition(':')[0]!r} cannot be loaded: {described(problem)}"
+    text = f"{call}: the module {call.partition(':')[0]!r} cannot be loaded: {describe_exception(problem)}"
     return DefiniteFailure(text, code="import_failed", kind="code", may_retry=False)
 
 

@@ -92,13 +92,13 @@ class ToolConfig(_Keys):
         return self
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether it is described by something else than the definition."""
+    def is_external(self) -> bool:
+        """Whether a workflow or a server describes it, not the definition."""
         return self.workflow is not None or self.mcp is not None
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where it is described."""
+    def source(self) -> dict[str, Any]:
+        """The workflow or the server that describes it."""
         if self.mcp is not None:
             return {"mcp": self.mcp.server, "tools": self.mcp.tools}
         return {"workflow": self.workflow}
