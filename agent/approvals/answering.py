@@ -14,7 +14,7 @@ from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate, prepare
-from agent.steps.spec.questions import VERDICTS, misfit
+from agent.steps.spec.questions import VERDICTS, answer_problem
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
@@ -188,7 +188,7 @@ def _checked(
 def _value(row: ApprovalRow, value: Json) -> Json:
     choices = json.loads(row.choices) if row.choices is not None else None
     schema = json.loads(row.value_schema) if row.value_schema is not None else None
-    problem = misfit(value, choices, schema)
+    problem = answer_problem(value, choices, schema)
     if problem is not None:
         raise InvalidAnswerError(problem)
     return value

@@ -66,7 +66,7 @@ def matches(argv: Sequence[str], pattern: Sequence[str]) -> bool:
 
 class _Command(ToolRun):
     def __init__(self, config: ShellConfig, context: StepContext) -> None:
-        self._shell = Shell(config, context, takes_any_exit=True)
+        self._shell = Shell(config, context, accepts_any_exit_code=True)
         self.prepare = self._shell.prepare
 
     async def perform(self, call: Call) -> Json:
