@@ -7,7 +7,7 @@ from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.models.registry import ModelRegistry
 from agent.steps.types.call_records import RecordedApproval
-from agent.steps.types.outcome import Failed, Outcome, Waiting
+from agent.steps.types.outcome import Failed, Outcome, Question, Waiting
 from tests.support.attempt import Trial
 
 
@@ -44,8 +44,8 @@ def failed(outcome: Outcome) -> str:
 def approved(made: Trial, status: ApprovalStatus, outcome: Outcome) -> None:
     """Answer the question that an attempt ended with."""
     assert isinstance(outcome, Waiting), outcome
-    request = outcome.on["approval"]["request"]
-    digest = request_hash(request)
+    assert isinstance(outcome.on, Question)
+    digest = request_hash(outcome.on.request)
     made.claim.setdefault("approvals", []).append(
         RecordedApproval(
             f"a{len(made.claim.get('approvals', []))}",

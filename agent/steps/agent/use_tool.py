@@ -6,7 +6,6 @@ A refused use is recorded like one that ran: each tool use of the model has exac
 import asyncio
 import json
 import re
-from dataclasses import asdict
 from typing import Final, NoReturn
 
 from agent.core.state_machine import ApprovalStatus
@@ -101,8 +100,7 @@ class ToolUser:
             who=self._config.who or None,
             expires_seconds=self._config.expires,
         )
-        on = {"approval": asdict(question)}
-        context.calls.end_attempt(Waiting(on, None, context.checkpoint))
+        context.calls.end_attempt(Waiting(question, None, context.checkpoint))
 
     async def _refuse(self, action: str, body: Json, use: ToolUse, reason: str) -> Message:
         async def refuse(_: Call) -> Json:

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from agent.core import file_descriptors, ids
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Timer
 from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
 from agent.steps.attempt.attempt_limits import exhausted
@@ -145,12 +146,12 @@ class Calls:
             return None
         call = match.call
         if call.status == CallStatus.UNKNOWN:
-            new_request: dict[str, Json] | None = None
+            changed_request: dict[str, Json] | None = None
             if not match.is_usable:
                 body = self._secrets.redact_value(request.body)
-                new_request = {"action": numbered.action, "request": body}
+                changed_request = {"action": numbered.action, "request": body}
             policy = UnknownPolicy(claimed, self._services, self._secrets, self.checkpoint)
-            decision = await policy.apply(call, request, new_request)
+            decision = await policy.apply(call, request, changed_request)
             if decision is None or isinstance(decision, CallAnswer):
                 return decision
             self.end_attempt(decision)
@@ -207,8 +208,8 @@ class Calls:
         reason = await self._services.journal.keep(self._claimed, text)
         if reason:
             wake_at = self._services.clock.now() + _STORE_RETRY_SECONDS * SECOND
-            on = {"timer": wake_at, "store": reason}
-            self.end_attempt(Waiting(on, wake_at, self.checkpoint))
+            timer = Timer(wake_at, store_error=reason)
+            self.end_attempt(Waiting(timer, wake_at, self.checkpoint))
 
     async def _journal_intent(self, intent: Intent, call: Call) -> None:
         try:

@@ -13,6 +13,7 @@ not know the key of a request that it never got. A person is asked.
 """
 
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Timer, UnknownCall
 from agent.steps.attempt.replay import fork_hint
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
@@ -35,25 +36,25 @@ class UnknownPolicy:
         self._checkpoint = checkpoint
 
     async def apply(
-        self, call: RecordedCall, request: Request, new_request: dict[str, Json] | None
+        self, call: RecordedCall, request: Request, changed_request: dict[str, Json] | None
     ) -> Outcome | CallAnswer | None:
         """Return the attempt's outcome, the call's answer, or None when the call is to be made.
 
-        `new_request` is what the step would send now, if that is another request.
+        `changed_request` is what the step would send now, if that is another request.
         """
         policy = request.on_unknown
         if self._services.clock.now() < call.expires_at and request.is_effect:
-            next_policy = policy if new_request is None or policy == "fail" else "ask"
-            on = {"timer": call.expires_at, "in_doubt": next_policy}
-            return Waiting(on, call.expires_at, self._checkpoint)
+            next_policy = policy if changed_request is None or policy == "fail" else "ask"
+            timer = Timer(call.expires_at, on_unknown=next_policy)
+            return Waiting(timer, call.expires_at, self._checkpoint)
         if policy == "fail":
             text = (
                 f"whether {call.action} happened is unknown, and `on_unknown: fail` fails the step."
                 f" A retry fails the same way. {fork_hint(self._claimed)}"
             )
             return Failed(StepError("unknown_outcome", "unknown", text))
-        if new_request is not None:
-            return Waiting({"unknown": call.call_id, "now": new_request}, None, self._checkpoint)
+        if changed_request is not None:
+            return Waiting(UnknownCall(call.call_id), None, self._checkpoint, changed_request)
         if policy == "reconcile" and request.reconcile is not None:
             verdict = await request.reconcile(call)
             if isinstance(verdict, Applied) or verdict is True:
@@ -61,7 +62,7 @@ class UnknownPolicy:
             if verdict is False:
                 return self._resolve_not_applied(call)
         if policy in ("ask", "reconcile"):
-            return Waiting({"unknown": call.call_id}, None, self._checkpoint)
+            return Waiting(UnknownCall(call.call_id), None, self._checkpoint)
         return None
 
     def _resolve_applied(self, call: RecordedCall, verdict: Applied | bool) -> CallAnswer:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
+
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
 
@@ -80,16 +82,15 @@ class Failed:
 class Waiting:
     """The step waits, without a claim, a slot or a timeout.
 
-    `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
-    ``{"child": task_id}``, ``{"approval": question}`` (a `Question` as a document; its row is made
-    when this is settled). With an unknown, `now` is the request that the step would send instead.
-    With a timer, `in_doubt` means that an effect may be under way until then, and names the policy
-    that follows (`on_unknown`). With `wake_at` the step is woken then at the latest.
+    The transaction that settles this creates the row of a question and the task of a child. With
+    `wake_at` the step is woken then at the latest.
     """
 
-    on: dict[str, Json]
+    on: "Timer | Signal | ChildRequest | UnknownCall | Question"
     wake_at: int | None = None
     checkpoint: Json = None
+    changed_request: dict[str, Json] | None = None
+    """Of an unknown call: what the step would send now, if that is another request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import ApprovalStatus, CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
 from agent.steps.agent.tools.shell import matches
@@ -68,7 +69,7 @@ def test_an_unknown_use_asks_and_goes_on() -> None:
     run(made.attempt())
     made.pass_expiry()
     outcome = run(made.attempt())
-    assert isinstance(outcome, Waiting) and "unknown" in outcome.on
+    assert isinstance(outcome, Waiting) and isinstance(outcome.on, UnknownCall)
     made.journal.resolve_by_person(CallStatus.SUCCEEDED, "it was sent")
     assert run(made.attempt()) == Succeeded("done")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.process import processes
 from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.support.attempt import Trial, run, skip_time, until
@@ -97,10 +98,10 @@ def test_a_gate_whose_worker_died_lets_nothing_through(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
     async def main() -> None:
-        from agent.steps.attempt.threads import Threads
+        from agent.core.thread_bridge import UnboundedThreads
         from agent.steps.process.gated_process import spawn
 
-        command = spawn(["touch", str(mark)], dict(os.environ), None, Threads())
+        command = spawn(["touch", str(mark)], dict(os.environ), None, UnboundedThreads())
         assert command._gate is not None
         os.close(command._gate)
         command._gate = None
@@ -271,7 +272,7 @@ def test_an_unknown_command_asks_and_is_not_run_again(tmp_path: Path) -> None:
     run(trial.attempt())
     trial.pass_expiry()
     _, intent = trial.journal.intents[0]
-    assert run(trial.attempt()) == Waiting({"unknown": intent.call_id})
+    assert run(trial.attempt()) == Waiting(UnknownCall(intent.call_id))
     trial.journal.resolve_by_person(CallStatus.SUCCEEDED, {"exit_code": 0})
     outcome = run(trial.attempt())
     assert outcome == Succeeded({"exit_code": 0}, idempotency_key=intent.idempotency_key)
@@ -336,12 +337,12 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
     pids = tmp_path / "pids"
 
     async def main() -> None:
-        from agent.steps.attempt.threads import Threads
+        from agent.core.thread_bridge import UnboundedThreads
         from agent.steps.process.gated_process import spawn
 
         env = {**os.environ, **processes.marks("step-1", 1)}
         script = 'sleep 600 & echo $! >> "$0"; wait'
-        command = spawn(["/bin/sh", "-c", script, str(pids)], env, None, Threads())
+        command = spawn(["/bin/sh", "-c", script, str(pids)], env, None, UnboundedThreads())
         await command.open_gate("")
         await until(lambda: len(pids_in(pids)) == 1)
         pid, started = command.process.id, command.process.started
@@ -355,7 +356,7 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
 
         pids.unlink()
         script = 'sleep 600 & echo $! >> "$0"'
-        left = spawn(["/bin/sh", "-c", script, str(pids)], env, None, Threads())
+        left = spawn(["/bin/sh", "-c", script, str(pids)], env, None, UnboundedThreads())
         await left.open_gate("")
         await left.wait()
         pid = left.process.id

@@ -4,6 +4,7 @@ The transaction that parks the step creates the child, so the child is its own r
 tool is recorded after the child has ended. Meanwhile the step holds no slot.
 """
 
+from agent.core.waits import Child, ChildRequest, EndedWait
 from agent.steps.agent.tool import AgentTool, ToolRun, ToolSnapshot
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_types import Call
@@ -47,23 +48,25 @@ class _Child(ToolRun):
         self.prepare = self._wait
 
     @property
-    def _ended(self) -> dict[str, Json] | None:
+    def _ended(self) -> EndedWait | None:
         """The end of the child that this very use requested; None before that."""
         waited = self._context.claimed.waited
-        is_ours = waited is not None and waited.get("for") == self._context.calls.number
-        return waited if is_ours else None
+        if waited is None or not isinstance(waited.on, Child):
+            return None
+        return waited if waited.on.tool_use == self._context.calls.number else None
 
     async def _wait(self) -> None:
         """End the attempt by requesting the child, unless it has ended."""
         if self._ended is None:
             number = self._context.calls.number
-            child = {"workflow": self._workflow, "input": self._arguments, "for": number}
-            checkpoint = self._context.checkpoint
-            self._context.calls.end_attempt(Waiting({"child": child}, None, checkpoint))
+            request = ChildRequest(self._workflow, self._arguments, number)
+            self._context.calls.end_attempt(Waiting(request, None, self._context.checkpoint))
 
     async def perform(self, call: Call) -> Json:
-        ended = self._ended
-        assert ended is not None
+        waited = self._ended
+        assert waited is not None
+        assert isinstance(waited.on, Child)
+        ended = waited.result
         status = ended.get("status")
         error = ended.get("error")
         reason = error.get("message") if isinstance(error, dict) else error
@@ -71,5 +74,5 @@ class _Child(ToolRun):
             # Its steps have run, even if its output could not be computed.
             return ended.get("output") if error is None else {"error": reason}
         text = f"the workflow {self._workflow} was not run" if status == "refused" else ""
-        text = text or f"the task {ended['child']} of {self._workflow} is {status or 'gone'}"
+        text = text or f"the task {waited.on.task_id} of {self._workflow} is {status or 'gone'}"
         raise DefiniteFailure(f"{text}: {reason}" if reason else text, may_retry=False)
