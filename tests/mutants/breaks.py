@@ -34,8 +34,8 @@ MUTANTS: Final = (
         "effect before intent",
         "an effect begins while its intent is still on its way to the disk",
         "agent/steps/attempt/calls.py",
-        "await self._services.journal.intend(claimed, intent)",
-        '__import__("asyncio").ensure_future(self._services.journal.intend(claimed, intent))',
+        "await self._services.journal.intend(self._claimed, intent)",
+        '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
     ),
     Mutant(
         "unknown is success",
@@ -47,14 +47,14 @@ MUTANTS: Final = (
     Mutant(
         "unknown is retried",
         "what may have happened is done again without asking anybody",
-        "agent/steps/attempt/calls.py",
-        'if request.on_unknown in ("ask", "reconcile"):',
-        'if request.on_unknown == "reconcile":',
+        "agent/steps/attempt/unknown_policy.py",
+        'if policy in ("ask", "reconcile"):',
+        'if policy == "reconcile":',
     ),
     Mutant(
         "acting before the time is over",
         "an unknown is decided while the earlier send may still be under way",
-        "agent/steps/attempt/calls.py",
+        "agent/steps/attempt/unknown_policy.py",
         "if self._services.clock.now() < call.expires_at and request.is_effect:",
         "if call.expires_at < 0 and request.is_effect:",
     ),
@@ -70,7 +70,7 @@ MUTANTS: Final = (
         "a call with a recorded answer is made once more",
         "agent/steps/attempt/replay.py",
         "    if done:\n",
-        "    if done and not request.is_effect:\n",
+        "    if done and not numbered.request.is_effect:\n",
     ),
     Mutant(
         "changed calls are accepted",
@@ -83,8 +83,8 @@ MUTANTS: Final = (
         "a final failure is sent again",
         "what was refused for good is asked for once more after a crash",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == attempt:",
-        "if call.attempt == attempt:",
+        "if is_final(call) or call.attempt == claimed.attempt:",
+        "if call.attempt == claimed.attempt:",
     ),
     Mutant(
         "a dead worker's final failure is tried again",
@@ -103,23 +103,23 @@ MUTANTS: Final = (
     Mutant(
         "another request follows an unknown",
         "a changed request is sent although the first may have happened",
-        "agent/steps/attempt/calls.py",
-        "        if now is not None:\n",
-        '        if now is not None and request.on_unknown == "ask":\n',
+        "agent/steps/attempt/unknown_policy.py",
+        "        if changed_request is not None:\n",
+        '        if changed_request is not None and policy == "ask":\n',
     ),
     Mutant(
         "one key for two requests",
         "a remote that honours keys answers a changed request from its memory of the first",
-        "agent/steps/attempt/calls.py",
-        "claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures",
-        'claimed.task.origin_id, _place(claimed), action, "", claimed.failures',
+        "agent/steps/attempt/intents.py",
+        "claimed.task.origin_id, _step_key(claimed), action, body_hash, claimed.failures",
+        'claimed.task.origin_id, _step_key(claimed), action, "", claimed.failures',
     ),
     Mutant(
         "a definite failure binds",
         "a request that names its attempt can never be sent again",
         "agent/steps/attempt/replay.py",
         "    return RecordMatch(unknown[-1], True) if unknown else None\n",
-        "    if failed and not _is_same(failed[-1], action, body_hash):\n"
+        "    if failed and not numbered.matches(failed[-1]):\n"
         "        return RecordMatch(failed[-1], True)\n"
         "    return RecordMatch(unknown[-1], True) if unknown else None\n",
     ),
@@ -133,9 +133,9 @@ MUTANTS: Final = (
     Mutant(
         "another key after an unknown",
         "the remote cannot tell the repeated request from a new one",
-        "agent/steps/attempt/calls.py",
-        "remote_key=unknown.remote_key\n            if unknown is not None\n            else ids",
-        "remote_key=ids.new_id()\n            if unknown is not None\n            else ids",
+        "agent/steps/attempt/intents.py",
+        "remote_key=unknown.remote_key\n        if unknown is not None\n        else ids",
+        "remote_key=ids.new_id()\n        if unknown is not None\n        else ids",
     ),
     Mutant(
         "one attempt too many",
@@ -155,8 +155,8 @@ MUTANTS: Final = (
         "acting beyond the last attempt",
         "an attempt that may only find out what happened acts",
         "agent/steps/attempt/calls.py",
-        "        if not self._claimed.may_act:\n            self.end(Failed(exhausted",
-        "        if self._claimed.max_attempts < 0:\n            self.end(Failed(exhausted",
+        "        if not self._claimed.may_act:\n            self.end_attempt(Failed(exhausted",
+        "        if self._claimed.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
     ),
     Mutant(
         "a forgotten decrement",
@@ -262,9 +262,9 @@ MUTANTS: Final = (
     Mutant(
         "the same key after a failure",
         "the remote answers a new try with the failure that it remembers",
-        "agent/steps/attempt/calls.py",
-        "_place(claimed), action, body_hash, claimed.failures\n",
-        "_place(claimed), action, body_hash, 0\n",
+        "agent/steps/attempt/intents.py",
+        "_step_key(claimed), action, body_hash, claimed.failures\n",
+        "_step_key(claimed), action, body_hash, 0\n",
     ),
     Mutant(
         "the cancelled are woken",
@@ -397,15 +397,15 @@ MUTANTS: Final = (
         "a failure is tried again after a pause",
         "an attempt that was paused repeats a call that it has seen fail",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == attempt:\n            return",
+        "if is_final(call) or call.attempt == claimed.attempt:\n            return",
         "if is_final(call):\n            return",
     ),
     Mutant(
         "what was approved is not looked at again",
         "a step runs with edits that nobody has approved",
         "agent/steps/attempt/prepare.py",
-        "if request_hash(approval_gate.gated_request(kind.name, config)) != found.approved_hash:",
-        "if found.approved_hash is None:",
+        "if request_hash(approval_gate.gated_request(kind.name, config)) != approval.approved_hash:",
+        "if approval.approved_hash is None:",
     ),
     Mutant(
         "any child will do",

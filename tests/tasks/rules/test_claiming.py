@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps.attempt.calls import exhausted
+from agent.steps.attempt.attempt_limits import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx, workers
