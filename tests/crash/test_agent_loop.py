@@ -83,7 +83,7 @@ class LoopStory(Story):
         assert texts == [f"did {n}" for n in wished]
         assert [acted[(self.task_id, n)] for n in wished] == [1] * TURNS, self.describe()
         assert [row[2:] for row in rows[::2]] == [(10, 5)] * (TURNS + 1)
-        # What nobody knows counts as spent: all that was set aside for it.
+        # An unknown call counts as spent: its whole reservation.
         ((lost,),) = self._rows(
             "SELECT coalesce(sum(c.reserved_tokens), 0) FROM tool_calls AS c"
             " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"

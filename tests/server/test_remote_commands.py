@@ -268,7 +268,7 @@ def test_an_agent_that_is_busy_is_asked_again(
     """What may be repeated is, as the answer says when; what may not is told."""
     monkeypatch.setenv("AGENT_TOKEN", running.token)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    client = transport.Transport(running.server.url, running.settings)
+    client = transport.Transport(running.server.url, running.settings, notify=print)
     problem = {"content-type": "application/problem+json", "retry-after": "1"}
     busy = httpx.Response(503, headers=problem, content=b'{"detail": "too much"}')
     answers: list[Any] = []

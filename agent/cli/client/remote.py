@@ -1,5 +1,7 @@
 """An agent over HTTP: the same documents from its API."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -22,8 +24,8 @@ _PAGE: Final = 1000
 class RemoteClient:
     """The agent at an address."""
 
-    def __init__(self, url: str, settings: "Settings") -> None:
-        self._client = Transport(url, settings)
+    def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
+        self._client = Transport(url, settings, notify=notify)
 
     def close(self) -> None:
         """Close the connection."""
@@ -92,13 +94,11 @@ class RemoteClient:
         created = self._client.post(f"workflows/{_quoted(graph.name)}/tasks", asked, key=new_id())
         return str(created["id"]), graph.name
 
-    def carrier(self) -> str | None:
+    def worker_role(self) -> str | None:
         return "daemon"
 
-    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
-        from agent.cli.output import follow
-
-        return follow.follow(self, task_id, is_quiet=is_quiet)
+    def running_tasks(self) -> AbstractContextManager[Callable[[], None]]:
+        return nullcontext(lambda: None)
 
     def pause(self, task_id: str, reason: str | None) -> Answer:
         return self._command(f"tasks/{task_id}/pause", {"reason": reason})
