@@ -63,7 +63,7 @@ class ServerMetrics:
 
     def exposition(self, gauges: DatabaseGauges, events: Counter[str]) -> str:
         """Write all metrics in Prometheus's text format."""
-        turns = self._worker.delivery.turns
+        turns = self._worker.committer.metrics
         tasks = {status.value: gauges.tasks.get(status.value, 0) for status in TaskStatus}
         steps = {status.value: gauges.steps.get(status.value, 0) for status in StepStatus}
         lines = [

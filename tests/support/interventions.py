@@ -27,7 +27,7 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
     return intent.call_id
 
 
@@ -35,12 +35,12 @@ def lose(hand: Hand) -> None:
     """Let a worker be declared dead, and what it held be recovered."""
     with hand.database.connect("writer") as tx:
         with tx.transaction():
-            workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
+            workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
         with tx.transaction():
             rescue_steps.take_over(
                 tx,
                 GraphCache(),
-                hand.delivery.sender.worker_id,
+                hand.committer.worker_id,
                 hand.clock.now(),
                 is_process_gone=True,
             )

@@ -142,7 +142,7 @@ def test_a_quiet_stream_says_that_it_lives(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing happens a comment comes now and then, so that nobody takes it for broken."""
-    monkeypatch.setattr(event_stream, "_BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(event_stream, "_KEEPALIVE_SECONDS", 0.1)
     monkeypatch.setattr(event_stream, "_POLL_SECONDS", 0.05)
     with (
         Running(sqlite_database, tmp_path) as running,

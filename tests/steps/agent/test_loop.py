@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import ApprovalStatus, CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
-from agent.steps.agent.tools.shell import fits
+from agent.steps.agent.tools.shell import matches
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Paused, Succeeded, Waiting
-from tests.support.agent_trial import answers, approved, failed, trial, uses
+from tests.support.agent_loop import answers, approved, failed, trial, uses
 from tests.support.attempt import callable_name, run
 
 
@@ -68,7 +69,7 @@ def test_an_unknown_use_asks_and_goes_on() -> None:
     run(made.attempt())
     made.pass_expiry()
     outcome = run(made.attempt())
-    assert isinstance(outcome, Waiting) and "unknown" in outcome.on
+    assert isinstance(outcome, Waiting) and isinstance(outcome.on, UnknownCall)
     made.journal.resolve_by_person(CallStatus.SUCCEEDED, "it was sent")
     assert run(made.attempt()) == Succeeded("done")
 
@@ -185,7 +186,7 @@ def test_files_do_not_lead_out(tmp_path: Path) -> None:
 
 
 def test_programs_of_the_allow_list() -> None:
-    """A command line runs if it fits; its exit code is an answer."""
+    """A command line runs if it matches; its exit code is an answer."""
     allow = [["echo", "*"], ["sh", "-c", "exit 3"]]
     script = [
         uses(
@@ -201,7 +202,9 @@ def test_programs_of_the_allow_list() -> None:
     assert json.loads(hello["text"])["stdout"] == "hello\n"
     assert "not among" in refused["refused"]
     assert json.loads(three["text"])["exit_code"] == 3
-    assert fits(["git", "log", "-p"], ["git", "log", "..."]) and not fits(["git"], ["git", "*"])
+    assert matches(["git", "log", "-p"], ["git", "log", "..."]) and not matches(
+        ["git"], ["git", "*"]
+    )
 
 
 @pytest.mark.parametrize(

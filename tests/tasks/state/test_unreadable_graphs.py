@@ -9,8 +9,9 @@ import pytest
 from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
+from agent.core.waits import ChildRequest
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Waiting
+from agent.steps.types.outcome import Question, Waiting
 from agent.tasks.commit.batch import JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results
@@ -20,7 +21,7 @@ from tests.support.child_tasks import child_of, register
 from tests.support.engine import Hand, graph, other, step
 from tests.support.interventions import intend, rewrite
 
-ASKED = Waiting({"child": {"workflow": "child", "input": {}}})
+ASKED = Waiting(ChildRequest("child", {}))
 
 
 @contextlib.contextmanager
@@ -45,9 +46,9 @@ def ask_in_two(hand: Hand) -> tuple[str, str]:
     """Return two tasks with a question each, whose time has come."""
     expiring = asks("ask", expires=5)
     first, second = hand.submit(graph(expiring, name="bad"), graph(expiring, name="good"))
-    question = {"kind": "approval", "message": "Now?", "request": {}, "expires_seconds": 5.0}
+    question = Question("approval", "Now?", {}, expires_seconds=5.0)
     for task_id in (first, second):
-        hand.settle({"ask": Waiting({"approval": question})}, task_id)
+        hand.settle({"ask": Waiting(question)}, task_id)
     hand.skip(6)
     return first, second
 

@@ -1,4 +1,4 @@
-"""Attempts of `agent` steps whose model follows a script."""
+"""Steps of the kind `agent` whose model follows a script, and what their tools answered."""
 
 import json
 from typing import Any
@@ -7,13 +7,13 @@ from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.models.registry import ModelRegistry
 from agent.steps.types.call_records import RecordedApproval
-from agent.steps.types.outcome import Failed, Outcome, Waiting
+from agent.steps.types.outcome import Failed, Outcome, Question, Waiting
 from tests.support.attempt import Trial
 
 
-def uses(*wishes: tuple[str, Any]) -> dict[str, Any]:
+def uses(*tool_uses: tuple[str, Any]) -> dict[str, Any]:
     """Return a turn of the script that asks for tools."""
-    return {"tool_uses": [{"name": name, "arguments": arguments} for name, arguments in wishes]}
+    return {"tool_uses": [{"name": name, "arguments": arguments} for name, arguments in tool_uses]}
 
 
 def trial(script: list[Any], tools: dict[str, Any], **options: Any) -> Trial:
@@ -26,7 +26,7 @@ def trial(script: list[Any], tools: dict[str, Any], **options: Any) -> Trial:
 
 
 def answers(made: Trial) -> list[Any]:
-    """Return what the tools gave, in order."""
+    """Return the responses of the tools, in order."""
     results = {result.call_id: result.response for result in made.journal.results}
     return [
         results.get(intent.call_id)
@@ -44,8 +44,8 @@ def failed(outcome: Outcome) -> str:
 def approved(made: Trial, status: ApprovalStatus, outcome: Outcome) -> None:
     """Answer the question that an attempt ended with."""
     assert isinstance(outcome, Waiting), outcome
-    request = outcome.on["approval"]["request"]
-    digest = request_hash(request)
+    assert isinstance(outcome.on, Question)
+    digest = request_hash(outcome.on.request)
     made.claim.setdefault("approvals", []).append(
         RecordedApproval(
             f"a{len(made.claim.get('approvals', []))}",
