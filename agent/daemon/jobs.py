@@ -44,7 +44,7 @@ async def sync_workflows(settings: Settings, database: Database, server: "Server
         await asyncio.sleep(WORKFLOW_SYNC_SECONDS)
 
 
-def _log_changes(changes: list[workflow_sync.Change], *, is_first: bool) -> None:
+def _log_changes(changes: list[workflow_sync.WorkflowChange], *, is_first: bool) -> None:
     for change in changes:
         if change.event == "workflow.broken":
             log.warning(change.event, **change.details)

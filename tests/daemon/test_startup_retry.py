@@ -172,7 +172,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
     class FailingSync(workflow_sync.WorkflowSync):
         failures = 2
 
-        def sync(self, database: Database) -> list[workflow_sync.Change]:
+        def sync(self, database: Database) -> list[workflow_sync.WorkflowChange]:
             if self.failures:
                 self.failures -= 1
                 seen.append(("failed", server.startup.has_workflows))

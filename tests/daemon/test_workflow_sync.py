@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import Settings
-from agent.daemon.workflow_sync import Change, WorkflowSync, overview
+from agent.daemon.workflow_overview import overview
+from agent.daemon.workflow_sync import WorkflowChange, WorkflowSync
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories
 
@@ -34,7 +35,7 @@ def _on_record(database: Database) -> dict[str, tuple[int, bool]]:
     return {each.name: (each.number, each.removed_at is not None) for each in found}
 
 
-def _told(changes: list[Change]) -> list[str]:
+def _told(changes: list[WorkflowChange]) -> list[str]:
     return [change.event for change in changes]
 
 

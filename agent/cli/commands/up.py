@@ -92,16 +92,16 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> st
     """Say what runs here; return the name of a workflow to begin with."""
     from agent import __version__
     from agent.cli.output.terminal import print_line
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     where = "PostgreSQL" if database.path is None else str(database.path)
     name = "agent worker" if is_worker else "agent"
     print_line(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
     if is_worker:
         return "NAME"
-    entries = workflow_sync.scan(settings)
+    entries = workflow_overview.scan(settings)
     print_line(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
-    known = workflow_sync.graphs_of(entries)
+    known = workflow_overview.graphs_of(entries)
     for entry in entries:
         if entry.problems:
             count = len(entry.problems)
@@ -110,7 +110,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> st
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
-            about = [description or "", *workflow_sync.remarks(entry, known)]
+            about = [description or "", *workflow_overview.remarks(entry, known)]
         style = "red" if entry.problems else None
         print_line(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
     return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
