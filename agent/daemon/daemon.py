@@ -54,7 +54,7 @@ async def serve(
     audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
     # Before the recovery pass: listeners and metrics see its events too.
-    first_event = await startup_retry.patiently(tail.open, may_be_done_twice=True)
+    first_event = await startup_retry.with_retries(tail.open, is_idempotent=True)
     await startup_retry.recover(database)
     worker = bootstrap.build_worker(settings, database)
     daemon = Daemon(

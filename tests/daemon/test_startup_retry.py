@@ -122,9 +122,9 @@ def test_what_may_have_been_done_is_not_done_again() -> None:
         raise CommitUnknownError(Fault.LOST, "no answer")
 
     with pytest.raises(CommitUnknownError):
-        asyncio.run(startup_retry.patiently(fail, may_be_done_twice=False))
+        asyncio.run(startup_retry.with_retries(fail, is_idempotent=False))
     work = failing_once(lambda: 1, busy)
-    assert asyncio.run(startup_retry.patiently(work, may_be_done_twice=False)) == 1
+    assert asyncio.run(startup_retry.with_retries(work, is_idempotent=False)) == 1
 
 
 def test_a_signal_ends_a_start_that_waits(
@@ -147,7 +147,7 @@ def test_a_signal_ends_a_start_that_waits(
         raise StoreError(Fault.FULL, "no space left on device")
 
     async def ready(_: str | None) -> None:
-        await startup_retry.patiently(fail, may_be_done_twice=False)
+        await startup_retry.with_retries(fail, is_idempotent=False)
 
     settings = Settings(base=tmp_path, server=ServerSettings(enabled=False))
     asyncio.run(daemon.serve(settings, sqlite_database, on_ready=ready))

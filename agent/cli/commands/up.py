@@ -67,8 +67,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             from agent.tasks.operator.operator import Operator
 
             operator = Operator(database, database.clock)
-            task_id = await startup_retry.patiently(
-                lambda: operator.submit(first_task), may_be_done_twice=False
+            task_id = await startup_retry.with_retries(
+                lambda: operator.submit(first_task), is_idempotent=False
             )
         if not is_worker:
             _suggest(task_id, first_name if first_task is None else first_task.graph.name)
