@@ -1,4 +1,4 @@
-"""A start that meets a lost session or a busy database goes on; one that cannot succeed ends."""
+"""A start retries after a lost session or a busy database, and ends after a permanent fault."""
 
 import asyncio
 import os
@@ -25,13 +25,13 @@ from agent.tasks.rescue import orphan_processes
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait no longer than a test has time for."""
+    """Shorten the pauses."""
     monkeypatch.setattr(startup_retry, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(startup_retry, "_PROBE_PAUSES", (0.01, 0.01))
 
 
 def failing_once(work: Callable[..., Any], failure: Callable[[], None]) -> Callable[..., Any]:
-    """Return the same work with a failure before its first time."""
+    """Return the same function, failing at its first call."""
     has_failed = False
 
     def once(*given: Any, **options: Any) -> Any:
@@ -54,14 +54,14 @@ def terminate_others(url: str) -> None:
 
 
 def busy() -> None:
-    """Fail as a statement does that took longer than the server allows."""
+    """Fail like a statement that exceeded the server's timeout."""
     raise StoreError(Fault.BUSY, "canceling statement due to statement timeout")
 
 
-def test_a_session_that_is_lost_in_the_startup_pass_is_no_end(
+def test_recovery_is_retried_after_a_lost_session(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pass is run again on a new session, and comes to its end."""
+    """The recovery pass runs again on a new session."""
     lose = failing_once(orphan_processes.end, lambda: terminate_others(postgres_database.url))
     monkeypatch.setattr(orphan_processes, "end", lose)
     # The pass asks for orphans before it looks for owners again, on the session that was lost.
@@ -70,10 +70,10 @@ def test_a_session_that_is_lost_in_the_startup_pass_is_no_end(
     assert [entry["fault"] for entry in told if entry["event"] == "start.repeated"] == ["lost"]
 
 
-def test_a_busy_database_delays_the_startup_pass(
+def test_recovery_waits_for_a_busy_database(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A statement that is cut off is sent again, with a line in the log."""
+    """A timed-out statement is retried, with a line in the log."""
     monkeypatch.setattr(expiry, "look", failing_once(expiry.look, busy))
     with structlog.testing.capture_logs() as told:
         asyncio.run(startup_retry.recover(database))
@@ -81,10 +81,10 @@ def test_a_busy_database_delays_the_startup_pass(
 
 
 @pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.READONLY, Fault.DEFECT, Fault.REPLACED])
-def test_what_does_not_pass_ends_the_start(
+def test_a_permanent_fault_ends_the_start(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """No start goes on without what it needs."""
+    """A permanent fault is not retried."""
 
     def fail(*_: object) -> None:
         raise StoreError(fault, "no")
@@ -95,10 +95,10 @@ def test_what_does_not_pass_ends_the_start(
     assert raised.value.fault is fault
 
 
-def test_a_session_that_is_lost_while_the_database_is_opened_is_no_end(
+def test_opening_is_retried_after_a_lost_session(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The schema is looked at again."""
+    """The schema is checked again."""
     current = failing_once(migrate.current, lambda: terminate_others(postgres_url))
     monkeypatch.setattr(migrate, "current", current)
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=postgres_url))
@@ -107,16 +107,16 @@ def test_a_session_that_is_lost_while_the_database_is_opened_is_no_end(
     assert [entry["fault"] for entry in told] == ["lost"]
 
 
-def test_a_server_that_cannot_be_reached_ends_the_start(tmp_path: Path) -> None:
-    """As likely as not its address is wrong: whoever starts it is told at once."""
+def test_an_unreachable_server_ends_the_start(tmp_path: Path) -> None:
+    """The address may be wrong, so the start fails at once."""
     url = f"postgresql://nobody@/none?host={tmp_path}"
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=url))
     with pytest.raises(StoreError, match="cannot connect"):
         startup_retry.open_database(settings)
 
 
-def test_what_may_have_been_done_is_not_done_again() -> None:
-    """A first task whose COMMIT got no answer is not submitted twice."""
+def test_a_commit_of_unknown_result_is_not_retried() -> None:
+    """A first task whose COMMIT was not acknowledged is not submitted twice."""
 
     def fail() -> None:
         raise CommitUnknownError(Fault.LOST, "no answer")
@@ -154,10 +154,10 @@ def test_a_signal_ends_a_start_that_waits(
     assert 2 <= tried < 50
 
 
-def test_the_server_knows_when_the_workflow_files_are_on_record(
+def test_the_server_knows_when_the_workflow_files_are_recorded(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answers although they could not be recorded, and learns when they are."""
+    """It starts although they could not be recorded, and is notified when they are."""
     monkeypatch.setattr(jobs, "WORKFLOW_SYNC_SECONDS", 0.01)
     seen: list[tuple[str, bool]] = []
 

@@ -1,4 +1,4 @@
-"""Workflows by file and on record: what a running agent keeps equal as files change."""
+"""Workflow files and recorded workflows: the daemon keeps them equal."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ FLOW = "name: {name}\nsteps:\n  one: {{shell: {{argv: [echo, {word}], effect: no
 
 @pytest.fixture
 def settings(sqlite_database: Database, tmp_path: Path) -> Settings:
-    """Return settings whose workflow directory is empty and whose database is made."""
+    """Return settings with an empty workflow directory and a database."""
     (tmp_path / "workflows").mkdir()
     found = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
     assert found.database_url == sqlite_database.url
@@ -40,7 +40,7 @@ def _told(changes: list[WorkflowChange]) -> list[str]:
 
 
 def test_files_become_versions_once(settings: Settings, sqlite_database: Database) -> None:
-    """A new or changed file is a new version; the same file again, or a restart, is none."""
+    """A new or changed file is a new version; the same file or a restart is not."""
     shelf = WorkflowSync(settings)
     assert shelf.sync(sqlite_database) == []
     _write(settings, "a.yaml", "first")
@@ -55,7 +55,7 @@ def test_files_become_versions_once(settings: Settings, sqlite_database: Databas
 def test_a_deleted_or_renamed_workflow_is_removed(
     settings: Settings, sqlite_database: Database
 ) -> None:
-    """Its versions stay on record; it comes back with its file. Also while no agent ran."""
+    """Its versions stay recorded, and it returns with its file; also if no agent ran meanwhile."""
     shelf = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
     _write(settings, "b.yaml", "second")
@@ -78,7 +78,7 @@ def test_a_deleted_or_renamed_workflow_is_removed(
 
 
 def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: Database) -> None:
-    """What is wrong is told once; what was on record stays usable."""
+    """The problem is reported once, and the recorded version stays usable."""
     shelf = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
     shelf.sync(sqlite_database)
@@ -90,8 +90,8 @@ def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: D
     assert "a.yaml" in listed["remarks"][0]
 
 
-def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> None:
-    """Webhooks and commands of chats start workflows; what does not yet is said to be inactive."""
+def test_inactive_triggers_are_reported(settings: Settings) -> None:
+    """Webhooks and chat commands start workflows; other triggers are reported as inactive."""
     on = "on: {webhook: {verify: token, secret: 'env:HOOK'}, chat: {command: go}, schedule: {every: 1h}}\n"
     path = _write(settings, "flow.yaml", "flow")
     path.write_text(on + path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -99,8 +99,8 @@ def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> 
     assert entry["remarks"] == ["not active yet: schedule"]
 
 
-def test_what_a_file_will_miss_is_remarked_on(settings: Settings) -> None:
-    """Functions and children that are not there, and inputs that a child would be refused for."""
+def test_missing_modules_children_and_inputs_are_reported(settings: Settings) -> None:
+    """Missing modules and child workflows, and inputs that a child would refuse."""
     directory = settings.workflow_directory
     (directory / "mine.py").write_text("def here(): ...", encoding="utf-8")
     (directory / "child.yaml").write_text(

@@ -1,4 +1,4 @@
-"""Fixtures of the server's tests: one server for all of a process that need nothing special."""
+"""Fixtures of the server's tests: one server per module for tests without special settings."""
 
 import shutil
 from collections.abc import Iterator

@@ -38,7 +38,7 @@ enabled = false
 
 
 def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run Schemathesis against a server, in a directory for what it leaves behind."""
+    """Run Schemathesis against a server, in a directory for its files."""
     for text in (QUICK, SIGNALLED, FAILING, GATED, ASKING):
         running.add_workflow(text)
     with running.client() as client:
@@ -69,7 +69,7 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
 
 
 def main() -> int:
-    """Run it for a while on a database of its own; return the exit status."""
+    """Run it for a while on its own database; return the exit status."""
     parser = argparse.ArgumentParser(prog="make fuzz", description="Fuzz the HTTP API.")
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")

@@ -1,4 +1,4 @@
-"""The server inside `agent up`: started, told, answered, ended."""
+"""The server inside `agent up`: start, address, responses, stop."""
 
 import json
 import re
@@ -21,7 +21,7 @@ FLOW = "name: flow\nsteps: {one: {wait: {signal: go}}}\n"
 
 
 def _address(process: Process) -> str:
-    """Read what the daemon prints until it says where its API is."""
+    """Read the daemon's output until it prints the API's address."""
     assert process.stdout is not None
     for line in process.stdout:
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
@@ -30,8 +30,8 @@ def _address(process: Process) -> str:
     raise AssertionError("the daemon did not say where its API is")
 
 
-def test_up_offers_the_api_and_ends_with_a_stream_open(tmp_path: Path) -> None:
-    """The token is in the home directory; files are found at once; SIGTERM ends it all in time."""
+def test_up_serves_the_api_and_stops_with_an_open_stream(tmp_path: Path) -> None:
+    """The token is in the home directory; workflow files are known at once; SIGTERM stops it in time."""
     cli = Cli(tmp_path, AGENT_SERVER__PORT="0")
     cli.write("workflows/flow.yaml", FLOW)
     with cli.daemon() as process:
@@ -64,7 +64,7 @@ def test_up_offers_the_api_and_ends_with_a_stream_open(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
-    """Without its port the daemon says so and runs tasks all the same."""
+    """The daemon reports that the port is taken, and runs tasks."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -76,7 +76,7 @@ def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
 
 
 def test_an_unsafe_address_is_refused(tmp_path: Path) -> None:
-    """`agent up` does not start where others could reach it unasked."""
+    """`agent up` refuses an address that other machines can reach, without `allow_remote`."""
     cli = Cli(tmp_path, AGENT_SERVER__HOST="0.0.0.0")
     assert "allow_remote" in cli("up", code=2).err
 
@@ -95,7 +95,7 @@ def test_tokens_by_command(tmp_path: Path) -> None:
 
 
 def test_the_server_is_loaded_only_where_it_runs(tmp_path: Path) -> None:
-    """Commands and the token's own do not pay for FastAPI."""
+    """Other commands, `agent token` included, do not import FastAPI."""
     cli = Cli(tmp_path)
     program = (
         "import json, sys; from agent.cli.main import main\n"

@@ -1,4 +1,4 @@
-"""Connections: bounded in number, in the size of their heads and trailers, and in how they end."""
+"""Limits on connections: their number, the size of headers and trailers, and how they close."""
 
 import resource
 import socket
@@ -28,10 +28,10 @@ def _is_closed(client: socket.socket) -> bool:
         return True
 
 
-def test_idle_connections_make_way(
+def test_the_longest_idle_connection_is_closed(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above the bound the longest idle connection is closed, and a new one is answered."""
+    """Above the limit the longest idle connection is closed, and the new one is served."""
     monkeypatch.setattr(server_thread, "max_connections", lambda _: 10)
     with Running(sqlite_database, tmp_path) as server, ExitStack() as opened:
         idle = [opened.enter_context(server.connected()) for _ in range(30)]
@@ -45,7 +45,7 @@ def test_idle_connections_make_way(
 def test_a_silent_connection_is_closed_soon(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a first byte a connection is closed sooner than one whose head is on its way."""
+    """A connection without a first byte is closed sooner than one with incomplete headers."""
     monkeypatch.setattr(header_limits, "FIRST_BYTE_SECONDS", 0.2)
     with (
         Running(sqlite_database, tmp_path) as server,
@@ -65,22 +65,22 @@ def test_a_silent_connection_is_closed_soon(
 def test_descriptors_are_left_for_the_steps(
     limit: int, slots: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound follows from the limit of descriptors and the number of steps at a time."""
+    """The limit follows from the limit on file descriptors and the number of slots."""
     monkeypatch.setattr(file_descriptors, "limit", lambda: limit)
     settings = Settings(engine=EngineSettings(slots=slots), server=ServerSettings())
     assert max_connections(settings) == expected
 
 
 def _head_of(size: int) -> bytes:
-    """Return a head that counts as so many bytes."""
+    """Return headers of this size."""
     fixed = header_limits._LINE_BYTES + len("/healthz")
     fixed += len("hostlocalhost") + 4 + len("connectionclose") + 4 + len("x") + 4
     return HEAD + b"X: " + b"x" * (size - fixed) + b"\r\n\r\n"
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_the_bound_of_a_head_is_exact(running: Running, *, is_slow: bool) -> None:
-    """One byte more than allowed is refused, in one piece as in many; a larger one as well."""
+def test_the_limit_on_headers_is_exact(running: Running, *, is_slow: bool) -> None:
+    """One byte above the limit is refused, sent at once or byte by byte; larger headers too."""
     for excess, status in ((0, b"200"), (1, b"400"), (5000, b"400"), (200_000, b"400")):
         head = _head_of(header_limits.HEAD_BYTES + excess)
         with running.connected() as client:
@@ -97,7 +97,7 @@ def _memory_bytes() -> int:
 
 @pytest.mark.parametrize("field", [b"X: y\r\n" * 10_000, b"x" * 60_000], ids=["many", "one"])
 def test_trailers_count_as_headers(running: Running, field: bytes) -> None:
-    """Trailers without end are refused soon, and take no memory."""
+    """Endless trailers are refused soon, and use no memory."""
     before = _memory_bytes()
     sent = 0
     with running.connected() as client:
@@ -110,8 +110,8 @@ def test_trailers_count_as_headers(running: Running, field: bytes) -> None:
     assert _memory_bytes() - before < 30_000_000
 
 
-def test_trailers_are_no_headers(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What proves a request comes before its body: a trailer is dropped."""
+def test_trailers_are_not_headers(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trailer cannot authenticate a request: it is dropped."""
     monkeypatch.setenv("HOOK_SECRET", "a-secret-of-some-length")
     running.add_workflow(
         'name: trailed\non: {webhook: {verify: token, secret: "env:HOOK_SECRET"}}\n'
@@ -128,8 +128,8 @@ def test_trailers_are_no_headers(running: Running, monkeypatch: pytest.MonkeyPat
             assert read_until_closed(client)[9:12] == status
 
 
-def test_a_refused_upload_gets_its_answer_and_no_more(running: Running) -> None:
-    """A request without a token is answered and its connection closed, however much is to come."""
+def test_a_refused_upload_gets_its_response_and_a_closed_connection(running: Running) -> None:
+    """A request without a token gets its response and a closed connection, however large its body."""
     start = b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
     with running.connected() as client:
         client.sendall(start + b"x" * 500_000)
@@ -141,8 +141,8 @@ def test_a_refused_upload_gets_its_answer_and_no_more(running: Running) -> None:
         assert refused.status_code == 401
 
 
-def test_a_whole_request_keeps_its_connection(running: Running) -> None:
-    """A refusal of a request that has come whole leaves the connection open."""
+def test_a_complete_request_keeps_its_connection(running: Running) -> None:
+    """The refusal of a complete request leaves the connection open."""
     start = b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
     with running.connected() as client:
         client.sendall(start)
@@ -151,8 +151,8 @@ def test_a_whole_request_keeps_its_connection(running: Running) -> None:
         assert b"HTTP/1.1 200" in read_until_closed(client)
 
 
-def test_a_request_that_follows_at_once_keeps_its_connection(running: Running) -> None:
-    """The first one is answered while the body of the next is still on its way."""
+def test_a_pipelined_request_keeps_its_connection(running: Running) -> None:
+    """The first request is answered while the next one's body is incomplete."""
     body = b'{"reason": "none"}'
     head = (
         "POST /api/v1/tasks/nothing/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"

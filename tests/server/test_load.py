@@ -1,4 +1,4 @@
-"""The API of a real daemon under load, counted and not timed: nothing that it took is lost."""
+"""The API of a real daemon under load: no acknowledged task is lost."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.process
 
 
-def test_what_is_acknowledged_under_load_is_kept() -> None:
-    """Beyond its bounds it refuses with 429 or 503; each task it took is there and succeeds."""
+def test_acknowledged_tasks_survive_load() -> None:
+    """Above its limits it returns 429 or 503; every acknowledged task exists and succeeds."""
     given = {
         "rate": 60,
         "seconds": 1.5,

@@ -1,4 +1,4 @@
-"""The OpenAPI description: complete, with examples, and true."""
+"""The OpenAPI description: complete, correct, and with examples."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from agent.server.problems import TITLES
 
 @pytest.fixture(scope="module")
 def description(running: Any) -> dict[str, Any]:
-    """Return the description as the server gives it."""
+    """Return the description that the server returns."""
     with running.client() as client:
         found: dict[str, Any] = client.get("/api/v1/openapi.json").json()
     return found
@@ -29,7 +29,7 @@ def _operations(description: dict[str, Any]) -> dict[tuple[str, str], dict[str, 
 
 
 def test_every_route_is_described(description: dict[str, Any]) -> None:
-    """Each has a summary, a text, its problems, and the scope that it needs."""
+    """Each has a summary, a description, its problems and its scope."""
     described = _operations(description)
     routes = {
         (str(each.method), each.path): each
@@ -53,7 +53,7 @@ def test_every_route_is_described(description: dict[str, Any]) -> None:
         assert operation.get("security") == wanted, key
 
 
-def test_the_document_for_people_names_every_route() -> None:
+def test_the_documentation_lists_every_route() -> None:
     """docs/api.md has a row for each route, with its method and its scope."""
     text = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(("| `GET", "| `POST", "| `DEL"))]
@@ -76,7 +76,7 @@ def test_the_document_for_people_names_every_route() -> None:
 
 
 def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
-    """No part of the description names a schema that is not there."""
+    """Every reference leads to a schema."""
     schemas = description["components"]["schemas"]
 
     def check(part: Any) -> None:
@@ -94,7 +94,7 @@ def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
 
 
 def _resolved(description: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schemas that a schema stands for: itself, what it refers to, or its choices."""
+    """Return the schemas behind a schema: itself, its reference, or its alternatives."""
     if "$ref" in schema:
         return [description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]]
     return [
@@ -106,7 +106,7 @@ def _resolved(description: dict[str, Any], schema: dict[str, Any]) -> list[dict[
 
 
 def test_everything_has_examples(description: dict[str, Any]) -> None:
-    """Whoever reads what a route takes and gives sees one of each; and each is one that fits."""
+    """Every request and response has an example that matches its schema."""
     for key, operation in _operations(description).items():
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path":
@@ -139,8 +139,8 @@ def test_everything_has_examples(description: dict[str, Any]) -> None:
                     jsonschema_rs.validate(whole, example, offline=True)
 
 
-def test_kinds_of_problems_have_titles(client: httpx.Client) -> None:
-    """A problem's type stays the same for programs; its title is for people."""
+def test_problem_types_have_titles(client: httpx.Client) -> None:
+    """A problem's type is stable, for programs; its title is for people."""
     found = client.get("/api/v1/tasks/none").json()
     slug = found["type"].rpartition(":")[2]
     assert found["title"] == TITLES[slug]

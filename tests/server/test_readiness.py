@@ -1,4 +1,4 @@
-"""What the server says while something is missing: the workflow files, the database, or a store."""
+"""Responses while the workflow files, the database or the store of large values is unavailable."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ steps: {one: {shell: {script: "head -c 200000 /dev/zero | tr '\\\\0' x", effect:
 
 
 def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
-    """Until the files are on record, a name that is not known is no reason for 404."""
+    """Until the files are recorded, an unknown workflow is 503, not 404."""
     startup = running.server.startup
     with running.client() as client:
         running.add_workflow(QUICK)
@@ -61,7 +61,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
 
 @pytest.fixture
 def without_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Let SQLite find the disk full for as long as the list holds True."""
+    """Make SQLite report a full disk while the list holds True."""
     is_full = [False]
     execute = sqlite.SqliteConnection._begin
     full = sqlite.driver().module.OperationalError("database or disk is full")
@@ -80,7 +80,7 @@ def without_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 def test_a_full_disk_refuses_in_time(
     sqlite_database: Database, tmp_path: Path, without_room: list[bool]
 ) -> None:
-    """Submissions get 503 within their bound, one under a key can be repeated, and all goes on."""
+    """Submissions get 503 in time; one with a key can be repeated once there is space."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         running.add_workflow(QUICK)
         path, key = "/api/v1/workflows/quick/tasks", {"Idempotency-Key": "the-same"}
@@ -110,7 +110,7 @@ def test_a_full_disk_refuses_in_time(
 def test_a_refused_write_shows_at_once(
     sqlite_database: Database, tmp_path: Path, without_room: list[bool], command: str
 ) -> None:
-    """An idle worker has not met the full disk yet, and still `/readyz` agrees with the refusal."""
+    """`/readyz` reports a refused write before the idle worker has seen the full disk."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         running.add_workflow(QUICK)
         path = "/api/v1/workflows/quick/tasks"
@@ -129,10 +129,10 @@ def test_a_refused_write_shows_at_once(
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
 
 
-def test_an_unreachable_store_is_told(
+def test_an_unreachable_store_is_reported(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent takes tasks and says that it is degraded; then it is well again."""
+    """The agent accepts tasks and reports `degraded`, then `ok` again."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
     sqlite_database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     running = Running(sqlite_database, tmp_path)
@@ -159,10 +159,10 @@ def test_an_unreachable_store_is_told(
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
 
 
-def test_those_who_ask_for_health_keep_nobody_out(
+def test_health_checks_use_no_capacity(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the database hangs, they wait; that takes no place of who has a token."""
+    """While the database hangs, waiting health checks use no capacity of other requests."""
     waiting = 0
 
     async def hang(_: Readiness) -> None:

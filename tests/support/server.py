@@ -19,11 +19,11 @@ from agent.store.engine import workflow_versions
 from agent.workflows.compile.compiler import compile_text
 
 PATIENCE_SECONDS = 60.0
-"""For what surely happens, on a machine that is slow and busy."""
+"""A generous timeout, for slow and busy machines."""
 
 
 class Running:
-    """A worker and a server, each with its loop, for as long as the block lasts."""
+    """A worker and a server, each with its own loop, for the duration of a block."""
 
     def __init__(self, database: Database, home: Path, **server: Any) -> None:
         self.database = database
@@ -131,7 +131,7 @@ class Running:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """Return the condition's first true value; fail when it does not come."""
+    """Return the condition's first true value; fail after a timeout."""
     give_up = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < give_up:
         if value := condition():

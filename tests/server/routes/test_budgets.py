@@ -1,4 +1,4 @@
-"""What tasks use of models, over HTTP: seen by everybody, raised by whoever may approve."""
+"""Budgets over HTTP: `read` shows them, `approve` raises them."""
 
 import re
 
@@ -17,8 +17,8 @@ def task(client: httpx.Client) -> str:
     return str(client.post("/api/v1/workflows/signalled/tasks").json()["id"])
 
 
-def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, task: str) -> None:
-    """The document is the command line's own; a raise counts at once."""
+def test_a_budget_is_shown_and_raised(running: Running, client: httpx.Client, task: str) -> None:
+    """The document equals the command line's; a new limit applies at once."""
     address = f"/api/v1/tasks/{task}/budget"
     assert client.get(address).json()["budgets"] == []
     with running.client(running.token_with("operate")) as program:
@@ -47,16 +47,16 @@ def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, tas
         ({"seconds": 0.000001}, 409),
     ],
 )
-def test_budgets_that_are_none(
+def test_invalid_budgets_are_refused(
     client: httpx.Client, task: str, body: dict[str, object], code: int
 ) -> None:
-    """What is no budget is refused and changes nothing."""
+    """An invalid budget is refused and changes nothing."""
     assert client.post(f"/api/v1/tasks/{task}/budget", json=body).status_code == code
     assert client.get(f"/api/v1/tasks/{task}/budget").json()["budgets"] == []
 
 
 def test_a_day(running: Running, client: httpx.Client) -> None:
-    """What all tasks have used today is there for whoever may read."""
+    """`read` shows what all tasks have used today."""
     found = client.get("/api/v1/budget").json()
     DayDocument.model_validate(found)
     limits = running.settings.budget
@@ -65,7 +65,7 @@ def test_a_day(running: Running, client: httpx.Client) -> None:
 
 
 def test_an_unknown_task(client: httpx.Client) -> None:
-    """There is no budget where there is no task."""
+    """The budget of a missing task is 404."""
     assert client.get("/api/v1/tasks/none/budget").status_code == 404
     assert client.post("/api/v1/tasks/none/budget", json={"usd": 1}).status_code == 404
 
@@ -76,7 +76,7 @@ def _figures(client: httpx.Client) -> dict[str, float]:
 
 
 def test_metrics_and_the_day_agree(running: Running, client: httpx.Client) -> None:
-    """The gauges of the day are the day's document, unknown calls included; counters only grow."""
+    """The day's gauges equal the day's document, unknown calls included; counters only grow."""
     today = client.get("/api/v1/budget").json()["day"]
     with running.database.connect("writer") as tx, tx.transaction():
         for day in (today, "2020-01-01"):

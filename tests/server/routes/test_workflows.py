@@ -10,7 +10,7 @@ YAML = {"Content-Type": "application/yaml"}
 
 
 def test_the_life_of_a_workflow(running: Running, client: httpx.Client) -> None:
-    """Created, unchanged, changed as a new version, started, removed."""
+    """Create, repeat, change to a new version, start, remove."""
     made = client.post("/api/v1/workflows", content=GIVEN, headers=YAML)
     assert made.status_code == 201, made.text
     WorkflowDocument.model_validate(made.json())
@@ -37,7 +37,7 @@ def test_the_life_of_a_workflow(running: Running, client: httpx.Client) -> None:
 
 
 def test_the_list(client: httpx.Client) -> None:
-    """Every workflow that can be started is listed, with where it lives."""
+    """Every workflow that can be started is listed, with its file."""
     listed = client.get("/api/v1/workflows").json()
     WorkflowList.model_validate(listed)
     found = {each["name"]: each for each in listed["workflows"]}
@@ -47,7 +47,7 @@ def test_the_list(client: httpx.Client) -> None:
 
 
 def test_files_are_read_only(client: httpx.Client) -> None:
-    """A workflow that lives in a file is changed there and nowhere else."""
+    """A workflow that a file defines cannot be changed over the API."""
     text = GIVEN.replace("given", "filed")
     for refused in (
         client.post("/api/v1/workflows", content=text, headers=YAML),
@@ -58,14 +58,14 @@ def test_files_are_read_only(client: httpx.Client) -> None:
 
 
 def test_json_is_the_same_language(client: httpx.Client) -> None:
-    """A workflow may be given as JSON."""
+    """A workflow can be posted as JSON."""
     document = {"name": "as-json", "steps": {"one": {"wait": "1ms"}}}
     assert client.post("/api/v1/workflows", json=document).status_code == 201
     assert client.get("/api/v1/workflows/as-json").json()["graph"]["steps"][0]["name"] == "one"
 
 
-def test_problems_are_told_all_at_once(client: httpx.Client) -> None:
-    """A workflow that is wrong is refused with every problem, its line and its key."""
+def test_all_problems_are_reported_at_once(client: httpx.Client) -> None:
+    """An invalid workflow is refused with every problem, its line and its key."""
     text = "name: wrong\nsteps:\n  one: {shel: {argv: [a]}}\n  two: {depends_on: [on], wait: 1s}\n"
     refused = client.post("/api/v1/workflows", content=text, headers=YAML)
     assert refused.status_code == 422
