@@ -63,91 +63,94 @@ class ServerMetrics:
 
     def exposition(self, gauges: DatabaseGauges, events: Counter[str]) -> str:
         """Write all metrics in Prometheus's text format."""
-        turns = self._worker.committer.metrics
-        tasks = {status.value: gauges.tasks.get(status.value, 0) for status in TaskStatus}
-        steps = {status.value: gauges.steps.get(status.value, 0) for status in StepStatus}
         lines = [
-            *_family("agent_tasks", "gauge", "Tasks by status.", "status", tasks),
-            *_family(
-                "agent_steps",
-                "gauge",
-                "Steps by status, of tasks that have not ended.",
-                "status",
-                steps,
-            ),
-            *_single(
-                "agent_queue_age_seconds",
-                "gauge",
-                "How long the oldest due task has been due.",
-                gauges.queue_age_seconds,
-            ),
-            *_single(
-                "agent_unknown_effects",
-                "gauge",
-                "Effects with an unknown result that wait for a person (at most 100 are counted).",
-                gauges.unknowns,
-            ),
-            *_single(
-                "agent_approvals_waiting",
-                "gauge",
-                "Questions that wait for a person.",
-                gauges.approvals,
-            ),
-            *_spending(gauges),
-            *_single("agent_workers", "gauge", "Workers not known to be dead.", gauges.workers),
-            *_single(
-                "agent_attempts_in_flight",
-                "gauge",
-                "Attempts that this process runs.",
-                self._worker.running,
-            ),
-            *_single(
-                "agent_attempts_total",
-                "counter",
-                "Attempts that this process started.",
-                self._worker.attempts_started,
-            ),
-            *_single(
-                "agent_unknowns_total",
-                "counter",
-                "Effects whose result became unknown since this process started.",
-                events["tool_call.unknown"],
-            ),
-            *_family(
-                "agent_events_total",
-                "counter",
-                "Events that all processes have committed since this one started.",
-                "type",
-                dict(sorted(events.items())),
-            ),
-            *_family(
-                "agent_http_answers_total",
-                "counter",
-                "Responses of this API.",
-                "status",
-                {str(status): count for status, count in sorted(self._responses.copy().items())},
-            ),
-            *_single(
-                "agent_event_loop_blocks_total",
-                "counter",
-                "How often the event loop was blocked for more than a second.",
-                self._worker.blocks.count,
-            ),
-            *_single(
-                "agent_event_loop_blocked_seconds_total",
-                "counter",
-                "How long those blocks took.",
-                self._worker.blocks.seconds,
-            ),
-            *_histogram("agent_turn_seconds", "How long turns took.", turns.seconds),
-            *_histogram(
-                "agent_turn_batch", "Outcomes and new tasks that turns carried.", turns.carried
-            ),
+            *_task_lines(gauges),
+            *_spending_lines(gauges),
+            *_event_lines(events),
+            *self._process_lines(),
         ]
         return "\n".join(lines) + "\n"
 
+    def _process_lines(self) -> Iterable[str]:
+        worker, commits = self._worker, self._worker.committer.metrics
+        yield from _single(
+            "agent_attempts_in_flight", "gauge", "Attempts that this process runs.", worker.running
+        )
+        yield from _single(
+            "agent_attempts_total",
+            "counter",
+            "Attempts that this process started.",
+            worker.attempts_started,
+        )
+        yield from _family(
+            "agent_http_answers_total",
+            "counter",
+            "Responses of this API.",
+            "status",
+            {str(status): count for status, count in sorted(self._responses.copy().items())},
+        )
+        yield from _single(
+            "agent_event_loop_blocks_total",
+            "counter",
+            "How often the event loop was blocked for more than a second.",
+            worker.blocks.count,
+        )
+        yield from _single(
+            "agent_event_loop_blocked_seconds_total",
+            "counter",
+            "How long those blocks took.",
+            worker.blocks.seconds,
+        )
+        yield from _histogram(
+            "agent_turn_seconds", "How long the worker's commits took.", commits.seconds
+        )
+        yield from _histogram(
+            "agent_turn_batch", "Outcomes and new tasks per commit.", commits.carried
+        )
 
-def _spending(gauges: DatabaseGauges) -> Iterable[str]:
+
+def _task_lines(gauges: DatabaseGauges) -> Iterable[str]:
+    tasks = {status.value: gauges.tasks.get(status.value, 0) for status in TaskStatus}
+    steps = {status.value: gauges.steps.get(status.value, 0) for status in StepStatus}
+    yield from _family("agent_tasks", "gauge", "Tasks by status.", "status", tasks)
+    yield from _family(
+        "agent_steps", "gauge", "Steps by status, of tasks that have not ended.", "status", steps
+    )
+    yield from _single(
+        "agent_queue_age_seconds",
+        "gauge",
+        "How long the oldest due task has been due.",
+        gauges.queue_age_seconds,
+    )
+    yield from _single(
+        "agent_unknown_effects",
+        "gauge",
+        "Effects with an unknown result that wait for a person (at most 100 are counted).",
+        gauges.unknowns,
+    )
+    yield from _single(
+        "agent_approvals_waiting", "gauge", "Questions that wait for a person.", gauges.approvals
+    )
+    yield from _single("agent_workers", "gauge", "Workers not known to be dead.", gauges.workers)
+
+
+def _event_lines(events: Counter[str]) -> Iterable[str]:
+    yield from _single(
+        "agent_unknowns_total",
+        "counter",
+        "Effects whose result became unknown since this process started.",
+        events["tool_call.unknown"],
+    )
+    yield from _family(
+        "agent_events_total",
+        "counter",
+        "Events that all processes have committed since this one started.",
+        "type",
+        dict(sorted(events.items())),
+    )
+
+
+def _spending_lines(gauges: DatabaseGauges) -> Iterable[str]:
     tokens, microusd, ms = gauges.spent
     yield from _single("agent_model_tokens_total", "counter", "Tokens that models used.", tokens)
     yield from _single(
