@@ -34,12 +34,12 @@ def failing_once(work: Callable[..., Any], failure: Callable[[], None]) -> Calla
     """Return the same function, failing at its first call."""
     has_failed = False
 
-    def once(*given: Any, **options: Any) -> Any:
+    def once(*args: Any, **options: Any) -> Any:
         nonlocal has_failed
         if not has_failed:
             has_failed = True
             failure()
-        return work(*given, **options)
+        return work(*args, **options)
 
     return once
 
@@ -65,9 +65,9 @@ def test_recovery_is_retried_after_a_lost_session(
     lose = failing_once(orphan_processes.end, lambda: terminate_others(postgres_database.url))
     monkeypatch.setattr(orphan_processes, "end", lose)
     # The pass asks for orphans before it looks for owners again, on the session that was lost.
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logs:
         asyncio.run(startup_retry.recover(postgres_database))
-    assert [entry["fault"] for entry in told if entry["event"] == "start.repeated"] == ["lost"]
+    assert [entry["fault"] for entry in logs if entry["event"] == "start.repeated"] == ["lost"]
 
 
 def test_recovery_waits_for_a_busy_database(
@@ -75,9 +75,9 @@ def test_recovery_waits_for_a_busy_database(
 ) -> None:
     """A timed-out statement is retried, with a line in the log."""
     monkeypatch.setattr(expiry, "look", failing_once(expiry.look, busy))
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logs:
         asyncio.run(startup_retry.recover(database))
-    assert [entry["event"] for entry in told] == ["start.repeated"]
+    assert [entry["event"] for entry in logs] == ["start.repeated"]
 
 
 @pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.READONLY, Fault.DEFECT, Fault.REPLACED])
@@ -102,9 +102,9 @@ def test_opening_is_retried_after_a_lost_session(
     current = failing_once(migrate.current, lambda: terminate_others(postgres_url))
     monkeypatch.setattr(migrate, "current", current)
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=postgres_url))
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logs:
         startup_retry.open_database(settings).connect("reader").close()
-    assert [entry["fault"] for entry in told] == ["lost"]
+    assert [entry["fault"] for entry in logs] == ["lost"]
 
 
 def test_an_unreachable_server_ends_the_start(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_the_server_knows_when_the_workflow_files_are_recorded(
     monkeypatch.setattr(workflow_sync, "WorkflowSync", FailingSync)
 
     async def watch() -> None:
-        given: Any = server
+        untyped_server: Any = server
         task = asyncio.create_task(
-            jobs.sync_workflows(Settings(base=tmp_path), sqlite_database, given)
+            jobs.sync_workflows(Settings(base=tmp_path), sqlite_database, untyped_server)
         )
         async with asyncio.timeout(60):
             while not (seen and server.startup.has_workflows):  # noqa: ASYNC110

@@ -18,9 +18,9 @@ FLOW = "name: {name}\nsteps:\n  one: {{shell: {{argv: [echo, {word}], effect: no
 def settings(sqlite_database: Database, tmp_path: Path) -> Settings:
     """Return settings with an empty workflow directory and a database."""
     (tmp_path / "workflows").mkdir()
-    found = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
-    assert found.database_url == sqlite_database.url
-    return found
+    settings = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
+    assert settings.database_url == sqlite_database.url
+    return settings
 
 
 def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
@@ -31,24 +31,24 @@ def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
 
 def _on_record(database: Database) -> dict[str, tuple[int, bool]]:
     with database.connect("reader") as connection:
-        found = workflow_histories.latest_versions(connection)
-    return {each.name: (each.number, each.removed_at is not None) for each in found}
+        versions = workflow_histories.latest_versions(connection)
+    return {version.name: (version.number, version.removed_at is not None) for version in versions}
 
 
-def _told(changes: list[WorkflowChange]) -> list[str]:
+def _events(changes: list[WorkflowChange]) -> list[str]:
     return [change.event for change in changes]
 
 
 def test_files_become_versions_once(settings: Settings, sqlite_database: Database) -> None:
     """A new or changed file is a new version; the same file or a restart is not."""
-    shelf = WorkflowSync(settings)
-    assert shelf.sync(sqlite_database) == []
+    sync = WorkflowSync(settings)
+    assert sync.sync(sqlite_database) == []
     _write(settings, "a.yaml", "first")
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
-    assert shelf.sync(sqlite_database) == []
+    assert _events(sync.sync(sqlite_database)) == ["workflow.loaded"]
+    assert sync.sync(sqlite_database) == []
     assert WorkflowSync(settings).sync(sqlite_database) == []
     _write(settings, "a.yaml", "first", "ho")
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
+    assert _events(sync.sync(sqlite_database)) == ["workflow.loaded"]
     assert _on_record(sqlite_database) == {"first": (2, False)}
 
 
@@ -56,14 +56,14 @@ def test_a_deleted_or_renamed_workflow_is_removed(
     settings: Settings, sqlite_database: Database
 ) -> None:
     """Its versions stay recorded, and it returns with its file; also if no agent ran meanwhile."""
-    shelf = WorkflowSync(settings)
+    sync = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
     _write(settings, "b.yaml", "second")
-    shelf.sync(sqlite_database)
+    sync.sync(sqlite_database)
     path.unlink()
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.removed"]
+    assert _events(sync.sync(sqlite_database)) == ["workflow.removed"]
     _write(settings, "b.yaml", "renamed")
-    assert sorted(_told(WorkflowSync(settings).sync(sqlite_database))) == [
+    assert sorted(_events(WorkflowSync(settings).sync(sqlite_database))) == [
         "workflow.loaded",
         "workflow.removed",
     ]
@@ -73,18 +73,18 @@ def test_a_deleted_or_renamed_workflow_is_removed(
         "renamed": (1, False),
     }
     _write(settings, "a.yaml", "first")
-    shelf.sync(sqlite_database)
+    sync.sync(sqlite_database)
     assert _on_record(sqlite_database)["first"] == (1, False)
 
 
 def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: Database) -> None:
     """The problem is reported once, and the recorded version stays usable."""
-    shelf = WorkflowSync(settings)
+    sync = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
-    shelf.sync(sqlite_database)
+    sync.sync(sqlite_database)
     path.write_text("name: first\nsteps: {}\n", encoding="utf-8")
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.broken"]
-    assert shelf.sync(sqlite_database) == []
+    assert _events(sync.sync(sqlite_database)) == ["workflow.broken"]
+    assert sync.sync(sqlite_database) == []
     assert _on_record(sqlite_database) == {"first": (1, False)}
     (listed,) = overview(settings, None)
     assert "a.yaml" in listed["remarks"][0]
@@ -122,7 +122,7 @@ steps:
 """,
         encoding="utf-8",
     )
-    (parent,) = [each for each in overview(settings, None) if each["name"] == "parent"]
+    (parent,) = [workflow for workflow in overview(settings, None) if workflow["name"] == "parent"]
     assert parent["remarks"] == [
         "step nowhere: the module 'not_there.at_all' is neither beside parent.yaml nor installed",
         "step misspelt: no workflow file is called 'chidl'; did you mean 'child'?",

@@ -24,9 +24,9 @@ def _address(process: Process) -> str:
     """Read the daemon's output until it prints the API's address."""
     assert process.stdout is not None
     for line in process.stdout:
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        if found:
-            return found[0]
+        match = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if match:
+            return match[0]
     raise AssertionError("the daemon did not say where its API is")
 
 
@@ -43,7 +43,7 @@ def test_up_serves_the_api_and_stops_with_an_open_stream(tmp_path: Path) -> None
             trust_env=False,
         ) as client:
             listed = client.get("/api/v1/workflows").json()["workflows"]
-            assert [each["name"] for each in listed] == ["flow"]
+            assert [entry["name"] for entry in listed] == ["flow"]
             created = client.post("/api/v1/workflows/flow/tasks").json()["id"]
             assert cli.task(created)["id"] == created
             ended = threading.Event()
@@ -65,10 +65,10 @@ def test_up_serves_the_api_and_stops_with_an_open_stream(tmp_path: Path) -> None
 
 def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
     """The daemon reports that the port is taken, and runs tasks."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        cli = Cli(tmp_path, AGENT_SERVER__PORT=str(taken.getsockname()[1]))
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        cli = Cli(tmp_path, AGENT_SERVER__PORT=str(occupied.getsockname()[1]))
         cli.write("flow.yaml", "name: quick\nsteps: {one: {wait: 1ms}}\n")
         with cli.daemon():
             assert cli("run", "flow.yaml", "--wait", "--json").json["status"] == "succeeded"
@@ -87,7 +87,7 @@ def test_tokens_by_command(tmp_path: Path) -> None:
     made: Any = cli("token", "create", "phone", "--scope", "approve", "--json").json
     assert made["token"] not in (tmp_path / "data" / "tokens.json").read_text()
     listed = cli("token", "list", "--json")
-    assert [each["name"] for each in listed.json] == ["phone"]
+    assert [entry["name"] for entry in listed.json] == ["phone"]
     assert made["token"] not in listed.out
     assert "already" in cli("token", "create", "phone", "--scope", "read", code=3).err
     assert "phone" in cli("token", "revoke", "phone").out

@@ -119,12 +119,12 @@ def test_trailers_are_not_headers(running: Running, monkeypatch: pytest.MonkeyPa
     )
     start = CHUNKED.replace(b"none", b"trailed").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n")
     proof = b"X-Webhook-Token: a-secret-of-some-length\r\n"
-    for said, status in (
+    for head, status in (
         (start + b"\r\n2\r\n{}\r\n0\r\n" + proof, b"401"),
         (start + proof + b"\r\n2\r\n{}\r\n0\r\n", b"202"),
     ):
         with running.connected() as client:
-            client.sendall(said + b"\r\n")
+            client.sendall(head + b"\r\n")
             assert read_until_closed(client)[9:12] == status
 
 

@@ -64,10 +64,10 @@ def test_keys_are_separate_per_token(running: Running, client: httpx.Client) -> 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\u00e9"])
 def test_invalid_keys_are_refused(client: httpx.Client, key: str) -> None:
     """A key is visible ASCII of limited length."""
-    found = client.post(
+    refused = client.post(
         "/api/v1/workflows/quick/tasks", headers={b"Idempotency-Key": key.encode("latin-1")}
     )
-    assert found.status_code == 422
+    assert refused.status_code == 422
 
 
 def test_a_fork_under_a_key(running: Running, client: httpx.Client) -> None:
@@ -92,7 +92,9 @@ def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> 
         running.add_workflow(QUICK)
         first = _post(client, "kept", {"input": {"word": "a"}})
         # On record before its task: as if the agent had ended between the two.
-        idempotency_keys.claim(sqlite_database, [Claim(_own("half"), _asked({"word": "b"}))], 1)
+        idempotency_keys.claim(
+            sqlite_database, [Claim(_own("half"), _request_hash({"word": "b"}))], 1
+        )
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         assert _post(client, "kept", {"input": {"word": "a"}}).text == first.text
         assert _post(client, "kept", {"input": {"word": "c"}}).status_code == 422
@@ -106,9 +108,9 @@ def _own(key: str) -> str:
     return f"request:{request_hash(['owner', key])}"
 
 
-def _asked(given: dict[str, str]) -> str:
+def _request_hash(inputs: dict[str, str]) -> str:
     """Return the hash of a request that starts a task."""
-    return request_hash(["POST /workflows/quick/tasks", {"input": given, "priority": None}])
+    return request_hash(["POST /workflows/quick/tasks", {"input": inputs, "priority": None}])
 
 
 def test_old_keys_are_pruned(database: Database) -> None:
@@ -125,14 +127,14 @@ def test_old_keys_are_pruned(database: Database) -> None:
 def test_keys_are_recorded_in_batches(database: Database) -> None:
     """In one batch every claim gets the first request under its key, duplicates included."""
     assert _claim(database, "known", "k", 1) == "k"
-    asked = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
-    found = idempotency_keys.claim(database, [Claim(*each) for each in asked], 2)
-    assert found == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
+    requests = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
+    claims = idempotency_keys.claim(database, [Claim(*request) for request in requests], 2)
+    assert claims == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
 
 
 def _claim(database: Database, key: str, request_hash: str, now: int) -> str:
-    ((_, found),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
-    return found
+    ((_, first_hash),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
+    return first_hash
 
 
 def test_names_with_colons_do_not_collide(running: Running) -> None:
@@ -150,7 +152,7 @@ def test_keys_of_earlier_versions_still_count(running: Running, client: httpx.Cl
     """A key stored in the earlier form is found; if it is ambiguous, only with the same request."""
     for key, is_sure in (("plain", True), ("with:colon", False)):
         earlier = f"request:{content_hash(f'owner:{key}')}"
-        idempotency_keys.claim(running.database, [Claim(earlier, _asked({"word": key}))], 1)
+        idempotency_keys.claim(running.database, [Claim(earlier, _request_hash({"word": key}))], 1)
         first, again = (_post(client, key, {"input": {"word": key}}) for _ in range(2))
         assert first.json()["id"] == again.json()["id"]
         another = _post(client, key, {"input": {"word": "another"}})

@@ -110,10 +110,10 @@ def test_metrics(running: Running, client: httpx.Client) -> None:
     """Every line of /metrics is valid for Prometheus, and the values are right."""
     task_id = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, task_id, "succeeded")
-    found = client.get("/metrics")
-    assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     samples: dict[str, float] = {}
-    for line in found.text.splitlines():
+    for line in response.text.splitlines():
         if line.startswith("#"):
             assert re.fullmatch(r"# (HELP|TYPE) agent_[a-z_]+ .+", line)
             continue
@@ -137,10 +137,10 @@ def test_metrics(running: Running, client: httpx.Client) -> None:
 
 
 def _event_counts(client: httpx.Client) -> dict[str, int]:
-    found = re.findall(
+    counts = re.findall(
         r'agent_events_total\{type="([^"]+)"\} ([0-9]+)', client.get("/metrics").text
     )
-    return {name: int(count) for name, count in found}
+    return {name: int(count) for name, count in counts}
 
 
 def test_metrics_count_what_any_process_commits(database: Database, tmp_path: Path) -> None:
@@ -196,12 +196,12 @@ def test_a_slow_client_delays_no_other(running: Running, client: httpx.Client) -
     port = int(running.server.url.rpartition(":")[2])
     slow: list[Any] = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     try:
-        for each in slow:
-            each.sendall(b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\n")
+        for connection in slow:
+            connection.sendall(b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\n")
         assert client.get("/api/v1/tasks").status_code == 200
     finally:
-        for each in slow:
-            each.close()
+        for connection in slow:
+            connection.close()
 
 
 async def _first_connection(listening: socket.socket) -> Any:
@@ -216,9 +216,9 @@ async def _first_connection(listening: socket.socket) -> Any:
                 socket.IPPROTO_TCP, socket.TCP_NODELAY
             )
         finally:
-            for each in (writer, accepted):
-                each.close()
-                await each.wait_closed()
+            for stream in (writer, accepted):
+                stream.close()
+                await stream.wait_closed()
 
 
 def test_small_responses_are_sent_at_once() -> None:

@@ -37,7 +37,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
     startup = running.server.startup
     with running.client() as client:
         running.add_workflow(QUICK)
-        asked: list[Callable[[str], httpx.Response]] = [
+        requests: list[Callable[[str], httpx.Response]] = [
             lambda name: client.post(f"/api/v1/workflows/{name}/tasks", json={}),
             lambda name: client.get(f"/api/v1/workflows/{name}"),
             lambda name: client.get(f"/api/v1/workflows/{name}/versions/latest"),
@@ -45,7 +45,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
         ]
         startup.has_workflows = False
         try:
-            for ask in asked:
+            for ask in requests:
                 refused = ask("not-read-yet")
                 assert refused.status_code == 503, refused.text
                 assert int(refused.headers["retry-after"]) >= 1
@@ -55,7 +55,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
         finally:
             startup.has_workflows = True
         # Whether a workflow takes webhooks is not told to who has no signature.
-        assert [ask("not-read-yet").status_code for ask in asked] == [404, 404, 404, 401]
+        assert [ask("not-read-yet").status_code for ask in requests] == [404, 404, 404, 401]
         assert client.get("/readyz").json() == {"status": "ok"}
 
 
@@ -93,10 +93,10 @@ def test_a_full_disk_refuses_in_time(
             assert refused.status_code == 503, refused.text
             assert refused.headers["content-type"] == "application/problem+json"
             assert refused.headers["retry-after"]
-        found: Any = wait_for(
+        readiness: Any = wait_for(
             lambda: (answer := client.get("/readyz")).status_code == 503 and answer.json()
         )
-        assert found == {"status": "unavailable", "because": ["database"]}
+        assert readiness == {"status": "unavailable", "because": ["database"]}
         without_room[0] = False
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
         created = [client.post(path, json={}, headers=key).json()["id"] for _ in range(2)]

@@ -57,8 +57,8 @@ def command(
         with pytest.raises(SystemExit) as ended:
             main()
         terminal.console.cache_clear()
-        said = capsys.readouterr()
-        result = Result(int(ended.value.code or 0), said.out, said.err)
+        captured = capsys.readouterr()
+        result = Result(int(ended.value.code or 0), captured.out, captured.err)
         assert result.code == code, result
         return result
 
@@ -68,7 +68,9 @@ def command(
 @pytest.fixture
 def there(running: Running, command: Command) -> Command:
     """Return a function that runs a command on the agent by its address."""
-    return lambda *arguments, **given: command("--server", running.server.url, *arguments, **given)
+    return lambda *arguments, **options: command(
+        "--server", running.server.url, *arguments, **options
+    )
 
 
 @pytest.fixture
@@ -114,8 +116,8 @@ def test_reads_are_the_same(there: Command, here: Command) -> None:
                 assert far.json == near.json, arguments
             elif "ago" not in near.out and "agent " not in near.out:
                 assert far.out == near.out, arguments
-    listed = {each["name"]: each for each in there("workflows", "--json").json}
-    nearby = {each["name"]: each for each in here("workflows", "--json").json}
+    listed = {workflow["name"]: workflow for workflow in there("workflows", "--json").json}
+    nearby = {workflow["name"]: workflow for workflow in here("workflows", "--json").json}
     assert listed["filed"].keys() == nearby["filed"].keys()
 
 
@@ -213,7 +215,7 @@ def test_long_lists_come_in_pages(
     monkeypatch.setattr(remote, "_PAGE", 2)
     made = [there("run", "signalled", "--json").json["id"] for _ in range(5)]
     listed = there("tasks", "--limit", "5", "--json").json
-    assert [each["id"] for each in listed] == made[::-1]
+    assert [task["id"] for task in listed] == made[::-1]
     assert len(there("events", "--limit", "7", "--json").json["events"]) == 7
 
 
@@ -258,8 +260,8 @@ def test_tokens(command: Command, running: Running, monkeypatch: pytest.MonkeyPa
 def test_an_address_without_an_agent(command: Command) -> None:
     """An address without an agent is reported at once, with the exit code of a missing database."""
     assert "does not answer" in command("--server", "http://127.0.0.1:1", "tasks", code=5).err
-    told = command("--server", "http://127.0.0.1:1", "tasks", "--json", code=5).json
-    assert told["error"]["code"] == "no_database"
+    document = command("--server", "http://127.0.0.1:1", "tasks", "--json", code=5).json
+    assert document["error"]["code"] == "no_database"
 
 
 def test_requests_to_a_busy_agent_are_retried(
@@ -274,8 +276,8 @@ def test_requests_to_a_busy_agent_are_retried(
     answers: list[Any] = []
     sent: list[Any] = []
 
-    def request(_method: str, path: str, **given: Any) -> httpx.Response:
-        sent.append((path, given.get("headers")))
+    def request(_method: str, path: str, **options: Any) -> httpx.Response:
+        sent.append((path, options.get("headers")))
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -286,7 +288,7 @@ def test_requests_to_a_busy_agent_are_retried(
     assert client.get("tasks") == [1]
     answers += [httpx.ReadError("cut"), httpx.Response(201, content=b"[2]")]
     assert client.post("workflows/a/tasks", {}, key="k") == [2]
-    assert [each[1] for each in sent[-2:]] == [{"Idempotency-Key": "k"}] * 2
+    assert [request[1] for request in sent[-2:]] == [{"Idempotency-Key": "k"}] * 2
     for lost in (busy, httpx.ReadError("cut")):
         answers.append(lost)
         with pytest.raises(CommandError):

@@ -18,7 +18,7 @@ from agent.server.route_registry import Endpoint
 from agent.store.db.database import Database
 from tests.support.server import Running, wait_for
 
-ENDPOINTS = [endpoint for each in ROUTES for endpoint in each.endpoints]
+ENDPOINTS = [endpoint for registry in ROUTES for endpoint in registry.endpoints]
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope != "public"]
 
 
@@ -26,14 +26,14 @@ def _named(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
 
-def _ask(client: httpx.Client, endpoint: Endpoint, **given: str) -> httpx.Response:
+def _ask(client: httpx.Client, endpoint: Endpoint, **headers: str) -> httpx.Response:
     """Send a request whose body is not JSON, which shows if the body is read before the checks."""
     path = re.sub(r"\{\w+\}", "nothing", endpoint.path)
     return client.request(
         endpoint.method,
         path,
         content=b"{" if endpoint.method == "POST" else None,
-        headers={"Content-Type": "application/json", **given},
+        headers={"Content-Type": "application/json", **headers},
     )
 
 
@@ -67,9 +67,9 @@ def test_only_health_and_signed_routes_are_public() -> None:
 def test_every_route_refuses_without_a_token(stranger: httpx.Client, endpoint: Endpoint) -> None:
     """No token, a wrong one, one by another scheme or in the address: 401, before the body is read."""
     assert _ask(stranger, endpoint).status_code == 401
-    for given in ("Bearer wrong", "Bearer", "Basic d3Jvbmc6", "nonsense"):
-        refused = _ask(stranger, endpoint, Authorization=given)
-        assert refused.status_code == 401, given
+    for authorization in ("Bearer wrong", "Bearer", "Basic d3Jvbmc6", "nonsense"):
+        refused = _ask(stranger, endpoint, Authorization=authorization)
+        assert refused.status_code == 401, authorization
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.headers["www-authenticate"].startswith("Bearer")
 
@@ -120,8 +120,8 @@ def test_no_token_in_an_address(running: Running, stranger: httpx.Client) -> Non
 )
 def test_only_known_hosts(client: httpx.Client, host: str, *, is_allowed: bool) -> None:
     """A DNS name rebound to this machine does not reach the API, with or without a token."""
-    found = client.get("/api/v1/tasks", headers={"Host": host})
-    assert found.status_code == (200 if is_allowed else 400)
+    response = client.get("/api/v1/tasks", headers={"Host": host})
+    assert response.status_code == (200 if is_allowed else 400)
 
 
 @pytest.mark.parametrize(
@@ -129,23 +129,23 @@ def test_only_known_hosts(client: httpx.Client, host: str, *, is_allowed: bool) 
 )
 def test_no_foreign_origin(client: httpx.Client, origin: str) -> None:
     """A web page of another origin is refused, also a local one; no response has CORS headers."""
-    found = client.get("/api/v1/tasks", headers={"Origin": origin})
-    assert found.status_code == 403
-    assert "access-control-allow-origin" not in found.headers
+    response = client.get("/api/v1/tasks", headers={"Origin": origin})
+    assert response.status_code == 403
+    assert "access-control-allow-origin" not in response.headers
 
 
 def test_two_host_headers_are_refused(running: Running) -> None:
     """With two Host headers it is unclear which one a proxy used."""
-    said = f"Authorization: Bearer {running.token}\r\nHost: localhost\r\nHost: evil.example"
+    headers = f"Authorization: Bearer {running.token}\r\nHost: localhost\r\nHost: evil.example"
     with running.connected() as client:
-        client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{said}\r\n\r\n".encode())
+        client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{headers}\r\n\r\n".encode())
         assert client.recv(12) == b"HTTP/1.1 400"
 
 
 def test_own_and_listed_origins(running: Running, client: httpx.Client) -> None:
     """The server's own origin may call it."""
-    found = client.get("/api/v1/tasks", headers={"Origin": running.server.url})
-    assert found.status_code == 200
+    response = client.get("/api/v1/tasks", headers={"Origin": running.server.url})
+    assert response.status_code == 200
 
 
 def test_failed_logins_are_limited(
@@ -191,8 +191,8 @@ def test_a_damaged_list_of_tokens_does_not_lock_the_owner_out(
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/v1/tasks"])
 def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
     """HEAD returns the status and headers of GET."""
-    found = client.head(path)
-    assert (found.status_code, found.content) == (200, b"")
+    response = client.head(path)
+    assert (response.status_code, response.content) == (200, b"")
     assert client.head("/api/v1/nothing").status_code == 404
 
 
@@ -218,10 +218,10 @@ def test_repeated_security_headers_are_refused(
     running: Running, name: str, values: tuple[str, str]
 ) -> None:
     """A request that repeats such a header is refused."""
-    given = [("Host", "localhost"), ("Authorization", f"Bearer {running.token}")]
-    given = [each for each in given if each[0] != name]
-    given += [(name, value.format(token=running.token)) for value in values]
-    head = "".join(f"{key}: {value}\r\n" for key, value in given)
+    headers = [("Host", "localhost"), ("Authorization", f"Bearer {running.token}")]
+    headers = [header for header in headers if header[0] != name]
+    headers += [(name, value.format(token=running.token)) for value in values]
+    head = "".join(f"{key}: {value}\r\n" for key, value in headers)
     with running.connected() as client:
         client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
@@ -265,9 +265,9 @@ def test_refusals_are_logged_at_a_limited_rate(
             stranger.get("/api/v1/tasks", headers={"Authorization": "Bearer not-a-token"})
             assert client.post("/api/v1/tasks/none/pause").status_code == 403
     for event in ("api.login_refused", "api.scope_refused"):
-        found = [line for line in lines if line["event"] == event]
-        assert 1 <= len(found) <= 10
-        assert found[0]["address"] == "127.0.0.1"
+        entries = [line for line in lines if line["event"] == event]
+        assert 1 <= len(entries) <= 10
+        assert entries[0]["address"] == "127.0.0.1"
     assert "not-a-token" not in str(lines)
     assert reader not in str(lines)
 
@@ -303,21 +303,21 @@ def test_numbers_in_addresses_are_limited(client: httpx.Client) -> None:
 
 def test_readiness_queries_the_database_once_a_second(running: Running) -> None:
     """Frequent calls without a token cause one query a second."""
-    asked = 0
-    reading = running.server._context.read_pool  # type: ignore[union-attr]
-    read = reading.read
+    queries = 0
+    read_pool = running.server._context.read_pool  # type: ignore[union-attr]
+    read = read_pool.read
 
     async def count(function: Callable[..., object]) -> object:
-        nonlocal asked
-        asked += 1
+        nonlocal queries
+        queries += 1
         return await read(function)
 
-    reading.read = count  # type: ignore[method-assign]
+    read_pool.read = count  # type: ignore[method-assign]
     try:
         began = time.monotonic()
         with running.client("") as stranger:
             for _ in range(100):
                 assert stranger.get("/readyz").status_code == 200
-        assert asked <= time.monotonic() - began + 1
+        assert queries <= time.monotonic() - began + 1
     finally:
-        reading.read = read  # type: ignore[method-assign]
+        read_pool.read = read  # type: ignore[method-assign]

@@ -28,12 +28,12 @@ def test_incomplete_headers_are_cut_off_in_time(
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Running(sqlite_database, tmp_path) as running, ExitStack() as opened:
         waiting: list[tuple[bytes, socket.socket]] = []
-        for said in (b"", b"\r\n", b"GET /healthz HT", whole[:-2], whole + b"GET /"):
+        for sent in (b"", b"\r\n", b"GET /healthz HT", whole[:-2], whole + b"GET /"):
             client = opened.enter_context(running.connected())
-            client.sendall(said)
-            waiting.append((said, client))
-        for said, client in waiting:
-            assert read_until_closed(client).count(b"200 OK") == said.count(whole), said
+            client.sendall(sent)
+            waiting.append((sent, client))
+        for sent, client in waiting:
+            assert read_until_closed(client).count(b"200 OK") == sent.count(whole), sent
 
 
 def test_endless_headers_are_refused(running: Running) -> None:
@@ -98,6 +98,6 @@ def test_requests_without_a_token_get_a_share_of_the_capacity(
             opened.enter_context(running.connected()).sendall(UNFINISHED)
         # A webhook that comes whole takes the place of the oldest that does not.
         for _ in range(3):
-            found = stranger.post("/hooks/hook", content=b"{}")
-            assert found.status_code == 401, found.text
+            response = stranger.post("/hooks/hook", content=b"{}")
+            assert response.status_code == 401, response.text
         assert owner.post("/api/v1/workflows/quick/tasks").status_code == 201

@@ -87,9 +87,9 @@ class Running:
 
     def client(self, token: str | None = None, **headers: str) -> httpx.Client:
         """Return a client with a token, the owner's unless another is given; "" for none."""
-        given = self.token if token is None else token
-        if given:
-            headers["Authorization"] = f"Bearer {given}"
+        sent_token = self.token if token is None else token
+        if sent_token:
+            headers["Authorization"] = f"Bearer {sent_token}"
         return httpx.Client(
             base_url=self.server.url,
             headers=headers,
@@ -122,11 +122,11 @@ class Running:
     def wait_for_task(self, client: httpx.Client, task_id: str, status: str) -> dict[str, Any]:
         """Return a task's document once it has a status."""
 
-        def look() -> dict[str, Any] | None:
-            found: dict[str, Any] = client.get(f"/api/v1/tasks/{task_id}").json()
-            return found if found["status"] == status else None
+        def poll() -> dict[str, Any] | None:
+            task: dict[str, Any] = client.get(f"/api/v1/tasks/{task_id}").json()
+            return task if task["status"] == status else None
 
-        done: dict[str, Any] = wait_for(look)
+        done: dict[str, Any] = wait_for(poll)
         return done
 
 
@@ -142,10 +142,10 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 def read_until_closed(client: socket.socket) -> bytes:
     """Read until the other side closes."""
-    found = b""
+    received = b""
     try:
         while piece := client.recv(65_536):
-            found += piece
+            received += piece
     except ConnectionResetError:
         pass
-    return found
+    return received

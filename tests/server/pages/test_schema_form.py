@@ -45,19 +45,19 @@ def test_every_flat_member_is_read_by_its_type() -> None:
     )
     members = members_of(schema)
     typed = {"text": "12", "count": "12", "price": "1.5", "sure": "yes", "size": "2"}
-    given = {f"value:{name}": text for name, text in typed.items()}
-    assert read(members, given) == {
+    form = {f"value:{name}": text for name, text in typed.items()}
+    assert read(members, form) == {
         "text": "12", "count": 12, "price": 1.5, "sure": True, "size": 2
     }  # fmt: skip
     assert read(members, {}) == {}
-    assert read(members, dict.fromkeys(given, "")) == {}
+    assert read(members, dict.fromkeys(form, "")) == {}
 
 
 def test_invalid_values_are_left_to_the_schema() -> None:
     """Nothing is guessed: `1,000` stays text."""
     members = members_of(_object(price={"type": "number"}, sure={"type": "boolean"}))
-    given = {"value:price": "1,000", "value:sure": "perhaps"}
-    assert read(members, given) == {"price": "1,000", "sure": "perhaps"}
+    form = {"value:price": "1,000", "value:sure": "perhaps"}
+    assert read(members, form) == {"price": "1,000", "sure": "perhaps"}
 
 
 def test_required_text_may_be_empty() -> None:

@@ -36,8 +36,8 @@ def _asked(client: httpx.Client, workflow: str) -> tuple[str, dict[str, Any]]:
     def look() -> Any:
         return client.get("/api/v1/approvals", params={"task": task_id}).json()["approvals"]
 
-    (found,) = wait_for(look)
-    return task_id, found
+    (approval,) = wait_for(look)
+    return task_id, approval
 
 
 def test_concurrent_approvals_decide_once(
@@ -64,7 +64,7 @@ def test_concurrent_approvals_decide_once(
     running.wait_for_task(client, task_id, ending)
     assert client.get(address).json()["decision"]["by"] == "approve"
     everything = client.get("/api/v1/approvals", params={"all": "true", "task": task_id}).json()
-    assert [each["status"] for each in everything["approvals"]] == [first["status"]]
+    assert [approval["status"] for approval in everything["approvals"]] == [first["status"]]
 
 
 def test_an_approval_with_edits(
@@ -106,15 +106,15 @@ def test_pages_of_questions(client: httpx.Client, approver: httpx.Client) -> Non
     """Following `next` returns every question once: the open ones, or all."""
     made = [_asked(client, "asking")[1]["id"] for _ in range(3)]
 
-    def every(**given: str) -> list[str]:
+    def every(**filters: str) -> list[str]:
         seen: list[str] = []
         cursor: str | None = None
         while True:
             at = {"cursor": cursor} if cursor else {}
-            found = client.get("/api/v1/approvals", params={"limit": "2", **given, **at}).json()
-            seen += [each["id"] for each in found["approvals"]]
-            if (cursor := found["next"]) is None:
-                return [each for each in seen if each in made]
+            page = client.get("/api/v1/approvals", params={"limit": "2", **filters, **at}).json()
+            seen += [approval["id"] for approval in page["approvals"]]
+            if (cursor := page["next"]) is None:
+                return [approval_id for approval_id in seen if approval_id in made]
 
     assert every() == made
     approver.post(f"/api/v1/approvals/{made[0]}/deny")

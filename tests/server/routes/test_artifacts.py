@@ -12,9 +12,9 @@ def test_a_large_value(running: Running, client: httpx.Client) -> None:
     with running.database.connect("writer") as connection, connection.transaction():
         name = artifact_rows.put(connection, content, 1)
     for part in (name, name[:8]):
-        found = client.get(f"/api/v1/artifacts/{part}")
-        assert (found.status_code, found.content) == (200, content)
-        assert found.headers["content-type"] == "application/json"
+        response = client.get(f"/api/v1/artifacts/{part}")
+        assert (response.status_code, response.content) == (200, content)
+        assert response.headers["content-type"] == "application/json"
     assert client.get(f"/api/v1/artifacts/{'0' * 64}").status_code == 404
     for wrong in ("12345", "x" * 8, name.upper()):
         assert client.get(f"/api/v1/artifacts/{wrong}").status_code == 422

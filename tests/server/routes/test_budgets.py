@@ -26,12 +26,12 @@ def test_a_budget_is_shown_and_raised(running: Running, client: httpx.Client, ta
     with running.client(running.token_with("approve")) as person:
         raised = person.post(address, json={"usd": 2.5, "tokens": 900, "seconds": 86_400})
     assert (raised.status_code, raised.json()["changed"]) == (200, True)
-    found = client.get(address).json()
-    BudgetDocument.model_validate(found)
-    (budget,) = found["budgets"]
+    document = client.get(address).json()
+    BudgetDocument.model_validate(document)
+    (budget,) = document["budgets"]
     assert (budget["usd_limit"], budget["tokens_limit"]) == (2.5, 900)
     with running.database.connect("reader") as connection:
-        assert found == spending.budget_document(connection, task)
+        assert document == spending.budget_document(connection, task)
     assert client.get(f"/api/v1/tasks/{task}").json()["deadline"] is not None
 
 
@@ -57,11 +57,11 @@ def test_invalid_budgets_are_refused(
 
 def test_a_day(running: Running, client: httpx.Client) -> None:
     """`read` shows what all tasks have used today."""
-    found = client.get("/api/v1/budget").json()
-    DayDocument.model_validate(found)
+    document = client.get("/api/v1/budget").json()
+    DayDocument.model_validate(document)
     limits = running.settings.budget
     with running.database.connect("reader") as connection:
-        assert found == spending.day_document(connection, limits, running.database.clock.now())
+        assert document == spending.day_document(connection, limits, running.database.clock.now())
 
 
 def test_an_unknown_task(client: httpx.Client) -> None:
@@ -71,8 +71,10 @@ def test_an_unknown_task(client: httpx.Client) -> None:
 
 
 def _figures(client: httpx.Client) -> dict[str, float]:
-    found = re.findall(r"^(agent_[a-z_]+) ([0-9.e+-]+)$", client.get("/metrics").text, re.MULTILINE)
-    return {name: float(value) for name, value in found}
+    figures = re.findall(
+        r"^(agent_[a-z_]+) ([0-9.e+-]+)$", client.get("/metrics").text, re.MULTILINE
+    )
+    return {name: float(value) for name, value in figures}
 
 
 def test_metrics_and_the_day_agree(running: Running, client: httpx.Client) -> None:
@@ -84,16 +86,16 @@ def test_metrics_and_the_day_agree(running: Running, client: httpx.Client) -> No
         # Used, then set aside: tokens and millionths of a dollar; at last milliseconds.
         used_and_open = (700, 1_250_001, 90, 40_000, 3500, 60_000)
         store.add_to_days(tx, [(today, *used_and_open), ("2020-01-01", 5, 7, 0, 0, 1000, 0)])
-    found, day = _figures(client), client.get("/api/v1/budget").json()
-    assert found["agent_model_tokens_today"] == day["tokens"] == 790
-    assert found["agent_spend_usd_today"] == day["usd"] == 1.290001
-    assert found["agent_model_seconds_today"] == day["seconds"] == 63.5
-    assert found["agent_model_tokens_total"] == 705
-    assert found["agent_model_usd_total"] == 1.250008
-    assert found["agent_model_seconds_total"] == 4.5
+    figures, day = _figures(client), client.get("/api/v1/budget").json()
+    assert figures["agent_model_tokens_today"] == day["tokens"] == 790
+    assert figures["agent_spend_usd_today"] == day["usd"] == 1.290001
+    assert figures["agent_model_seconds_today"] == day["seconds"] == 63.5
+    assert figures["agent_model_tokens_total"] == 705
+    assert figures["agent_model_usd_total"] == 1.250008
+    assert figures["agent_model_seconds_total"] == 4.5
     with running.database.connect("writer") as tx, tx.transaction():
         # What was set aside turns out to have been used in part.
         store.add_to_days(tx, [(today, 10, 1, -90, -40_000, 500, -60_000)])
-    found, day = _figures(client), client.get("/api/v1/budget").json()
-    assert found["agent_model_tokens_today"] == day["tokens"] == 710
-    assert found["agent_model_tokens_total"] == 715
+    figures, day = _figures(client), client.get("/api/v1/budget").json()
+    assert figures["agent_model_tokens_today"] == day["tokens"] == 710
+    assert figures["agent_model_tokens_total"] == 715

@@ -45,8 +45,8 @@ def test_pages_of_events(running: Running, client: httpx.Client) -> None:
     seen: list[int] = []
     after = None
     while True:
-        given = {"task": task_id, "limit": "2", **({"after": after} if after else {})}
-        page = client.get("/api/v1/events", params=given).json()
+        params = {"task": task_id, "limit": "2", **({"after": after} if after else {})}
+        page = client.get("/api/v1/events", params=params).json()
         EventPage.model_validate(page)
         if not page["events"]:
             assert page["cursor"] == after

@@ -94,8 +94,8 @@ def sender(running: Running) -> Iterator[httpx.Client]:
 def _deliver(
     client: httpx.Client, preset: str, headers: dict[str, str], body: bytes = BODY
 ) -> httpx.Response:
-    given = {"Content-Type": "application/json", **headers}
-    return client.post(f"/hooks/on-{preset}", content=body, headers=given)
+    all_headers = {"Content-Type": "application/json", **headers}
+    return client.post(f"/hooks/on-{preset}", content=body, headers=all_headers)
 
 
 @pytest.mark.parametrize("preset", SECRETS)
@@ -108,13 +108,13 @@ def test_a_good_delivery_starts_one_task(
         answers = list(threads.map(lambda _: _deliver(sender, preset, headers), range(12)))
     assert {answer.status_code for answer in answers} == {202}
     (task_id,) = {answer.json()["task"] for answer in answers}
-    found = client.get(f"/api/v1/tasks/{task_id}").json()
-    assert found["trigger"]["kind"] == "webhook"
-    assert found["trigger"]["body"]["amount"] == 7
+    task = client.get(f"/api/v1/tasks/{task_id}").json()
+    assert task["trigger"]["kind"] == "webhook"
+    assert task["trigger"]["body"]["amount"] == 7
     assert running.wait_for_task(client, task_id, "succeeded")["output"] == "7"
     assert _deliver(sender, preset, headers).json()["task"] == task_id
     # What proves the sender is not for the record.
-    assert SECRETS[preset] not in json.dumps(found)
+    assert SECRETS[preset] not in json.dumps(task)
 
 
 @pytest.mark.parametrize("preset", SECRETS)
@@ -167,10 +167,10 @@ def test_one_of_several_signatures_is_enough() -> None:
     good = sign("standard", BODY, at=at)
     for signature in (f"v1,x {good['webhook-signature']}", f"{good['webhook-signature']} v1a,y"):
         headers = {**good, "webhook-signature": signature}
-        found = webhook_signatures.verify(
+        delivery = webhook_signatures.verify(
             "standard", SECRETS["standard"], headers, BODY, at * SECOND
         )
-        assert found.id == "one"
+        assert delivery.id == "one"
     stripe = sign("stripe", BODY, at=at)["stripe-signature"]
     for signature in (stripe + ",v1=00", stripe.replace("v1=", "v1=00,v0=1,v1=")):
         headers = {"stripe-signature": signature}
@@ -186,14 +186,16 @@ def test_senders_tests_are_answered(client: httpx.Client, sender: httpx.Client) 
     assert _deliver(sender, "slack", {}, body).status_code == 401
     events = client.get("/api/v1/tasks", params={"limit": 500}).json()["tasks"]
     triggers = [client.get(f"/api/v1/tasks/{task['id']}").json()["trigger"] for task in events]
-    assert not [each for each in triggers if each.get("event") in ("ping", "url_verification")]
+    assert not [
+        trigger for trigger in triggers if trigger.get("event") in ("ping", "url_verification")
+    ]
 
 
 def test_deliveries_that_are_not_json(client: httpx.Client, sender: httpx.Client) -> None:
     """A form's text is stored unchanged; a body that cannot be stored is refused."""
     body = b"command=%2Fdeploy&text=now"
-    taken = _deliver(sender, "slack", sign("slack", body), body)
-    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    accepted = _deliver(sender, "slack", sign("slack", body), body)
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["body"] == body.decode()
     bad = b'{"a": "\\u0000"}'
     assert _deliver(sender, "github", sign("github", bad, delivery="bad"), bad).status_code == 422
@@ -203,8 +205,8 @@ def test_a_stranger_does_not_learn_which_workflows_take_webhooks(sender: httpx.C
     """An unknown name, a workflow without `on: webhook` and a bad signature get the same response."""
     names = ("none", "quick", *(f"on-{preset}" for preset in SECRETS))
     refused = [sender.post(f"/hooks/{name}", content=b"{}") for name in names]
-    assert {each.status_code for each in refused} == {401}
-    assert len({each.text for each in refused}) == 1
+    assert {response.status_code for response in refused} == {401}
+    assert len({response.text for response in refused}) == 1
     assert sender.get("/hooks/on-github").status_code == 405
 
 
@@ -235,10 +237,10 @@ def test_svix_headers(client: httpx.Client, sender: httpx.Client) -> None:
     """The same scheme with `svix-` headers works; the two header names cannot be mixed."""
     named = sign("standard", BODY, delivery="svix-1")
     own = {name.replace("webhook-", "svix-"): value for name, value in named.items()}
-    taken = _deliver(sender, "standard", own)
-    assert taken.status_code == 202
-    assert _deliver(sender, "standard", named).json() == taken.json()
-    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    accepted = _deliver(sender, "standard", own)
+    assert accepted.status_code == 202
+    assert _deliver(sender, "standard", named).json() == accepted.json()
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["id"] == "svix-1"
     mixed = {**own, "webhook-id": "svix-2"}
     assert _deliver(sender, "standard", mixed).status_code == 401
@@ -248,8 +250,8 @@ def test_a_form_of_github_is_parsed(client: httpx.Client, sender: httpx.Client) 
     """GitHub's payload in a form is the same as one in JSON; its signature is over the raw body."""
     body = urlencode({"payload": '{"amount": 7, "text": "a+b & c"}'}).encode()
     headers = {**sign("github", body, delivery="form"), "Content-Type": _FORM}
-    taken = _deliver(sender, "github", headers, body)
-    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    accepted = _deliver(sender, "github", headers, body)
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["body"] == {"amount": 7, "text": "a+b & c"}
     for odd in (b"payload=1&payload=2", b"other=1", b"payload=%7B"):
         headers = {**sign("github", odd, delivery=odd.decode()), "Content-Type": _FORM}

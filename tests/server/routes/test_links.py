@@ -107,8 +107,8 @@ def _ask(owner: httpx.Client, workflow: str, **inputs: str) -> str:
 
 def _question(owner: httpx.Client, task: str, other_than: str = "") -> dict[str, Any]:
     def look() -> Any:
-        found = owner.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
-        return next((each for each in found if each["id"] != other_than), None)
+        approvals = owner.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
+        return next((approval for approval in approvals if approval["id"] != other_than), None)
 
     question: dict[str, Any] = wait_for(look)
     return question
@@ -230,15 +230,15 @@ class _Form(HTMLParser):
         self.feed(page.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "textarea":
-            self._area = given["name"]
+            self._area = attributes["name"]
             self.sent[self._area] = ""
         elif tag == "option":
-            self.options.append(given["value"])
-        elif tag == "input" and "type" not in given:
-            self.sent[given["name"]] = given["value"]
-            self.seen += given["value"]
+            self.options.append(attributes["value"])
+        elif tag == "input" and "type" not in attributes:
+            self.sent[attributes["name"]] = attributes["value"]
+            self.seen += attributes["value"]
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "textarea":
@@ -281,8 +281,8 @@ def test_a_form_hides_nothing_and_changes_nothing(
     assert not set(HIDDEN) & set(form.seen)
     for words in (r"Size\u200e", r"Hint\u200e", r"s\u200e", r"n\u200e"):
         assert words in form.seen
-    given = {**form.sent, "value:size": form.options[1]}
-    assert person.post(_link(fill), data={"decision": "answer", **given}).status_code == 303
+    values = {**form.sent, "value:size": form.options[1]}
+    assert person.post(_link(fill), data={"decision": "answer", **values}).status_code == 303
     write = _question(owner, task, fill["id"])
     form = _Form(person.get(_link(write)))
     assert not set(HIDDEN) & set(form.seen)
@@ -338,12 +338,12 @@ def test_a_flat_object_has_a_field_for_each_member(
     for words in ("Nights", "How many you stay.", "breakfast (optional)", "double"):
         assert words in _seen(shown)
     assert '"properties"' not in _seen(shown)
-    given = {"decision": "answer", "value:nights": "some", "value:room": "double"}
-    refused = person.post(link, data=given)
+    form = {"decision": "answer", "value:nights": "some", "value:room": "double"}
+    refused = person.post(link, data=form)
     assert refused.status_code == 422
     assert 'value="some"' in refused.text
     assert '<option value="double" selected>double</option>' in refused.text
-    done = person.post(link, data=given | {"value:nights": "3", "value:breakfast": "no"})
+    done = person.post(link, data=form | {"value:nights": "3", "value:breakfast": "no"})
     assert done.status_code == 303
     assert linked.wait_for_task(owner, task, "succeeded")["output"] == {
         "nights": 3, "room": "double", "breakfast": False, "name": ""
@@ -425,16 +425,16 @@ def test_programs_answer_with_a_signature(
     """An answer signed with the webhook's secret decides once; a repeated one reports that."""
     task = _ask(owner, "paying")
     approval = _question(owner, task)
-    said = {"approval": approval["id"], "decision": "approve", "comment": "by rule 7"}
+    body = {"approval": approval["id"], "decision": "approve", "comment": "by rule 7"}
     for bad in (
-        _signed(said, secret="whsec_" + "A" * 32),
-        _signed(said, at=time.time() - 400),
-        {"content": json.dumps(said)},
+        _signed(body, secret="whsec_" + "A" * 32),
+        _signed(body, at=time.time() - 400),
+        {"content": json.dumps(body)},
     ):
         assert person.post("/answers", **bad).status_code == 401
-    done = person.post("/answers", **_signed(said))
+    done = person.post("/answers", **_signed(body))
     assert (done.status_code, done.json()["status"]) == (200, "approved")
-    again = person.post("/answers", **_signed(said))
+    again = person.post("/answers", **_signed(body))
     assert again.status_code == 409
     assert again.json()["decided"] == {"status": "approved", "by": "program", "channel": "webhook"}
     linked.wait_for_task(owner, task, "succeeded")

@@ -30,23 +30,23 @@ def test_a_task_from_start_to_end(running: Running, client: httpx.Client) -> Non
     _exactly(CreatedTask, created.json())
     assert created.headers["location"] == created.json()["url"]
     task_id = created.json()["id"]
-    found = running.wait_for_task(client, task_id, "succeeded")
-    assert found["output"] == "ho"
-    assert found["trigger"] == {"kind": "api", "by": "owner"}
-    _exactly(TaskDocument, found)
+    task = running.wait_for_task(client, task_id, "succeeded")
+    assert task["output"] == "ho"
+    assert task["trigger"] == {"kind": "api", "by": "owner"}
+    _exactly(TaskDocument, task)
     with running.database.connect("reader") as connection:
-        assert found == task_documents.task_document(connection, task_id)
+        assert task == task_documents.task_document(connection, task_id)
     steps = client.get(f"/api/v1/tasks/{task_id}/steps").json()
     _exactly(StepList, steps)
-    assert steps["steps"] == found["steps"]
+    assert steps["steps"] == task["steps"]
 
 
 def test_a_body_is_optional(running: Running, client: httpx.Client) -> None:
     """A workflow whose inputs have defaults starts without any body."""
     created = client.post("/api/v1/workflows/quick/tasks")
     assert created.status_code == 201
-    found = running.wait_for_task(client, created.json()["id"], "succeeded")
-    assert found["output"] == "hello"
+    task = running.wait_for_task(client, created.json()["id"], "succeeded")
+    assert task["output"] == "hello"
 
 
 def test_logs_of_a_step(running: Running, client: httpx.Client) -> None:
@@ -54,7 +54,7 @@ def test_logs_of_a_step(running: Running, client: httpx.Client) -> None:
     task_id = _start(client, "quick", input={"word": "said"})
     running.wait_for_task(client, task_id, "succeeded")
     address = f"/api/v1/tasks/{task_id}/steps/one/logs"
-    page = wait_for(lambda: (found := client.get(address).json())["logs"] and found)
+    page = wait_for(lambda: (page := client.get(address).json())["logs"] and page)
     _exactly(LogPage, page)
     assert "said" in page["logs"][0]["text"]
     rest = client.get(address, params={"after": page["next"]}).json()
@@ -89,8 +89,8 @@ def test_pages_of_tasks(running: Running, client: httpx.Client) -> None:
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        given = {"workflow": "paged", "limit": "3", **({"cursor": cursor} if cursor else {})}
-        page = client.get("/api/v1/tasks", params=given).json()
+        params = {"workflow": "paged", "limit": "3", **({"cursor": cursor} if cursor else {})}
+        page = client.get("/api/v1/tasks", params=params).json()
         _exactly(TaskPage, page)
         seen += [task["id"] for task in page["tasks"]]
         cursor = page["next"]
@@ -125,8 +125,8 @@ def test_pause_resume_signal(running: Running, client: httpx.Client) -> None:
     assert paused.status_code == 200
     _exactly(CommandAnswer, paused.json())
     assert paused.json()["changed"] is True
-    found = client.get(address).json()
-    assert (found["status"], found["pause_reason"]) == ("paused", "lunch")
+    task = client.get(address).json()
+    assert (task["status"], task["pause_reason"]) == ("paused", "lunch")
     assert client.post(f"{address}/pause").json()["changed"] is False
     assert client.post(f"{address}/resume").json()["changed"] is True
     assert client.post(f"{address}/signals/go", json={"word": ["ho", 1]}).status_code == 200
@@ -183,10 +183,10 @@ def test_resolve_is_refused_where_nothing_is_unknown(client: httpx.Client) -> No
 def test_an_unknown_task(client: httpx.Client, path: str) -> None:
     """Every request for a missing task is 404 and names it."""
     method = "GET" if path in ("", "/steps") else "POST"
-    found = client.request(method, f"/api/v1/tasks/nothing{path}")
-    assert found.status_code == 404
-    assert found.headers["content-type"] == "application/problem+json"
-    document = found.json()
+    response = client.request(method, f"/api/v1/tasks/nothing{path}")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
     assert document["status"] == 404
     assert "nothing" in document["detail"]
 
@@ -208,23 +208,23 @@ def test_an_unknown_task(client: httpx.Client, path: str) -> None:
 )
 def test_bad_requests(client: httpx.Client, body: bytes, code: int, says: str) -> None:
     """Every problem of a request is reported, and nothing is created."""
-    found = client.post(
+    response = client.post(
         "/api/v1/workflows/quick/tasks", content=body, headers={"Content-Type": "application/json"}
     )
-    assert found.status_code == code, found.text
-    assert found.headers["content-type"] == "application/problem+json"
-    assert says in found.json()["detail"]
+    assert response.status_code == code, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert says in response.json()["detail"]
 
 
 def test_a_form_is_not_json(client: httpx.Client) -> None:
     """A content type that web pages can send across origins is not read as JSON."""
     for media in ("text/plain", "application/x-www-form-urlencoded", ""):
         for content in (b"{}", iter([b"{}"])):
-            found = client.post(
+            response = client.post(
                 "/api/v1/workflows/quick/tasks", content=content, headers={"Content-Type": media}
             )
-            assert found.status_code == 415
-            assert found.json()["type"] == "urn:agent:problem:unsupported"
+            assert response.status_code == 415
+            assert response.json()["type"] == "urn:agent:problem:unsupported"
 
 
 def test_unknown_workflows_and_methods(client: httpx.Client) -> None:
@@ -245,9 +245,9 @@ def test_calls_of_a_step(running: Running, client: httpx.Client) -> None:
     task_id = client.post("/api/v1/workflows/asks/tasks", json={}).json()["id"]
     address = f"/api/v1/tasks/{task_id}/steps"
     running.wait_for_task(client, task_id, "succeeded")
-    found = client.get(f"{address}/it/calls").json()
-    (call,) = found["calls"]
+    transcript = client.get(f"{address}/it/calls").json()
+    (call,) = transcript["calls"]
     assert call["request"]["prompt"] == "good day"
     assert call["response"]["text"] == "[echo] good day"
-    assert found["usage"]["turns"] == 1
+    assert transcript["usage"]["turns"] == 1
     assert client.get(f"{address}/nothing/calls").status_code == 404
