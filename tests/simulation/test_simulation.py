@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.steps.attempt.calls import Calls
+from agent.steps.attempt.unknown_policy import UnknownPolicy
 from tests.simulation.disk import COMMIT_FAULTS
 from tests.simulation.run import run
 from tests.simulation.scenario import Scenario, draw
@@ -88,7 +88,7 @@ async def _repeat_blindly(*_: object) -> None:
 
 def test_a_planted_defect_is_found(sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that repeats what may have happened is caught by one of a few seeds."""
-    monkeypatch.setattr(Calls, "_settle_unknown", _repeat_blindly)
+    monkeypatch.setattr(UnknownPolicy, "apply", _repeat_blindly)
     problems = [
         problem for seed in range(10) for problem in run(draw(seed), sqlite_template).problems
     ]
@@ -100,7 +100,7 @@ def test_a_failure_is_cut_down_to_what_it_takes(
     sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Faults, operations, submissions and steps go as long as it still fails."""
-    monkeypatch.setattr(Calls, "_settle_unknown", _repeat_blindly)
+    monkeypatch.setattr(UnknownPolicy, "apply", _repeat_blindly)
 
     def fails(scenario: Scenario) -> bool:
         problems = run(scenario, sqlite_template).problems
