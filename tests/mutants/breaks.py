@@ -298,8 +298,8 @@ MUTANTS: Final = (
         "a step changes behind its task's back",
         "another worker cannot notice that what it remembers of a step has changed",
         "agent/tasks/rules/row_writer.py",
-        "or len(steps) > before",
-        "or before < 0",
+        "or changed_steps\n",
+        "or False\n",
     ),
     Mutant(
         "what follows a failed turn counts",
@@ -347,8 +347,8 @@ MUTANTS: Final = (
         "inherited unknowns are forgotten",
         "a retry repeats what nobody knows the outcome of",
         "agent/tasks/rules/row_writer.py",
-        "        inherited_calls.inherit_calls(tx, old, heir)\n",
-        "        pass\n",
+        "            inherited_calls.inherit_calls(tx, locked.retries, locked)\n",
+        "            pass\n",
     ),
     Mutant(
         "what is known is asked",
@@ -382,9 +382,9 @@ MUTANTS: Final = (
     Mutant(
         "a late word wakes the dead",
         "the word of an effect moves a step of a task that has ended",
-        "agent/tasks/rules/row_writer.py",
-        "            if locked.task.status in TASK_ENDED:\n                continue\n",
-        "",
+        "agent/tasks/rules/call_ledger.py",
+        "if locked.task.status not in TASK_ENDED:",
+        "if locked.task.status:",
     ),
     Mutant(
         "a retry beside a living effect",

@@ -17,7 +17,8 @@ from agent.tasks.commit.task_cache import TaskCache
 from agent.tasks.rules import (
     advance,
     approvals,
-    budgets,
+    budget_reservations,
+    call_ledger,
     child_tasks,
     claiming,
     creation,
@@ -53,7 +54,7 @@ def run(
     cache.open(tx)
     locked_tasks = _open(tx, batch, room, graphs, cache, now, turned)
     _apply(tx, batch, room, graphs, locked_tasks, turned)
-    row_writer.resolve(tx, locked_tasks.values())
+    call_ledger.resolve(tx, locked_tasks.values())
     for locked in locked_tasks.values():
         advance.advance(tx, locked)
     new = _create(tx, batch, graphs, cache, now, turned, locked_tasks, room)
@@ -276,7 +277,7 @@ def _apply(
 ) -> None:
     """Apply notes and outcomes to the units that could be locked; carry the rest."""
     intents = ((note.claim.task_id, note.intent) for note in batch.notes)
-    purse = budgets.open_purse(tx, graphs, locked_tasks, intents)
+    purse = budget_reservations.lock_budgets(tx, graphs, locked_tasks, intents)
     for note in batch.notes:
         locked = locked_tasks.get(note.claim.task_id)
         if note.claim.task_id in turned.gone:
@@ -312,7 +313,10 @@ def _apply(
 
 
 def _note(
-    locked: LockedTask, note: JournalEntry, worker_id: str, purse: budgets.BudgetLocks | None
+    locked: LockedTask,
+    note: JournalEntry,
+    worker_id: str,
+    purse: budget_reservations.BudgetLocks | None,
 ) -> bool:
     """Record what a running attempt asked for; a result is recorded whatever became of the claim."""
     note.refusal = None
