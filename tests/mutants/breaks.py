@@ -127,8 +127,8 @@ MUTANTS: Final = (
         "a failure hides an unknown",
         "a retry forgets what may have happened before a later attempt failed",
         "agent/tasks/rules/inherited_calls.py",
-        "[row for row in calls if row[-1] == status]",
-        "[row for row in calls[-1:] if row[-1] == status]",
+        "[call for call in same_number if call.status == status]",
+        "[call for call in same_number[-1:] if call.status == status]",
     ),
     Mutant(
         "another key after an unknown",
@@ -326,7 +326,7 @@ MUTANTS: Final = (
         "another input counts as the same",
         "a child is given what an earlier one did for somebody else",
         "agent/tasks/rules/retried_children.py",
-        'return bool(graph.name == asked.get("workflow") and json.loads(given) == wanted)',
+        'return bool(graph.name == asked.get("workflow") and json.loads(earlier_input) == wanted)',
         'return bool(graph.name == asked.get("workflow"))',
     ),
     Mutant(
@@ -652,7 +652,7 @@ MUTANTS: Final = (
     Mutant(
         "an answer travels to another input",
         "a fork with another input acts on a yes that was given under the first",
-        "agent/tasks/rules/retry_fork.py",
+        "agent/tasks/rules/carry_over.py",
         "        if not relied_on:\n",
         "        if relied_on is not None:\n",
     ),
@@ -667,7 +667,7 @@ MUTANTS: Final = (
         "a child's answer travels",
         "a fork with another input keeps a child in which a person answered",
         "agent/tasks/rules/kept_answers.py",
-        "if any(has_questions.get(step_id, False) for step_id in steps):",
+        "if any(has_questions.get(step_id, False) for step_id in step_ids):",
         "if kind in ASKING_KINDS:",
     ),
     Mutant(

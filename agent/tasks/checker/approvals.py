@@ -126,31 +126,20 @@ def carried_over(connection: Connection, task: AuditRows, graph: Graph | None) -
     if not line or line[-1][2] is not None:
         # Pruned since: under which input an answer was given cannot be told any more.
         return
-    rows: dict[int, list[dict[str, str]]] = {index: [] for index in range(len(graph.steps))}
+    step_ids: dict[int, list[str]] = {index: [] for index in range(len(graph.steps))}
     for step in task.steps:
-        rows.setdefault(step.index, []).append({"id": step.id})
-    foreign = kept_answers.given_under_another_input(
-        connection, task.task.id, graph, rows, new_input=line[0][1]
+        step_ids.setdefault(step.index, []).append(step.id)
+    stale = kept_answers.stale_answers(
+        connection, task.task.id, graph, step_ids, new_input=line[0][1]
     )
-    if not foreign:
+    if not stale:
         return
     ran = {event.step_id for event in task.events if event.type == "step.claimed"}
     for step in task.steps:
-        relied_on = sorted(foreign & _ancestors(graph, step.index))
+        relied_on = sorted(stale & (graph.upstream(step.index) - {step.index}))
         if step.id in ran and relied_on:
             name = graph.steps[relied_on[0]].name
             yield Said(
                 f"step {step.title} ran after {name}, which was answered under another input",
                 step.title,
             )
-
-
-def _ancestors(graph: Graph, index: int) -> set[int]:
-    found: set[int] = set()
-    queue = [index]
-    while queue:
-        for parent in graph.parents[queue.pop()]:
-            if parent not in found:
-                found.add(parent)
-                queue.append(parent)
-    return found
