@@ -1,4 +1,4 @@
-"""Who may answer: the one place that says so, for every channel and every question."""
+"""Permission to answer: decided here for every channel and every question."""
 
 from collections.abc import Sequence
 
@@ -6,18 +6,18 @@ from agent.steps.spec.questions import CHANNELS, CHATS
 
 
 class NotAllowedError(Exception):
-    """Somebody may not answer a question, or not from there."""
+    """The person may not answer the question, or not from this channel."""
 
 
 def check(who: Sequence[str], by: str, channel: str, *, is_paired: bool = False) -> None:
     """Raise `NotAllowedError` unless this person may answer from this channel.
 
-    `by` is an identity that the channel itself has established. In chats nobody may answer until
-    paired. `who` is the question's own list: channels, or identities in them as in `telegram:123`;
-    an empty one leaves it to the channels.
+    `by` is an identity that the channel has established. In a chat only paired people may answer.
+    `who` is the question's own list of channels and identities, such as `telegram:123`; if it is
+    empty, every channel may.
     """
     if channel not in CHANNELS:
-        raise NotAllowedError(f"nobody can answer from {channel!r}")
+        raise NotAllowedError(f"{channel!r} is not a channel that can answer")
     if channel in CHATS and not is_paired:
         raise NotAllowedError(f"{by} is not paired with this agent, and may not answer")
     if who and channel not in who and f"{channel}:{by}" not in who:

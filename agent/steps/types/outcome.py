@@ -1,12 +1,15 @@
 """What an attempt may end in. Outcomes are values: the runner decides, the engine applies."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent.core.state_machine import ApprovalStatus, CallStatus
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
+
+TRUNCATED: Final = "truncated"
+"""The key by which a response says that it is larger than the limit and not whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,7 +300,7 @@ def test_two_that_take_over_at_once(
 
     def take(hand: Hand) -> tuple[int, int]:
         with hand.delivery.sender.connection.transaction():
-            return rescue_steps.take_over(
+            return rescue_steps.take_over_batch(
                 hand.delivery.sender.connection,
                 hand.delivery.sender.graphs,
                 dead.delivery.sender.worker_id,

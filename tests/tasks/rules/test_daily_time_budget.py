@@ -42,7 +42,7 @@ def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.delivery.sender.worker_id
-        rescue_steps.take_over(
+        rescue_steps.take_over_batch(
             tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()

@@ -7,7 +7,7 @@ from agent.steps.http.response import verdict
 from agent.steps.spec.agent_config import HttpTool
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import UnknownOutcomeError
-from agent.steps.types.outcome import Json, StepError
+from agent.steps.types.outcome import TRUNCATED, Json, StepError
 
 _READING = frozenset({"get", "head"})
 
@@ -56,7 +56,7 @@ async def _send(
         error = StepError(f"status_{status}", "unknown", f"{text}; whether it acted is unknown")
         raise UnknownOutcomeError(error)
     shown = {"status": status, "body": answer["body"]}
-    return {**shown, "truncated": True} if answer.get("truncated") else shown
+    return {**shown, TRUNCATED: True} if answer.get(TRUNCATED) else shown
 
 
 def _schema(config: HttpTool) -> dict[str, Json]:
