@@ -160,9 +160,9 @@ def collect_garbage_seldom() -> None:
 
 def hide_secrets(settings: Settings) -> None:
     """Keep what the configuration names by reference out of all that this process writes."""
-    from agent.steps.attempt.secrets import watch
+    from agent.steps.attempt.secrets import secret_watcher
 
-    watch.add(settings.model_dump(mode="json"))
+    secret_watcher.add(settings.model_dump(mode="json"))
 
 
 def build_worker(settings: Settings, database: Database) -> "Worker":

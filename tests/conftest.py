@@ -33,7 +33,7 @@ def _nothing_hidden() -> Iterator[None]:
     """Forget what a test has hidden: a process hides for all that runs in it, also other tests."""
     yield
     everywhere.clear()
-    secrets.watch._seen.clear()
+    secrets.secret_watcher._seen.clear()
     prepare._watched.clear()
 
 

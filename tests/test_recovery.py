@@ -22,7 +22,8 @@ from agent.recovery import Recovered
 from agent.steps.process import processes
 from agent.steps.process.processes import start_time
 from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import CallResult, Failed, Intent, StepError, Waiting
+from agent.steps.types.call_records import CallResult, Intent
+from agent.steps.types.outcome import Failed, StepError, Waiting
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers

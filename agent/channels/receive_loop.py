@@ -5,7 +5,8 @@ from typing import Final
 
 import structlog
 
-from agent.channels.channel import Channel, ReceptionError
+from agent.channels.channel import Channel, ReceiveError
+from agent.core.backoff import Backoff
 from agent.core.redaction import everywhere
 from agent.store.channels import cursors as store
 from agent.store.db.database import Database, StoreError
@@ -38,7 +39,7 @@ class ReceiveLoop:
             self._task = None
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         # What an earlier process had to say of it is no longer true.
         await self._record(None)
         while True:
@@ -46,25 +47,25 @@ class ReceiveLoop:
             try:
                 if not await self._channel.receive():
                     return
-                pause = FIRST_PAUSE_SECONDS
+                backoff.reset()
                 if self._trouble is not None:
                     log.info("channel.heard_again", channel=self._channel.name)
                     await self._record(None)
                 continue
-            except ReceptionError as error:
+            except ReceiveError as error:
                 trouble, asked = str(error), error.retry_after_seconds
             except StoreError as error:
                 trouble = f"the database: {error}"
             except Exception as error:
                 log.exception("channel.defect", channel=self._channel.name)
                 trouble = f"an internal error: {type(error).__name__}"
+            pause = backoff.next_seconds()
             wait = asked or pause
             log.warning(
                 "channel.not_heard", channel=self._channel.name, error=trouble, retry_seconds=wait
             )
             await self._record(trouble)
             await asyncio.sleep(wait)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _record(self, trouble: str | None) -> None:
         try:

@@ -16,8 +16,9 @@ from agent.channels.secret_ref import SecretError, read_secret
 from agent.channels.telegram.telegram import Telegram
 from agent.channels.telegram.telegram_api import BotApi
 from agent.channels.webhook import Webhook
-from agent.config.channels import TOLD
+from agent.config.channels import NOTIFIED_EVENTS
 from agent.config.settings import Settings
+from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
@@ -66,7 +67,7 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
 class Channels:
     """Runs every channel that is turned on; `start` and `stop` are called from the worker's loop."""
 
-    event_types: Final = frozenset(TOLD)
+    event_types: Final = frozenset(NOTIFIED_EVENTS)
     """The events that some channel passes on."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
@@ -75,15 +76,15 @@ class Channels:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = threading.Event()
         self._stopped: asyncio.Event | None = None
-        self._couriers: list[DeliveryLoop] = []
+        self._loops: list[DeliveryLoop] = []
         self._thread = threading.Thread(target=self._run, name="channels", daemon=True)
 
     def start(self) -> None:
         """Begin to deliver and to receive."""
         self._thread.start()
 
-    def tell(self, events: list[tuple[Any, ...]]) -> None:
-        """Wake the couriers if one of the events is for them; a hint, which may come twice."""
+    def wake_for(self, events: list[tuple[Any, ...]]) -> None:
+        """Wake the delivery loops if one of the events is for them; a hint, which may come twice."""
         loop = self._loop
         if loop is None or not any(event[2] in self.event_types for event in events):
             return
@@ -105,8 +106,8 @@ class Channels:
             await asyncio.to_thread(self._thread.join, 2 * GRACE_SECONDS)
 
     def _wake(self) -> None:
-        for courier in self._couriers:
-            courier.wake()
+        for loop in self._loops:
+            loop.wake()
 
     def _end(self) -> None:
         assert self._stopped is not None
@@ -136,8 +137,9 @@ class Channels:
 
     async def _keep(self, name: str) -> None:
         """Keep one channel open: what ends it is logged and on record, and it is opened again."""
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
+            pause = backoff.next_seconds()
             try:
                 await self._use(open_channel(name, self._settings, self._database))
             except (SecretError, MissingExtraError) as error:
@@ -151,15 +153,14 @@ class Channels:
             except StoreError as error:
                 log.warning("channel.no_database", channel=name, error=str(error))
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _use(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""
-        courier = DeliveryLoop(self._database, channel)
-        self._couriers.append(courier)
+        loop = DeliveryLoop(self._database, channel)
+        self._loops.append(loop)
         log.info("channel.opened", channel=channel.name)
         try:
-            await courier.run()
+            await loop.run()
         finally:
-            self._couriers.remove(courier)
+            self._loops.remove(loop)
             await channel.close()

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cli.errors import CommandError
+from agent.core.key_values import parse_pairs
 
 
-def given_inputs(
+def parse_inputs(
     pairs: Sequence[str], document: str | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what was given as values, and what was typed and has still to be read as a type."""
@@ -18,15 +19,15 @@ def given_inputs(
         if not isinstance(value, dict):
             raise CommandError('--input-json: give an object, as in {"name": "value"}')
         values = value
-    texts: dict[str, str] = {}
-    for pair in pairs:
-        key, separator, text = pair.partition("=")
-        if not separator or not key:
-            raise CommandError(f"-i {pair}: write it as key=value")
-        if key in texts:
-            raise CommandError(f"-i {key}: given twice")
-        texts[key] = text
-    return values, texts
+    return values, typed_pairs(pairs, "-i")
+
+
+def typed_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Return what was given as `key=value` with an option that may be repeated."""
+    try:
+        return parse_pairs(pairs)
+    except ValueError as error:
+        raise CommandError(f"{option} {error}") from None
 
 
 def parse_json(text: str, where: str) -> Any:

@@ -1,61 +1,167 @@
-"""The database's own thread: blocking work runs there, in order, and the loop awaits its result."""
+"""Bridges from an event loop to threads: a blocking function runs in a thread, a coroutine awaits it.
+
+- `ThreadBridge` has a fixed number of threads and runs functions first in, first out. The worker's
+  database thread and the server's database pool are bridges.
+- `UnboundedThreads` gives every function a thread at once. Functions of steps run there.
+
+Their threads are daemons: a function that never returns does not keep the process from ending, as
+the standard executor's threads would. A cancelled caller stops waiting; the function runs to its end.
+"""
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
+IDLE_SECONDS: Final = 10.0
+"""How long an idle thread of `UnboundedThreads` waits for another function."""
+
 
 class ThreadBridge:
-    """One daemon thread that runs what it is given, first in, first out."""
+    """A fixed number of threads that run functions in the order in which they came."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int = 1,
+        *,
+        on_error: Callable[[BaseException], None] | None = None,
+        on_thread_end: Callable[[], None] | None = None,
+    ) -> None:
+        """Start the threads.
+
+        `on_error` is called in the loop with every exception of a function, also when the caller was
+        cancelled. `on_thread_end` is called in each thread before it ends.
+        """
+        self.pending = 0
+        """Functions that have not ended yet; only the loop reads and writes this."""
+        self._on_error = on_error
+        self._on_thread_end = on_thread_end
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        names = [name] if threads == 1 else [f"{name}-{number}" for number in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._work, name=name, daemon=True) for name in names
+        ]
+        for thread in self._threads:
+            thread.start()
 
     async def run(self, function: Callable[[], Result]) -> Result:
-        """Run a function in the thread and return what it returned.
-
-        A caller that is cancelled stops waiting; the function still runs to its end.
-        """
+        """Run a function in a thread and return its result."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
+        self.pending += 1
         self._jobs.put((loop, future, function))
         return await future
 
     def close(self) -> None:
-        """Let the thread end after what it was given before."""
-        self._jobs.put(None)
+        """Let each thread end after the functions that came before."""
+        for _ in self._threads:
+            self._jobs.put(None)
 
-    def join(self, timeout_seconds: float) -> bool:
-        """Wait for the thread to end; say whether it did."""
-        self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
+    def join(self) -> None:
+        """Wait until the threads have ended; call `close` first."""
+        for thread in self._threads:
+            thread.join()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             loop, future, function = job
-            try:
-                result, error = function(), None
-            except BaseException as raised:
-                result, error = None, raised
-            try:
-                loop.call_soon_threadsafe(_answer, future, result, error)
-            except RuntimeError:
-                # The loop was closed while the thread worked: nobody waits for the answer.
-                return
+            result, error = _call(function)
+            if not _post(loop, self._finish, future, result, error):
+                break
+            # An idle thread must not keep what its last function used alive.
+            del job, loop, future, function, result, error
+        if self._on_thread_end is not None:
+            self._on_thread_end()
+
+    def _finish(
+        self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None
+    ) -> None:
+        self.pending -= 1
+        if error is not None and self._on_error is not None:
+            self._on_error(error)
+        _resolve(future, result, error)
 
 
-def _answer(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    if future.cancelled():
+class UnboundedThreads:
+    """A thread for every function at once; idle threads are reused for a while.
+
+    The caller bounds how many functions run: a worker by its slots.
+    """
+
+    def __init__(self, name: str = "step") -> None:
+        self._name = name
+        self._condition = threading.Condition()
+        self._jobs: deque[_Job] = deque()
+        self._idle = 0
+
+    def start(self, function: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Start a function in a thread and return the future of its result.
+
+        Raises `RuntimeError`, and does not run the function, when no thread can be started.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        job = (loop, future, function)
+        with self._condition:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                self._condition.notify()
+                return future
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:
+            with self._condition:
+                if job in self._jobs:
+                    self._jobs.remove(job)
+                    raise
+            # Another thread has become idle meanwhile and has taken it.
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                self._idle += 1
+                has_job = self._condition.wait_for(lambda: bool(self._jobs), IDLE_SECONDS)
+                self._idle -= 1
+                if not has_job:
+                    return
+                loop, future, function = self._jobs.popleft()
+            result, error = _call(function)
+            _post(loop, _resolve, future, result, error)
+            # An idle thread must not keep what its last function used alive.
+            del loop, future, function, result, error
+
+
+def _call(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return function(), None
+    except BaseException as error:  # the awaiting coroutine gets it, whatever it is
+        return None, error
+
+
+def _post(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> bool:
+    """Call back in the loop; return False if it has been closed, when nothing awaits a result."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _resolve(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if future.done():
         return
-    if error is None:
-        future.set_result(result)
-    else:
+    if isinstance(error, StopIteration):
+        # A future refuses it, because it would end the coroutine that awaits.
+        error = RuntimeError(f"the function raised {error!r}")
+    if error is not None:
         future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -13,6 +13,7 @@ import structlog
 
 from agent import bootstrap, recovery
 from agent.config.settings import Settings
+from agent.core.backoff import Backoff
 from agent.store.db.database import CommitUnknownError, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema.migrate import OlderWorkersError
@@ -30,7 +31,7 @@ _PASSING: Final = (Fault.BUSY, Fault.LOST, Fault.FULL)
 
 def open_database(settings: Settings) -> Database:
     """Open, make or upgrade the database for a process that is to stay."""
-    pauses = _Pauses()
+    backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return bootstrap.open_database(settings, create=True)
@@ -41,12 +42,12 @@ def open_database(settings: Settings) -> Database:
             )
             if not is_passing or isinstance(error, OlderWorkersError):
                 raise
-            time.sleep(pauses.after(error))
+            time.sleep(_pause_after(error, backoff))
 
 
 async def patiently(work: Callable[[], Result], *, may_be_done_twice: bool) -> Result:
     """Do in a thread what needs the database, and again after what passes."""
-    pauses = _Pauses()
+    backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return await asyncio.to_thread(work)
@@ -54,7 +55,7 @@ async def patiently(work: Callable[[], Result], *, may_be_done_twice: bool) -> R
             is_unknown = isinstance(error, CommitUnknownError) and not may_be_done_twice
             if is_unknown or error.fault not in _PASSING:
                 raise
-            await asyncio.sleep(pauses.after(error))
+            await asyncio.sleep(_pause_after(error, backoff))
 
 
 async def recover(database: Database) -> None:
@@ -62,17 +63,11 @@ async def recover(database: Database) -> None:
     await patiently(lambda: recovery.recover(database, database.clock), may_be_done_twice=True)
 
 
-class _Pauses:
-    """Growing pauses, each with its line in the log."""
-
-    def __init__(self) -> None:
-        self._next = FIRST_PAUSE_SECONDS
-
-    def after(self, error: StoreError) -> float:
-        pause = self._next
-        self._next = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        log.warning("start.repeated", fault=str(error.fault), error=error.message, seconds=pause)
-        return pause
+def _pause_after(error: StoreError, backoff: Backoff) -> float:
+    """Log a failure and return how many seconds to wait after it."""
+    seconds = backoff.next_seconds()
+    log.warning("start.repeated", fault=str(error.fault), error=error.message, seconds=seconds)
+    return seconds
 
 
 def _answers(settings: Settings) -> bool:

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 MAX_DELAY_SECONDS: Final = 86_400.0
-_MOST_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 
 _CONTEXT: Final = re.compile(
     r"context_length_exceeded|context (length|window)|prompt is too long|maximum context",
@@ -191,4 +191,4 @@ def _whole(body: Any) -> str:
 
 def _shown(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

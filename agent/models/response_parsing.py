@@ -14,14 +14,14 @@ from typing import Any, Final, Protocol
 from agent.models.errors import said_in
 from agent.models.protocol import Json, clean
 
-MOST_BYTES: Final = 67_108_864
+MAX_BYTES: Final = 67_108_864
 """Of an answer; whoever sends more is not listened to any longer."""
-_MOST_DEPTH: Final = 100
-_MOST_TOKENS: Final = 10**12
-_MOST_WORD: Final = 200
-_MOST_SHOWN: Final = 80
+_MAX_DEPTH: Final = 100
+_MAX_TOKENS: Final = 10**12
+_MAX_WORD: Final = 200
+_MAX_SHOWN: Final = 80
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-_MOST_NAME: Final = 64
+_MAX_NAME: Final = 64
 _REPLACED: Final = re.compile(r"\\u(?:0000|[dD][89abAB])")
 """What `plain` may have to replace: NUL and surrogates, as escapes."""
 
@@ -47,8 +47,8 @@ async def received(body: Body) -> str:
     async for part in body.iter_bytes():
         parts.append(part)
         size += len(part)
-        if size > MOST_BYTES:
-            raise TooLargeError(f"it is larger than {MOST_BYTES} bytes")
+        if size > MAX_BYTES:
+            raise TooLargeError(f"it is larger than {MAX_BYTES} bytes")
     try:
         codec = codecs.lookup(body.http_response.charset_encoding or "utf-8").name
         return b"".join(parts).decode(codec, "replace")
@@ -61,7 +61,7 @@ def document_of(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=_refuse)
     except ValueError as problem:
-        begins = f"; it begins with {text[:_MOST_SHOWN]!r}" if text else ""
+        begins = f"; it begins with {text[:_MAX_SHOWN]!r}" if text else ""
         raise ValueError(f"it is no JSON: {problem}{begins}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -114,7 +114,7 @@ def distinct(ids: Iterable[Any]) -> Iterator[str]:
         number = place
         while name in seen:
             # Another may be called just so.
-            name = f"{name[: _MOST_WORD - 10]}_{number}"
+            name = f"{name[: _MAX_WORD - 10]}_{number}"
             number += 1
         seen.add(name)
         yield name
@@ -122,12 +122,12 @@ def distinct(ids: Iterable[Any]) -> Iterator[str]:
 
 def name_to_send(name: str) -> str:
     """Return a tool's name as providers take it back, also where a model has made one up."""
-    return _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
+    return _NO_NAME.sub("_", name)[:_MAX_NAME] or "_"
 
 
 def plain(value: Any, depth: int = 0) -> Any:
     """Return a JSON value without what no database keeps; raise `ValueError` if it cannot be one."""
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):
         return clean(value)
@@ -149,13 +149,13 @@ def told(problem: Exception) -> str:
 
 def word(value: Any) -> str | None:
     """Return a short text, such as an id or a name; None for what is none."""
-    return value[:_MOST_WORD] if isinstance(value, str) and value else None
+    return value[:_MAX_WORD] if isinstance(value, str) and value else None
 
 
 def count(value: Any) -> int | None:
     """Return a number of tokens; None for what cannot be one."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= _MOST_TOKENS else None
+    return value if is_number and 0 <= value <= _MAX_TOKENS else None
 
 
 def _refuse(name: str) -> Json:

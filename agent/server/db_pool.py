@@ -1,25 +1,22 @@
-"""A few threads for the database, a connection each; more than they can do is refused."""
+"""A few threads for the database, a connection each; what exceeds their capacity is refused."""
 
-import asyncio
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from agent.core.thread_bridge import ThreadBridge
 from agent.server.problems import retry_later
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 
 Result = TypeVar("Result")
 
-_Job = tuple["asyncio.Future[Any]", Callable[[], Any]]
-
 
 class DbPool:
-    """Runs functions on the database, at most so many at once and so many waiting.
+    """Runs functions on the database, with a bound on those that run and those that wait.
 
-    Plainer than the standard library's executor, and cheaper: a small read costs less than the
-    standard way of handing it to a thread.
+    A `ThreadBridge`, not the standard library's executor: a small read costs less than the standard
+    way of handing it to a thread.
     """
 
     def __init__(
@@ -30,76 +27,41 @@ class DbPool:
         most_waiting: int,
         on_failure: Callable[[StoreError], None] | None = None,
     ) -> None:
-        """Take how many, and what hears of each failure of the database, in the loop."""
+        """Start the threads; `on_failure` is called in the loop with each failure of the database."""
         self._database = database
         self._on_failure = on_failure
-        self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._own = threading.local()
-        self._most = threads + most_waiting
-        self._inside = 0
-        self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._local = threading.local()
+        self._most_pending = threads + most_waiting
+        self._bridge = ThreadBridge(
+            name, threads, on_error=self._note_error, on_thread_end=self._disconnect
+        )
 
     async def read(self, function: Callable[[Connection], Result]) -> Result:
         """Run a function on one consistent state of the database."""
         return await self.run(lambda: self._read(function))
 
     async def run(self, function: Callable[[], Result]) -> Result:
-        """Run a function in a thread; refuse it at once when too many wait already.
+        """Run a function in a thread; refuse it at once when too many are waiting.
 
-        A caller that is cancelled stops waiting; the function still runs to its end.
+        A cancelled caller stops waiting; the function runs to its end.
         """
-        if self._inside >= self._most:
+        if self._bridge.pending >= self._most_pending:
             raise retry_later(503, "overloaded", "too many requests wait for the database")
-        self._inside += 1
-        future: asyncio.Future[Result] = self._loop.create_future()
-        self._jobs.put((future, function))
-        return await future
+        return await self._bridge.run(function)
 
     def close(self) -> None:
-        """Let what was given end, and the threads and their connections with it."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
+        """Wait until the pending functions have ended, and close the connections."""
+        self._bridge.close()
+        self._bridge.join()
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            future, function = job
-            result, error = None, None
-            try:
-                result = function()
-            except BaseException as raised:
-                error = raised
-            try:
-                self._loop.call_soon_threadsafe(self._answer, future, result, error)
-            except RuntimeError:
-                # The loop was closed while the thread worked: nobody waits for the answer.
-                break
-        self._disconnect()
-
-    def _answer(
-        self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None
-    ) -> None:
-        self._inside -= 1
+    def _note_error(self, error: BaseException) -> None:
         if self._on_failure is not None and isinstance(error, StoreError):
             self._on_failure(error)
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
 
     def _read(self, function: Callable[[Connection], Result]) -> Result:
-        connection: Connection | None = getattr(self._own, "connection", None)
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._own.connection = self._database.connect("reader")
+            connection = self._local.connection = self._database.connect("reader")
         try:
             with connection.snapshot():
                 return function(connection)
@@ -109,7 +71,7 @@ class DbPool:
             raise
 
     def _disconnect(self) -> None:
-        connection: Connection | None = getattr(self._own, "connection", None)
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is not None:
-            self._own.connection = None
+            self._local.connection = None
             connection.close()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agent.core import backoff
 from agent.core.ids import canonical_json, content_hash
 from agent.workflows.templates.templates import has_templates
 
@@ -34,6 +35,23 @@ class RetryPolicy(_Frozen):
     factor: float = Field(default=2.0, ge=1, le=100)
     max_delay_seconds: float = Field(default=300.0, ge=0, le=604_800)
     jitter: bool = True
+
+    def delay_after(
+        self, attempt: int, fraction: float, minimum_seconds: float | None = None
+    ) -> float:
+        """Return how many seconds to wait after a failed attempt.
+
+        With jitter, `fraction` in [0, 1) spreads the retries of many steps over the whole delay. A
+        remote's `Retry-After` is the minimum: a request sent sooner would be refused again.
+        """
+        ceiling = backoff.delay_seconds(
+            attempt,
+            first_seconds=self.delay_seconds,
+            longest_seconds=self.max_delay_seconds,
+            factor=self.factor,
+        )
+        delay = ceiling * fraction if self.jitter else ceiling
+        return max(delay, minimum_seconds or 0.0)
 
 
 class Fanout(_Frozen):

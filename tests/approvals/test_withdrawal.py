@@ -4,7 +4,8 @@ import pytest
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of

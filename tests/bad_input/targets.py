@@ -1,4 +1,4 @@
-"""What reads input that somebody else wrote: each takes it, or says what is wrong with it.
+"""Functions that read untrusted input: each accepts it, or rejects it with a message.
 
 Every target is given bytes of any kind and raises nothing: an exception that gets out is a finding.
 The properties here feed them, and so does atheris in `make fuzz`.
@@ -29,7 +29,7 @@ from agent.server import schemas, webhook_signatures
 from agent.server.problems import Problem, problem_of
 from agent.server.request_args import RequestArgs
 from agent.server.webhook_signatures import SignatureError
-from agent.steps.kinds.llm.model_output import Invalid, read_answer
+from agent.steps.kinds.llm.model_output import InvalidOutput, read_answer
 from agent.store.db.json_values import encode
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.compile.triggers import ScheduleKeys
@@ -118,7 +118,7 @@ def cron(given: bytes) -> None:
 def answer(given: bytes) -> None:
     """Read a model's answer."""
     found = read_answer(_text(given), is_json=True, schema=_SCHEMA, limit_bytes=10_000)
-    if isinstance(found, Invalid):
+    if isinstance(found, InvalidOutput):
         _check_message(found.error.message)
 
 

@@ -21,6 +21,7 @@ from agent.daemon import workflow_sync
 from agent.daemon.workflow_sync import WorkflowSync
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories, workflow_versions
+from agent.tasks import submission
 from agent.workflows import loader
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.directory import Directory
@@ -89,7 +90,7 @@ def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
         assert "good" in on_record
         listed = {each["name"] for each in workflow_sync.overview(settings, connection)}
         assert "good" in listed
-    assert workflow_sync.find(settings, "good").graph.name == "good"
+    assert submission.find_workflow("good", settings.workflow_directory, lambda _: None)
     # A name that is taken is the directory's problem: by its path the file is valid.
     broken = {entry.path for entry in entries if entry.workflow is None}
     for as_json in (False, True):
@@ -208,7 +209,7 @@ def test_a_defect_of_the_compiler_is_told_of_its_file(
 def test_what_the_database_refuses_stops_no_other(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file whose text cannot be stored is told as broken; the next one is recorded."""
+    """A file whose text cannot be stored is reported as broken; the next one is recorded."""
     found = _settings(tmp_path)
     (found.workflow_directory / "a.yaml").write_text(GOOD.replace("good", "a"))
     text = loader.WorkflowFile.__init__

@@ -29,9 +29,9 @@ from agent.store.schema import migrate
 from tests.crash import tracing
 from tests.crash.campaign import SETTINGS, Tally, round_of
 from tests.crash.errands import GOLDEN, golden, misdeeds, paths
-from tests.crash.nursery import Nursery
 from tests.crash.processes import PATIENCE_SECONDS, Agents, agents
 from tests.crash.tracing import Error, Tracer
+from tests.support.fork_server import ForkServer
 from tests.support.postgres import PostgresServer
 
 MOST_SYNCS = 60
@@ -174,14 +174,14 @@ def run_on_postgres(restarts: int) -> Tally:
     """Restart the server again and again under two working agents."""
     tally = Tally("PostgreSQL", restarts)
     server = PostgresServer(is_durable=True)
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
         server.start()
         with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE restarted")
         migrate.upgrade(Database(server.url("restarted")))
         with round_of(
-            tally, lambda _: server.url("restarted"), nursery, "restarts", crowd=8
+            tally, lambda _: server.url("restarted"), fork_server, "restarts", crowd=8
         ) as turn:
             workers = [turn.those.start("worker") for _ in range(2)]
             for number in range(restarts):
@@ -196,7 +196,7 @@ def run_on_postgres(restarts: int) -> Tally:
                 print(tally.progress().replace("kills", "restarts"), flush=True)
             turn.close(workers)
     finally:
-        nursery.close()
+        fork_server.close()
         server.stop()
     return tally
 
@@ -215,14 +215,14 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="agent-crashpoints-"))
     template = directory / "template.db"
     migrate.upgrade(Database(f"sqlite:///{template}"))
-    nursery = Nursery()
+    fork_server = ForkServer()
     url = f"sqlite:///{directory / 'agent.db'}"
     try:
-        with agents(directory, url, SETTINGS, nursery=nursery) as those:
+        with agents(directory, url, SETTINGS, fork_server=fork_server) as those:
             points = Points(those, template)
             run_on_sqlite(points, is_deep=not chosen.once, most=chosen.most)
     finally:
-        nursery.close()
+        fork_server.close()
     counts = points.counts
     print(
         f"\nSQLite: {counts['syncs']} syncs in the golden workload; {counts['killed']} kills,"

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from agent.approvals import answering
+from agent.approvals.permission import terminal_user
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.errors import RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
-from tests.crash.nursery import Child, Nursery
+from tests.support.fork_server import ForkedProcess, ForkServer
 
-Process = subprocess.Popen[bytes] | Child
+Process = subprocess.Popen[bytes] | ForkedProcess
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 120.0
@@ -83,10 +84,10 @@ class Agents:
         url: str,
         world: World,
         settings: Mapping[str, str],
-        nursery: Nursery | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.directory = directory
-        self._nursery = nursery
+        self._fork_server = fork_server
         self.world = world
         self.database = Database(url)
         self.operator = Operator(self.database, self.database.clock)
@@ -101,8 +102,8 @@ class Agents:
     def start(self, command: str, *, is_held: bool = False) -> Process:
         """Start one more process; how far it has come is not known when this returns."""
         process: Process
-        if self._nursery is not None:
-            process = self._nursery.start(
+        if self._fork_server is not None:
+            process = self._fork_server.start(
                 [command], self.directory, self._environment, is_held=is_held
             )
             self.processes.append(process)
@@ -159,21 +160,20 @@ class Agents:
         return set(task_ids) <= {task_id for (task_id,) in ended}
 
     def _be_the_person(self) -> None:
-        """Say of each effect in doubt what the world knows of it, and yes to everything else."""
+        """Resolve each unknown effect by what the world saw, and approve everything else."""
         for task_id, name, parallel_index, waiting_on in self.rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
             on = json.loads(waiting_on or "{}")
-            # Whoever did it may have told of it in the meantime.
+            # The worker may have recorded the result in the meantime.
             with contextlib.suppress(RefusedError):
                 if "unknown" in on:
                     title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
                     did_happen = self._did_happen(on["unknown"])
                     self.operator.resolve(task_id, title, "done" if did_happen else "retry")
                 elif "approval" in on:
-                    answering.answer(
-                        self.database, on["approval"], "approve", by="a person", channel="terminal"
-                    )
+                    person = terminal_user("a person")
+                    answering.answer(self.database, on["approval"], "approve", principal=person)
 
     def _did_happen(self, call_id: str) -> bool:
         ((request,),) = self.rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
@@ -187,7 +187,7 @@ class Agents:
             return checker.check(reader)
 
     def describe(self) -> str:
-        """Say how things are, for whoever reads a failure."""
+        """Describe the state, for the message of a failure."""
         steps = self.rows(
             "SELECT task_id, name, parallel_index, status, attempt, owner, waiting_on, error"
             " FROM steps WHERE status NOT IN ('succeeded', 'skipped')"
@@ -203,7 +203,7 @@ def agents(
     url: str,
     settings: Mapping[str, str] | None = None,
     *,
-    nursery: Nursery | None = None,
+    fork_server: ForkServer | None = None,
     pause_seconds: float = 0,
 ) -> Iterator[Agents]:
     """Yield agents in a world; nothing of them is left running afterwards.
@@ -211,7 +211,7 @@ def agents(
     `pause_seconds` is how long the world takes to answer after it did what it was asked.
     """
     world = World(directory, pause_seconds)
-    found = Agents(directory, url, world, settings or {}, nursery)
+    found = Agents(directory, url, world, settings or {}, fork_server)
     try:
         yield found
     finally:

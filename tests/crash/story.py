@@ -57,7 +57,7 @@ class Story:
                 except Died:
                     pass
                 except StoreError:
-                    # The recovery pass met the fault: whoever starts the daemon starts it again.
+                    # The recovery pass met the fault: the supervisor starts the daemon again.
                     assert self.database.has_happened
                 assert self.lives < 9, "it dies again and again"
                 self._bury()
@@ -75,14 +75,14 @@ class Story:
             operator.cancel(operator.submit(Submission(graph=child)))
 
     def _bury(self) -> None:
-        """Declare the dead dead: on PostgreSQL others would, once a lease has passed."""
+        """Declare killed workers dead: on PostgreSQL others would, after a lease."""
         with self.plain.connect("writer") as connection:
             for worker_id, turn, *_ in workers.living(connection):
                 with connection.transaction():
                     workers.declare_dead(connection, worker_id, turn, self.clock.now())
 
     async def _live(self) -> None:
-        # The dead do not complain: what their attempts still raise is nobody's to hear.
+        # Ignore what attempts of a killed worker still raise.
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         worker = Worker(self.database, SETTINGS, self.clock)
         running = asyncio.create_task(worker.run())
@@ -106,7 +106,7 @@ class Story:
                 task.cancel()
                 await asyncio.wait([task])
             worker._link.close()
-            await asyncio.to_thread(worker._link.join, PATIENCE_SECONDS)
+            await asyncio.to_thread(worker._link.join)
             worker.delivery.sender.disconnect()
 
     def _submission(self) -> Submission:
@@ -182,7 +182,7 @@ class Story:
         }
 
     def describe(self) -> str:
-        """Say what the database and the world look like, for whoever reads a failure."""
+        """Describe the database and the world, for the message of a failure."""
         return "\n".join(
             [
                 f"lives {self.lives}, commits {self.database.commits}",

@@ -8,8 +8,8 @@ import pytest
 from tests.crash import tracing
 from tests.crash.campaign import SETTINGS
 from tests.crash.crashpoints import Points
-from tests.crash.nursery import Nursery
 from tests.crash.processes import agents
+from tests.support.fork_server import ForkServer
 
 pytestmark = [
     pytest.mark.process,
@@ -20,11 +20,11 @@ pytestmark = [
 @pytest.fixture
 def points(sqlite_template: Path, tmp_path: Path) -> Iterator[Points]:
     """Return the golden workload."""
-    nursery = Nursery()
+    fork_server = ForkServer()
     url = f"sqlite:///{tmp_path / 'agent.db'}"
-    with agents(tmp_path, url, SETTINGS, nursery=nursery) as those:
+    with agents(tmp_path, url, SETTINGS, fork_server=fork_server) as those:
         yield Points(those, sqlite_template)
-    nursery.close()
+    fork_server.close()
 
 
 def test_some_syncs(points: Points) -> None:

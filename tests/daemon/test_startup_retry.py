@@ -179,7 +179,7 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
                 raise StoreError(Fault.FULL, "no room")
             return super().sync(database)
 
-    monkeypatch.setattr(workflow_sync, "Shelf", FailingShelf)
+    monkeypatch.setattr(workflow_sync, "WorkflowSync", FailingShelf)
 
     async def watch() -> None:
         given: Any = server

@@ -308,7 +308,7 @@ def test_text_in_parts() -> None:
 @both
 def test_an_answer_without_end(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends more than an answer can be is not listened to any longer."""
-    monkeypatch.setattr(response_parsing, "MOST_BYTES", 1000)
+    monkeypatch.setattr(response_parsing, "MAX_BYTES", 1000)
     problem = failed(provider, Say("x" * 2000))
     assert (problem.code, problem.may_retry) == ("malformed_answer", True)
     assert "larger than 1000 bytes" in problem.message

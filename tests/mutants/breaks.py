@@ -76,8 +76,8 @@ MUTANTS: Final = (
         "changed calls are accepted",
         "the answer to one request is given for another",
         "agent/steps/attempt/replay.py",
-        "return Known(usable[-1], True) if usable else Known(done[-1], False)",
-        "return Known(done[-1], True)",
+        "return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)",
+        "return RecordMatch(done[-1], True)",
     ),
     Mutant(
         "a final failure is sent again",
@@ -118,10 +118,10 @@ MUTANTS: Final = (
         "a definite failure binds",
         "a request that names its attempt can never be sent again",
         "agent/steps/attempt/replay.py",
-        "    return Known(unknown[-1], True) if unknown else None\n",
+        "    return RecordMatch(unknown[-1], True) if unknown else None\n",
         "    if failed and not _is_same(failed[-1], action, body_hash):\n"
-        "        return Known(failed[-1], True)\n"
-        "    return Known(unknown[-1], True) if unknown else None\n",
+        "        return RecordMatch(failed[-1], True)\n"
+        "    return RecordMatch(unknown[-1], True) if unknown else None\n",
     ),
     Mutant(
         "retry forgets unknown calls before a failure",
@@ -185,9 +185,9 @@ MUTANTS: Final = (
         "a forgotten event",
         "a step waits, and the log does not say so",
         "agent/tasks/state/transitions.py",
-        "    step.status = target\n    locked.tell(event, step, data)",
+        "    step.status = target\n    locked.emit(event, step, data)",
         '    step.status = target\n    if event != "step.waiting":\n'
-        "        locked.tell(event, step, data)",
+        "        locked.emit(event, step, data)",
     ),
     Mutant(
         "paused tasks go on",
@@ -277,8 +277,8 @@ MUTANTS: Final = (
         "approvals ignore who may answer",
         "a person who is not on the list of a question can answer it",
         "agent/approvals/permission.py",
-        'if who and channel not in who and f"{channel}:{by}" not in who:',
-        "if who and not by:",
+        'if who and channel not in who and f"{channel}:{identity}" not in who:',
+        "if who and not identity:",
     ),
     Mutant(
         "memory outlives others' writes",

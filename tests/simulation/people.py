@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import NotAllowedError, terminal_user
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENDED = ("succeeded", "failed", "canceled")
 PLENTY = 1_000_000
-NO_TASK, NO_QUESTION = IN_VAIN = ("no such task yet", "nobody asks")
+NO_TASK, NO_QUESTION = IN_VAIN = ("no such task yet", "no open question")
 SOME_CHILD = -1
 LAST_TASK = -2
 """Whom an operation is done to, if not to a submission's task."""
@@ -49,7 +49,7 @@ class People:
         return Operator(database, self._machine.clock)
 
     async def operate(self, operation: JsonObject) -> None:
-        """Do one thing to one task, and again if nobody can tell whether it was done."""
+        """Do one thing to one task, and again if the result is unknown."""
         await asyncio.sleep(operation["at"])
         for _ in range(3):
             try:
@@ -84,7 +84,7 @@ class People:
                 case "retry":
                     return operator.retry(task_id).message
                 case "signal":
-                    return operator.signal(task_id, "go", {"from": "somebody"}).message
+                    return operator.signal(task_id, "go", {"from": "a person"}).message
                 case "fork":
                     return self._fork(database, task_id)
                 case _:
@@ -160,8 +160,11 @@ class People:
         self, database: Database, question: tuple[Any, ...], word: Any, value: Any = None
     ) -> str:
         clock = self._machine.clock
-        given = {"by": "ann", "channel": "terminal", "clock": clock, "value": value}
-        return answering.answer(database, question[0], word, **given).message
+        ann = terminal_user("ann")
+        answered = answering.answer(
+            database, question[0], word, principal=ann, clock=clock, value=value
+        )
+        return answered.message
 
     def _truth(self, database: Database, request: str) -> str:
         """Say of an effect whether it happened, after a look at the world."""
@@ -258,7 +261,7 @@ class People:
             waiting = connection.query(
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
-            # Nobody looks after them: they must have been cancelled.
+            # No parent waits for them: they must have been cancelled.
             orphans = set(reads.orphans(connection))
         open_ids = {row[0] for row in tasks} - orphans
         for task_id, status, reason, _ in tasks:

@@ -13,17 +13,8 @@ from agent.core.state_machine import CallStatus
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
-from agent.steps.types.outcome import (
-    CallResult,
-    Intent,
-    Json,
-    Outcome,
-    Paused,
-    RecordedCall,
-    Retry,
-    StepError,
-    Waiting,
-)
+from agent.steps.types.call_records import CallResult, Intent, RecordedCall
+from agent.steps.types.outcome import Json, Outcome, Paused, Retry, StepError, Waiting
 from agent.workflows.graph import Graph, Step
 
 T = TypeVar("T")

@@ -17,12 +17,12 @@ from agent.steps.attempt.secrets import references
 from agent.steps.kinds import python
 from agent.steps.kinds.llm import model_calls, model_output
 from agent.steps.kinds.llm.llm import instruction
-from agent.steps.kinds.llm.model_calls import Said
-from agent.steps.kinds.llm.model_output import Taken
+from agent.steps.kinds.llm.model_calls import ModelAnswer
+from agent.steps.kinds.llm.model_output import ValidOutput
 from agent.steps.spec.agent_config import AgentConfig
 from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Succeeded
 
-_MOST_USES: Final = 50
+_MAX_USES: Final = 50
 """Of tools in one turn."""
 
 
@@ -55,7 +55,7 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
     tools = toolbox.described
     system = _system(config, context, has_tools=bool(tools))
     messages = [Message("user", str(config.goal))]
-    repeats = _Repeats(config.max_repeats)
+    repeats = _RepeatDetector(config.max_repeats)
     turn, turns_left = 0, config.max_turns
     while turns_left > 0:
         turn += 1
@@ -85,7 +85,7 @@ async def _loop(config: AgentConfig, context: StepContext, sessions: Sessions) -
                 messages.append(await user.use(turn, place, use))
             continue
         answer = model_calls.read(context, said)
-        if isinstance(answer, Taken):
+        if isinstance(answer, ValidOutput):
             return Succeeded(answer.value)
         text = f"That answer cannot be used: {answer.error.message}\nGive the whole answer again."
         messages.append(Message("user", text))
@@ -121,14 +121,14 @@ def _body(turn: int, config: AgentConfig, tools: list[str]) -> Json:
     return first if config.system is None else {**first, "system": config.system}
 
 
-def _too_many(said: Said) -> StepError | None:
-    if len(said.tool_uses) <= _MOST_USES:
+def _too_many(said: ModelAnswer) -> StepError | None:
+    if len(said.tool_uses) <= _MAX_USES:
         return None
-    text = f"the model asked for {len(said.tool_uses)} tools at once, of {_MOST_USES}"
+    text = f"the model asked for {len(said.tool_uses)} tools at once, of {_MAX_USES}"
     return StepError("too_many_uses", "limit", text)
 
 
-class _Repeats:
+class _RepeatDetector:
     """Notices a model that asks for the very same again and again."""
 
     def __init__(self, most: int) -> None:
@@ -136,7 +136,7 @@ class _Repeats:
         self._last = ""
         self._count = 0
 
-    def problem(self, said: Said) -> StepError | None:
+    def problem(self, said: ModelAnswer) -> StepError | None:
         """Count a turn, and say whether that was one too many."""
         wished = [[use.name, use.arguments] for use in said.tool_uses]
         digest = request_hash(wished) if wished else ""

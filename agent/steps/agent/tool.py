@@ -12,7 +12,7 @@ from agent.steps.types.outcome import Json
 Approve = Literal["always", "first", "never"]
 
 
-class Work(ABC):
+class ToolRun(ABC):
     """One use of a tool that was allowed; `prepare` is for what comes before it is on record."""
 
     prepare: Callable[[], Awaitable[Process | None]] | None = None
@@ -27,15 +27,15 @@ class Work(ABC):
         """Leave nothing behind, however it ended."""
 
 
-class RefusedError(Exception):
+class ToolRefusedError(Exception):
     """A use that is not allowed; the model is told why."""
 
 
-Start = Callable[[dict[str, Json], StepContext], Work]
+StartRun = Callable[[dict[str, Json], StepContext], ToolRun]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AgentTool:
     """One tool."""
 
     name: str
@@ -43,8 +43,8 @@ class Offer:
     schema: dict[str, Json]
     is_effect: Callable[[dict[str, Json]], bool]
     """Whether a use with these arguments acts on the world."""
-    start: Start
-    """Begins a use; raises `RefusedError` for arguments that are not allowed."""
+    start: StartRun
+    """Begins a use; raises `ToolRefusedError` for arguments that are not allowed."""
     on_unknown: str
     """What follows an effect of which nobody knows, where neither tool nor step says."""
     owner: str = ""
@@ -55,8 +55,8 @@ class Offer:
     seconds: float | None = None
 
 
-class Doing(Work):
-    """Work that is one coroutine function."""
+class CoroutineRun(ToolRun):
+    """ToolRun that is one coroutine function."""
 
     def __init__(self, function: Callable[[Call], Awaitable[Json]]) -> None:
         self._function = function

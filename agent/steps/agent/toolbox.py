@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from agent.models.protocol import Tool, ToolUse
-from agent.steps.agent.tool import Offer, RefusedError
+from agent.steps.agent.tool import AgentTool, ToolRefusedError
 from agent.steps.agent.tool_snapshot import ToolSnapshot
 from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
@@ -17,7 +17,7 @@ from agent.steps.spec.output_checks import find_problem
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 
-_MOST_ARGUMENT_BYTES = 1_048_576
+_MAX_ARGUMENT_BYTES = 1_048_576
 
 
 class Toolbox:
@@ -30,7 +30,7 @@ class Toolbox:
         shown: dict[str, list[ToolSnapshot]],
         sessions: Sessions,
     ) -> None:
-        self._offers: dict[str, Offer] = {}
+        self._offers: dict[str, AgentTool] = {}
         self._used: Counter[str] = Counter()
         for name, tool in config.tools.items():
             if not tool.allowed:
@@ -48,25 +48,25 @@ class Toolbox:
             Tool(offer.name, offer.description, offer.schema) for offer in self._offers.values()
         )
 
-    def pick(self, use: ToolUse) -> Offer:
-        """Return the tool that a model asks for; raise `RefusedError` if it may not have it so."""
+    def pick(self, use: ToolUse) -> AgentTool:
+        """Return the tool that a model asks for; raise `ToolRefusedError` if it may not have it so."""
         # A model that knows the server writes its tool's own name, as in notes_search-all.
         offer = self._offers.get(use.name) or self._offers.get(mcp.plain_name(use.name))
         if offer is None:
             known = ", ".join(self._offers) or "none"
-            raise RefusedError(f"there is no tool {use.name!r}; there are: {known}")
+            raise ToolRefusedError(f"there is no tool {use.name!r}; there are: {known}")
         if not isinstance(use.arguments, dict):
-            raise RefusedError(_no_object(use.arguments))
+            raise ToolRefusedError(_no_object(use.arguments))
         # Loaded here, as where outputs are checked.
         from agent.workflows.compile.output_schema import without_costly_patterns
 
         for schema in (without_costly_patterns(offer.schema), offer.limits):
-            problem = find_problem(use.arguments, schema, _MOST_ARGUMENT_BYTES)
+            problem = find_problem(use.arguments, schema, _MAX_ARGUMENT_BYTES)
             if problem is not None:
-                raise RefusedError(_worded(problem.message))
+                raise ToolRefusedError(_worded(problem.message))
         self._used[offer.owner] += 1
         if offer.max_calls is not None and self._used[offer.owner] > offer.max_calls:
-            raise RefusedError(f"{offer.owner} may be used {offer.max_calls} times, and was")
+            raise ToolRefusedError(f"{offer.owner} may be used {offer.max_calls} times, and was")
         return offer
 
 
@@ -91,7 +91,7 @@ def _worded(problem: str) -> str:
     return re.sub(r"\boutput(?=[:.\[]| is \d)", "arguments", problem)
 
 
-def places_of(offer: Offer, context: StepContext) -> frozenset[Place]:
+def places_of(offer: AgentTool, context: StepContext) -> frozenset[Place]:
     """Return where the definition of a tool names secrets, seen from the tool's own keys."""
     return frozenset(
         place[3:] for place in context.secret_places if place[:2] == ("tools", offer.owner)
@@ -100,7 +100,7 @@ def places_of(offer: Offer, context: StepContext) -> frozenset[Place]:
 
 def _offers(
     name: str, tool: ToolConfig, context: StepContext, shown: list[ToolSnapshot], sessions: Sessions
-) -> list[Offer]:
+) -> list[AgentTool]:
     is_effect = tool.effect != "none"
     if tool.workflow is not None:
         (one,) = shown

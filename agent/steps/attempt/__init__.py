@@ -4,6 +4,6 @@
 - `prepare`: renders the configuration. `approval_gate`: asks before a gated step acts.
 - `context`: what a step's code sees. `calls`: the journaled calls: intent before effect, and
   recorded answers. `secrets`: secrets by reference and their redaction.
-- `cancel_scope`, `thread_context`, `threads`: time limits, and code that blocks.
+- `cancel_scope`, `thread_context`: time limits, and code that blocks.
 - `services`: what the engine lends to attempts.
 """

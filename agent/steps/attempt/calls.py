@@ -15,12 +15,13 @@ from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
 from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
-from agent.steps.attempt.containment import MOST_TEXT, described
+from agent.steps.attempt.containment import MAX_ERROR_TEXT, described
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import large
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
-from agent.steps.types.call_types import Answer, Call, Process, Request
+from agent.steps.types.call_records import CallResult, Intent, RecordedCall, Spend
+from agent.steps.types.call_types import Call, CallAnswer, Process, Request
 from agent.steps.types.errors import (
     Applied,
     DefiniteFailure,
@@ -28,23 +29,11 @@ from agent.steps.types.errors import (
     OutOfDescriptorsError,
     UnknownOutcomeError,
 )
-from agent.steps.types.outcome import (
-    CallResult,
-    Failed,
-    Intent,
-    Json,
-    Outcome,
-    Paused,
-    RecordedCall,
-    Retry,
-    Spend,
-    StepError,
-    Waiting,
-)
+from agent.steps.types.outcome import Failed, Json, Outcome, Paused, Retry, StepError, Waiting
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError, encode
 
-Readied = tuple[Json, str] | StepError
+EncodedResponse = tuple[Json, str] | StepError
 """An answer as it is kept and as text, or why it cannot be kept."""
 _STORE_WAIT_SECONDS: Final = 15
 """After so long a step tries again to store a large request."""
@@ -92,7 +81,7 @@ class Calls:
 
     async def open(
         self, request: Request, prepare: Callable[[], Awaitable[Process | None]] | None = None
-    ) -> Answer | Call:
+    ) -> CallAnswer | Call:
         """Return the recorded answer, or a call whose intent is durable and that may begin."""
         self._check_open()
         self._count += 1
@@ -152,7 +141,7 @@ class Calls:
         clock, seconds = self._services.clock, self._services.limits.send_window_seconds
         return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
-    def readied(self, call: Call, response: Json) -> Readied:
+    def encoded(self, call: Call, response: Json) -> EncodedResponse:
         """Return a call's answer as it is kept, and as text; any thread may ask for it."""
         where = f"the response of {call.action}"
         try:
@@ -166,12 +155,12 @@ class Calls:
                 reason = str(problem)
             return self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
 
-    def succeed(self, call: Call, readied: Readied, spend: Spend | None = None) -> Json:
+    def succeed(self, call: Call, encoded: EncodedResponse, spend: Spend | None = None) -> Json:
         """Record a call's answer and return it as it is kept."""
-        if isinstance(readied, StepError):
-            self._resolve(call, CallStatus.SUCCEEDED, error=readied, spend=spend)
-            self.end(Failed(readied, call.idempotency_key))
-        response, text = readied
+        if isinstance(encoded, StepError):
+            self._resolve(call, CallStatus.SUCCEEDED, error=encoded, spend=spend)
+            self.end(Failed(encoded, call.idempotency_key))
+        response, text = encoded
         apart = large(text, self._services.limits.inline_bytes)
         self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend, apart=apart)
         return response
@@ -195,8 +184,8 @@ class Calls:
 
     async def _from_record(
         self, number: int, request: Request, action: str, body_hash: str
-    ) -> Answer | None:
-        """Answer from what is on record; None when the call is to be made."""
+    ) -> CallAnswer | None:
+        """CallAnswer from what is on record; None when the call is to be made."""
         claimed = self._claimed
         known = replay.find(claimed.calls, number, request, action, body_hash, claimed.attempt)
         if known is None:
@@ -213,11 +202,11 @@ class Calls:
             self.end(Failed(_changed(call, action, claimed)))
         if call.error is not None and call.error.get("code") == replay.BAD_RESPONSE:
             self.end(Failed(replay.error_of(call), call.idempotency_key))
-        return Answer(call.response, call.idempotency_key, True, call.attempt == 0)
+        return CallAnswer(call.response, call.idempotency_key, True, call.attempt == 0)
 
     async def _settle_unknown(
         self, call: RecordedCall, request: Request, now: dict[str, Json] | None
-    ) -> Answer | None:
+    ) -> CallAnswer | None:
         """Follow `on_unknown`; `now` is what would be sent, when that is another request."""
         if self._services.clock.now() < call.expires_at and request.is_effect:
             then = request.on_unknown if now is None or request.on_unknown == "fail" else "ask"
@@ -238,7 +227,7 @@ class Calls:
                 response = found.response if isinstance(found, Applied) else None
                 response = self._secrets.redact_value(response)
                 self._resolve_checked(call, CallStatus.SUCCEEDED, response)
-                return Answer(response, call.idempotency_key)
+                return CallAnswer(response, call.idempotency_key)
             if found is False:
                 self._resolve_checked(call, CallStatus.FAILED, None)
                 if not self._claimed.may_act:
@@ -409,7 +398,7 @@ class Calls:
 
     def _clean(self, error: StepError) -> StepError:
         return StepError(
-            error.code, error.kind, self._secrets.redact(error.message)[: 2 * MOST_TEXT]
+            error.code, error.kind, self._secrets.redact(error.message)[: 2 * MAX_ERROR_TEXT]
         )
 
 

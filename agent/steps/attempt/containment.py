@@ -15,7 +15,7 @@ from typing import Any, Final
 from agent.core import event_loop
 from agent.steps.types.errors import EndAttempt
 
-MOST_TEXT: Final = 4000
+MAX_ERROR_TEXT: Final = 4000
 """What an error keeps of an exception's text. Callers cut it after they have removed secrets."""
 
 

@@ -12,12 +12,20 @@ from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.secrets import Place, Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
-from agent.steps.types.call_types import Answer, Call, Measured, Process, Reconcile, Request
-from agent.steps.types.outcome import Json, Paused, Spend
+from agent.steps.types.call_records import Spend
+from agent.steps.types.call_types import (
+    Call,
+    CallAnswer,
+    MeasuredResponse,
+    Process,
+    Reconcile,
+    Request,
+)
+from agent.steps.types.outcome import Json, Paused
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import encode
 
-Perform = Callable[[Call], Awaitable[Json | Measured]]
+Perform = Callable[[Call], Awaitable[Json | MeasuredResponse]]
 
 
 class ContextFacts:
@@ -227,10 +235,10 @@ class StepContext(ContextFacts):
         request: Request,
         perform: Perform,
         prepare: Callable[[], Awaitable[Process | None]] | None = None,
-    ) -> Answer:
+    ) -> CallAnswer:
         """Make a journaled call, with the key of the row that holds its answer."""
         opened = await self.calls.open(request, prepare)
-        if isinstance(opened, Answer):
+        if isinstance(opened, CallAnswer):
             return opened
         self._call = opened
         has_begun = False
@@ -243,19 +251,19 @@ class StepContext(ContextFacts):
             self.calls.fail(opened, problem, has_begun=has_begun)
             raise
         spend: Spend | None = None
-        if isinstance(response, Measured):
+        if isinstance(response, MeasuredResponse):
             response, spend = response.response, response.spend
         if is_small(response):
-            readied = self.calls.readied(opened, response)
+            encoded = self.calls.encoded(opened, response)
         else:
-            work = asyncio.ensure_future(asyncio.to_thread(self.calls.readied, opened, response))
+            work = asyncio.ensure_future(asyncio.to_thread(self.calls.encoded, opened, response))
             try:
-                readied = await asyncio.shield(work)
+                encoded = await asyncio.shield(work)
             except asyncio.CancelledError:
                 # The answer is there: it is recorded, and the next attempt takes it from there.
                 self.calls.succeed(opened, await work, spend)
                 raise
-        return Answer(self.calls.succeed(opened, readied, spend), opened.idempotency_key)
+        return CallAnswer(self.calls.succeed(opened, encoded, spend), opened.idempotency_key)
 
     def request(
         self,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate
-from agent.steps.attempt.secrets import Place, references, watch
+from agent.steps.attempt.secrets import Place, references, secret_watcher
 from agent.steps.spec.configs import RENDERED
 from agent.steps.spec.questions import ApprovalConfig
 from agent.steps.spec.registry import KINDS, Kind
@@ -37,7 +37,7 @@ MAX_KEPT = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreparedStep:
     """What a definition alone says of its attempts."""
 
     step: Step
@@ -47,10 +47,10 @@ class Plan:
     secret_places: frozenset[Place]
 
 
-_plans: dict[int, Plan] = {}
+_plans: dict[int, PreparedStep] = {}
 
 
-def plan_of(step: Step) -> Plan:
+def plan_of(step: Step) -> PreparedStep:
     """Return what is known of a step before any attempt, computed once per definition."""
     plan = _plans.get(id(step))
     if plan is None:
@@ -62,28 +62,28 @@ def plan_of(step: Step) -> Plan:
     return plan
 
 
-def _make_plan(step: Step) -> Plan:
+def _make_plan(step: Step) -> PreparedStep:
     kind = KINDS.get(step.kind)
     if kind is None:
         raise _refused("unknown_kind", f"there is no kind of step called {step.kind!r}")
     is_fixed = not has_templates(_without(step.config, kind.verbatim))
     config = checked(kind, step.config) if is_fixed else None
     places = frozenset(place for place in references(step.config) if place[0] in kind.secret_keys)
-    return Plan(step, kind, config, places)
+    return PreparedStep(step, kind, config, places)
 
 
 _watched: dict[int, Graph] = {}
-_MOST_WATCHED = 1024
+_MAX_WATCHED = 1024
 """Each holds its graph, so that no other can take the same id; a graph may be large."""
 
 
 def watch_secrets(graph: Graph) -> None:
     """Hide what a workflow names by reference, once for each definition."""
     if id(graph) not in _watched:
-        if len(_watched) >= _MOST_WATCHED:
+        if len(_watched) >= _MAX_WATCHED:
             _watched.clear()
         _watched[id(graph)] = graph
-        watch.add(secret_references(graph))
+        secret_watcher.add(secret_references(graph))
 
 
 def secret_references(graph: Graph) -> list[Json]:
@@ -124,14 +124,14 @@ def is_wanted(claimed: AttemptInput) -> bool:
         raise _refused("bad_condition", f"in if: {problem}") from None
 
 
-def config_of(claimed: AttemptInput, plan: Plan) -> BaseModel:
+def config_of(claimed: AttemptInput, plan: PreparedStep) -> BaseModel:
     """Return the step's configuration, rendered and checked."""
     if plan.config is not None:
         return plan.config
     return checked(plan.kind, rendered_config(claimed, plan))
 
 
-def rendered_config(claimed: AttemptInput, plan: Plan) -> dict[str, Json]:
+def rendered_config(claimed: AttemptInput, plan: PreparedStep) -> dict[str, Json]:
     """Return the step's configuration as it is written, but for its templates."""
     return _rendered(claimed, claimed.step.config, plan.kind)
 
@@ -145,7 +145,7 @@ def _rendered(claimed: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[s
     return _with(rendered, raw, verbatim)
 
 
-def gated(claimed: AttemptInput, plan: Plan) -> BaseModel | Waiting:
+def gated(claimed: AttemptInput, plan: PreparedStep) -> BaseModel | Waiting:
     """Return the configuration that somebody approved, or the question to them.
 
     What was approved is held against what would run now: if that has changed, it is asked again.

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.state_machine import CallStatus
+from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.call_types import Request
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import RecordedCall, StepError
+from agent.steps.types.outcome import StepError
 
 BAD_RESPONSE: Final = "bad_response"
 """The error of a call that succeeded with an answer that cannot be stored."""
@@ -21,7 +22,7 @@ REQUEST_CHANGED: Final = "request_changed"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RecordMatch:
     """The recorded call that decides what becomes of the next one."""
 
     call: RecordedCall
@@ -57,7 +58,7 @@ def find(
     action: str,
     body_hash: str,
     attempt: int,
-) -> Known | None:
+) -> RecordMatch | None:
     """Return what decides call `number` of an attempt; None when the call is free to be made."""
     past = [call for call in calls if call.number == number]
     done, unknown = (
@@ -71,16 +72,16 @@ def find(
         )
     if done:
         usable = [call for call in done if _answers(call, request, action, body_hash)]
-        return Known(usable[-1], True) if usable else Known(done[-1], False)
+        return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)
     failed = [call for call in past if call.status == CallStatus.FAILED and call.action == action]
     for call in failed:
         # One of this very attempt was seen before it waited, was paused or was returned.
         if is_final(call) or call.attempt == attempt:
-            return Known(call, True)
+            return RecordMatch(call, True)
     for call in unknown:
         if not _is_same(call, action, body_hash):
-            return Known(call, False)
-    return Known(unknown[-1], True) if unknown else None
+            return RecordMatch(call, False)
+    return RecordMatch(unknown[-1], True) if unknown else None
 
 
 def failure_of(call: RecordedCall) -> DefiniteFailure:

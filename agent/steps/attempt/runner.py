@@ -17,15 +17,15 @@ from agent.steps.attempt import prepare, replay
 from agent.steps.attempt.calls import Calls, exhausted, is_out_of_time, out_of_time
 from agent.steps.attempt.cancel_scope import CancelScope
 from agent.steps.attempt.containment import (
-    MOST_TEXT,
+    MAX_ERROR_TEXT,
     StepExitError,
     described,
     is_interruption,
     trace,
 )
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.prepare import Plan
-from agent.steps.attempt.secrets import Secrets, watch
+from agent.steps.attempt.prepare import PreparedStep
+from agent.steps.attempt.secrets import Secrets, secret_watcher
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import check, far_too_large, large
 from agent.steps.spec.registry import KINDS, Handler, Kind
@@ -63,7 +63,7 @@ all the same, because its templates run in the worker.
 LOAD_SECONDS: Final = 60.0
 """For importing what an attempt needs, before its own time begins."""
 
-_MOST_MESSAGE: Final = 2 * MOST_TEXT
+_MAX_MESSAGE: Final = 2 * MAX_ERROR_TEXT
 
 _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
@@ -74,7 +74,7 @@ async def run(claimed: AttemptInput, signals: Signals, services: Services) -> Ou
     secrets = Secrets()
     try:
         prepare.watch_secrets(claimed.graph)
-        watch.refresh()
+        secret_watcher.refresh()
         is_heavy = prepare.is_heavy(claimed)
     except Exception as problem:
         return Failed(_internal(problem, secrets))
@@ -109,7 +109,7 @@ async def run(claimed: AttemptInput, signals: Signals, services: Services) -> Ou
 
 def _prepared(
     claimed: AttemptInput, services: Services, secrets: Secrets
-) -> Outcome | tuple[Plan, BaseModel]:
+) -> Outcome | tuple[PreparedStep, BaseModel]:
     """Return what the attempt is to do, or its outcome where nothing is; any thread may ask."""
     try:
         if not claimed.may_act and not (_may_find_out(claimed) or _may_park(claimed)):
@@ -304,7 +304,7 @@ def _classified(problem: BaseException, context: StepContext) -> Outcome:
     context.log_text("error", trace(problem))
     # Before it is cut, or half of a secret could be left.
     text = context.secrets.redact(described(problem))
-    return Retry(StepError("exception", "code", text[:MOST_TEXT]))
+    return Retry(StepError("exception", "code", text[:MAX_ERROR_TEXT]))
 
 
 def _checked(outcome: Outcome, context: StepContext, *, is_large: bool) -> Outcome:
@@ -328,7 +328,7 @@ def _checked(outcome: Outcome, context: StepContext, *, is_large: bool) -> Outco
 def _without_secrets(outcome: Outcome, secrets: Secrets) -> Outcome:
     """Take secrets out of the message of whatever error an attempt ends in."""
     if isinstance(outcome, Failed | Retry):
-        message = secrets.redact(outcome.error.message)[:_MOST_MESSAGE]
+        message = secrets.redact(outcome.error.message)[:_MAX_MESSAGE]
         return replace(outcome, error=replace(outcome.error, message=message))
     return outcome
 

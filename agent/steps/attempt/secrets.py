@@ -113,7 +113,7 @@ class Secrets:
         return everywhere.redact_value(value)
 
 
-class Watch:
+class SecretWatcher:
     """Keeps hidden what references name, also when it is replaced."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Watch:
         return list(self._seen)
 
     def add(self, value: Json) -> None:
-        """Watch all references in a part of a configuration or of a definition."""
+        """SecretWatcher all references in a part of a configuration or of a definition."""
         for place in references(value):
             reference = at(value, place)
             if reference not in self._seen:
@@ -149,7 +149,7 @@ class Watch:
             Secrets().hide(reference, frozenset({()}))
 
 
-watch: Final = Watch()
+secret_watcher: Final = SecretWatcher()
 """The references of this process's configuration and of the workflows that it knows."""
 
 

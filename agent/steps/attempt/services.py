@@ -6,8 +6,8 @@ from typing import Protocol
 
 from agent.config.models import McpSettings
 from agent.core.clock import Clock
+from agent.core.thread_bridge import UnboundedThreads
 from agent.models.registry import ModelRegistry
-from agent.steps.attempt.threads import Threads
 from agent.steps.types.attempt_input import Journal
 
 
@@ -59,7 +59,7 @@ class Services:
     models: ModelRegistry = field(default_factory=ModelRegistry)
     mcp: Mapping[str, McpSettings] = field(default_factory=dict)
     """The MCP servers whose tools agents may use."""
-    threads: Threads = field(default_factory=Threads)
+    threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made by the kind that needs them, at its first use: HTTP clients are not imported before."""
 

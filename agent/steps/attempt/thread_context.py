@@ -5,12 +5,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agent.steps.attempt import containment
-from agent.steps.attempt.calls import Readied
+from agent.steps.attempt.calls import EncodedResponse
 from agent.steps.attempt.context import ContextFacts, StepContext, bind_call
 from agent.steps.types.attempt_input import RevokedError
-from agent.steps.types.call_types import Answer, Call, Reconcile
+from agent.steps.types.call_records import RecordedCall
+from agent.steps.types.call_types import Call, CallAnswer, Reconcile
 from agent.steps.types.errors import Applied
-from agent.steps.types.outcome import Json, RecordedCall
+from agent.steps.types.outcome import Json
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class BlockingContext(ContextFacts):
         check = None if reconcile is None else self._in_thread(action, reconcile)
         asked = self._request(action, request, effect, on_unknown, timeout, check)
         opened = self._wait_for(self.calls.open(asked))
-        if isinstance(opened, Answer):
+        if isinstance(opened, CallAnswer):
             return opened.response
         self._call = opened
         has_begun = False
@@ -69,11 +70,11 @@ class BlockingContext(ContextFacts):
         except BaseException as problem:
             self._wait_for(self._fail(opened, problem, has_begun))
             raise
-        readied = self.calls.readied(opened, response)
-        return self._wait_for(self._succeed(opened, readied))
+        encoded = self.calls.encoded(opened, response)
+        return self._wait_for(self._succeed(opened, encoded))
 
-    async def _succeed(self, call: Call, readied: Readied) -> Json:
-        return self.calls.succeed(call, readied)
+    async def _succeed(self, call: Call, encoded: EncodedResponse) -> Json:
+        return self.calls.succeed(call, encoded)
 
     async def _fail(self, call: Call, problem: BaseException, has_begun: bool) -> None:
         self.calls.fail(call, problem, has_begun=has_begun)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core import file_descriptors
-from agent.steps.attempt.threads import Threads
+from agent.core.thread_bridge import UnboundedThreads
 from agent.steps.process import processes
 from agent.steps.types.call_types import Process
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError
@@ -33,7 +33,7 @@ class GatedProcess:
         process: Process,
         gate: int,
         outputs: list[int],
-        threads: Threads,
+        threads: UnboundedThreads,
     ) -> None:
         self._child = child
         self._gate: int | None = gate
@@ -105,7 +105,9 @@ class GatedProcess:
             self._transports.pop().close()
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str | None, threads: Threads) -> GatedProcess:
+def spawn(
+    argv: list[str], env: dict[str, str], cwd: str | None, threads: UnboundedThreads
+) -> GatedProcess:
     """Start a command behind its gate."""
     if cwd is not None and not Path(cwd).is_dir():
         raise _refused(f"cwd: there is no directory {cwd!r}")

@@ -7,7 +7,7 @@ from agent.steps.types.value_sizes import size_up_to
 from agent.store.artifacts.artifact_rows import looks_like_reference
 from agent.store.db.json_values import NotPlainJsonError, encode
 
-_MOST_KEYS: Final = 100
+_MAX_KEYS: Final = 100
 
 
 def find_problem(output: Json, schema: dict[str, Any] | None, limit_bytes: int) -> StepError | None:
@@ -53,7 +53,7 @@ def far_too_large(output: Json, limit_bytes: int) -> StepError:
     """Return the error of an output over its limit that was not even encoded."""
     where = "the output"
     if type(output) is dict and output:
-        candidates = list(output)[:_MOST_KEYS]
+        candidates = list(output)[:_MAX_KEYS]
         largest = max(candidates, key=lambda key: size_up_to(output[key], limit_bytes))
         where = f"the output, most of it under output.{largest},"
     text = f"{where} is more than {limit_bytes} bytes, and {limit_bytes} are allowed"

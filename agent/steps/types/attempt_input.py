@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.steps.types.outcome import CallResult, Intent, Json, RecordedApproval, RecordedCall
+from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
+from agent.steps.types.outcome import Json
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
 from agent.store.db.json_values import decode
 from agent.workflows.graph import Graph, Step

@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from agent.steps.types.call_records import RecordedCall, Reservation, Spend
 from agent.steps.types.errors import Applied
-from agent.steps.types.outcome import Json, RecordedCall, Reservation, Spend
+from agent.steps.types.outcome import Json
 
 Reconcile = Callable[[RecordedCall], Awaitable[Applied | bool | None]]
 
@@ -30,7 +31,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredResponse:
     """What the function of a call returns when it knows what the call used."""
 
     response: Json
@@ -63,7 +64,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallAnswer:
     """What a call gave, now or in an earlier attempt."""
 
     response: Json

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from agent.core import file_descriptors
-from agent.steps.types.outcome import Json, Outcome, Returned, Spend, StepError
+from agent.steps.types.call_records import Spend
+from agent.steps.types.outcome import Json, Outcome, Returned, StepError
 
 
 class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read as a statement

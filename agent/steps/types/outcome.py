@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.core.state_machine import ApprovalStatus, CallStatus
-
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
 
@@ -48,60 +46,6 @@ class StepError:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """What a call of a model may use at most; it is set aside when its intent is recorded."""
-
-    model: str
-    prompt_hash: str
-    tokens: int
-    microusd: int | None
-    """None when the model has no price."""
-    day: str
-    """The day (UTC) that it counts for."""
-    step_budget: str | None = None
-    """The name of its step's own budget, if it has one."""
-    ms: int = 0
-    """The time after which it is given up."""
-    daily_tokens: int | None = None
-    daily_microusd: int | None = None
-    daily_ms: int | None = None
-    """What all tasks together may use in a day."""
-    section: str = ""
-    """The model's name in the configuration, as in `[models.fast]`; `model` is the provider's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """What a call of a model used in fact."""
-
-    tokens_in: int = 0
-    tokens_out: int = 0
-    microusd: int | None = 0
-    request_id: str | None = None
-    stop_reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """What became of one intended call; it resolves that call's row in the ledger."""
-
-    call_id: str
-    idempotency_key: str
-    status: CallStatus
-    response: Json = None
-    error: StepError | None = None
-    latency_ms: int | None = None
-    """How long it took; None when nobody has seen its end."""
-    is_resolved_by_check: bool = False
-    """True when a reconcile or a person told it, not the call's own answer."""
-    reservation: Reservation | None = None
-    spend: Spend | None = None
-    """What it used of its reservation besides time; None when nobody knows: then it stays set aside."""
-    large: str | None = None
-    """The response as it is stored, when it is to be kept apart."""
-
-
 @dataclass(slots=True)
 class Succeeded:
     """The step is done. `items` makes it a group whose items run next; `skipped` says why not."""
@@ -140,7 +84,7 @@ class Waiting:
     """The step waits on something named, holding no claim, no slot and no timeout.
 
     `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
-    ``{"child": task_id}``, ``{"approval": question}`` (an `Asked` as a document; the row is made
+    ``{"child": task_id}``, ``{"approval": question}`` (an `Question` as a document; the row is made
     when this is settled). Beside an unknown, `now` is what the step would send instead of it. Beside
     a timer, `in_doubt` says that an effect may be under way until then, and what follows
     (`on_unknown`). With `wake_at` it is woken then at the latest.
@@ -172,30 +116,7 @@ Outcome = Succeeded | Retry | Failed | Waiting | Paused | Returned
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """An effect about to begin; its row is durable (status unknown) before its first byte leaves."""
-
-    call_id: str
-    number: int
-    action: str
-    request: Json
-    request_hash: str
-    idempotency_key: str
-    remote_key: str
-    on_unknown: str
-    send_by: int
-    expires_at: int
-    process_id: int | None = None
-    process_started: str | None = None
-    settles_step: bool = False
-    """True when this call's result is the step's outcome (`http`, `shell`)."""
-    reservation: Reservation | None = None
-    large: str | None = None
-    """The request as it is stored, when it is to be kept apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """A question to a person, as an outcome carries it to where its row is made."""
 
     kind: str
@@ -209,39 +130,3 @@ class Asked:
     expires_seconds: float | None = None
     on_expiry: str = "fail"
     remind_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedApproval:
-    """A question of this step that is on record, with what was decided."""
-
-    approval_id: str
-    kind: str
-    status: ApprovalStatus
-    request_hash: str
-    approved_hash: str | None
-    """Of what was approved: another than was shown when the answer edited it."""
-    by: str | None
-    channel: str | None
-    comment: str | None
-    value: Json
-    edits: dict[str, Json] | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
-    """A call of this step that is on record, from this or an earlier attempt."""
-
-    call_id: str
-    number: int
-    attempt: int
-    """0 when it was made by the task that this one is a retry of."""
-    action: str
-    idempotency_key: str
-    remote_key: str
-    request_hash: str
-    status: CallStatus
-    response: Json
-    error: dict[str, Json] | None
-    on_unknown: str
-    expires_at: int

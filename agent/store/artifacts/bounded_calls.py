@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, TypeVar
 
+from agent.core import backoff
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 
@@ -127,7 +128,11 @@ class Reach:
     def _delay_seconds(self) -> float:
         if self._threads >= _MOST_THREADS:
             return _HUNG_DELAY_SECONDS
-        return min(FIRST_DELAY_SECONDS * 2.0 ** min(self._failures, 10), LONGEST_DELAY_SECONDS)
+        return backoff.delay_seconds(
+            self._failures + 1,
+            first_seconds=FIRST_DELAY_SECONDS,
+            longest_seconds=LONGEST_DELAY_SECONDS,
+        )
 
 
 def _ignore(future: "asyncio.Future[Any]") -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from agent.core.redaction import spellings
 from agent.steps.attempt import prepare
-from agent.steps.attempt.secrets import Secrets, at, references, watch
+from agent.steps.attempt.secrets import Secrets, at, references, secret_watcher
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
@@ -39,7 +39,7 @@ def secrets(connection: Connection) -> Iterator[Violation]:
 
 def _named(connection: Connection) -> dict[str, str]:
     """Return the secrets that are named by reference."""
-    named: list[Json] = list(watch.references)
+    named: list[Json] = list(secret_watcher.references)
     for text in audit_rows.graphs(connection):
         try:
             named += prepare.secret_references(Graph.model_validate_json(text))

@@ -14,7 +14,8 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
 from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
-from agent.steps.types.outcome import Json, RecordedApproval, RecordedCall
+from agent.steps.types.call_records import RecordedApproval, RecordedCall
+from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
 from agent.store.db.database import Connection

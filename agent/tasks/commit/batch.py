@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.steps.types.outcome import CallResult, Intent, Json, Outcome
+from agent.steps.types.call_records import CallResult, Intent
+from agent.steps.types.outcome import Json, Outcome
 from agent.store.artifacts.artifact_rows import Packed
 from agent.store.db.database import Later
 from agent.tasks.rules import child_tasks

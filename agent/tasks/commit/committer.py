@@ -366,6 +366,6 @@ def _merge(total: TxResult, part: TxResult) -> None:
         "orphans",
         "pauses",
         "events",
-        "units",
+        "locked_tasks",
     ):
         getattr(total, name).extend(getattr(part, name))

@@ -329,7 +329,7 @@ def _note(
     if note.checkpoint is not None:
         step.also(checkpoint=note.checkpoint)
     if note.delay is not None:
-        locked.tell("step.delayed" if note.delay else "step.proceeded", step, note.delay or None)
+        locked.emit("step.delayed" if note.delay else "step.proceeded", step, note.delay or None)
     intent = note.intent
     if intent is not None:
         if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
@@ -341,7 +341,7 @@ def _note(
                 return False
         # By the attempt that intends it: an outcome in the same turn may begin the next one.
         locked.intents.append((step.id, step.attempt, intent))
-        locked.tell("tool_call.intended", step, {"call": intent.call_id, "action": intent.action})
+        locked.emit("tool_call.intended", step, {"call": intent.call_id, "action": intent.action})
         if intent.settles_step:
             step.idempotency_key = intent.idempotency_key
         if intent.process_id is not None:
@@ -357,7 +357,7 @@ def _tell_unknown(locked: LockedTask, settle: Completion) -> None:
     """
     outcome = settle.outcome
     if isinstance(outcome, Retry) and outcome.is_unknown:
-        locked.tell("tool_call.unknown", None, {"step": settle.claim.step_id})
+        locked.emit("tool_call.unknown", None, {"step": settle.claim.step_id})
 
 
 def _create(

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import structlog
 
+from agent.core.backoff import Backoff
 from agent.store import event_log
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Connection, Database, StoreError
@@ -83,28 +84,32 @@ class EventTail:
             self._thread.join(_LAST_SECONDS)
 
     def _run(self) -> None:
-        pause = BATCH_SECONDS
+        idle = Backoff(2 * BATCH_SECONDS, _POLL_SECONDS)
+        failing = Backoff(_POLL_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             is_last = self._is_stopping.is_set()
-            is_failing = False
             self._wakeup.clear()
             began = time.monotonic()
             try:
                 # On PostgreSQL a commit becomes readable when every older transaction has ended:
-                # after a wakeup the next looks follow soon, then ever more slowly.
-                pause = BATCH_SECONDS if self._read_all() else min(2 * pause, _POLL_SECONDS)
+                # after a wakeup the next reads follow soon, then ever more slowly.
+                if self._read_all():
+                    idle.reset()
+                    pause = BATCH_SECONDS
+                else:
+                    pause = idle.next_seconds()
+                failing.reset()
             except StoreError as error:
                 log.warning("events.unreadable", fault=str(error.fault), error=error.message)
                 self._disconnect()
-                is_failing = True
-                pause = min(max(2 * pause, _POLL_SECONDS), _LONGEST_PAUSE_SECONDS)
+                pause = failing.next_seconds()
             if is_last:
                 break
-            if is_failing:
+            if failing.failures:
                 # Not for the next commit: commits may go on, twenty a second, while reads fail.
                 self._is_stopping.wait(pause)
             elif self._wakeup.wait(pause):
-                pause = BATCH_SECONDS
+                idle.reset()
                 self._is_stopping.wait(max(0.0, began + BATCH_SECONDS - time.monotonic()))
         self._disconnect()
 

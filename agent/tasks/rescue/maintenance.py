@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads, workers
 from agent.tasks.commit.committer import Delivery
@@ -119,7 +120,7 @@ def _do_soon(failure: str, work: Callable[[], object], then: Callable[[], None])
     """Run `work` in a thread and retry it until it is done: it is recorded nowhere else."""
 
     async def do() -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 # Not in the database's thread: an operator waits for locks; commits must not.
@@ -134,8 +135,7 @@ def _do_soon(failure: str, work: Callable[[], object], then: Callable[[], None])
                 break
             else:
                 break
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(backoff.next_seconds())
         then()
 
     task = asyncio.get_running_loop().create_task(do())

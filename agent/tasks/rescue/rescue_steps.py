@@ -20,7 +20,6 @@ from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.rules import advance, row_writer
-from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
@@ -158,12 +157,12 @@ def _put_back(
         for call_id, number, action, attempt in unknown.get(step.id, ()):
             if attempt == step.attempt:
                 data = {"call": call_id, "action": action, "number": number}
-                locked.tell("tool_call.unknown", step, data)
+                locked.emit("tool_call.unknown", step, data)
         if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
             transitions.skip(locked, step, "fail_fast")
             continue
         policy = locked.definition(step).retry
-        delay = delay_seconds(policy, step.attempt, random_fraction())
+        delay = policy.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
         transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
 

@@ -15,7 +15,8 @@ import structlog
 
 from agent.core.ids import content_hash, new_id
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Reservation, Spend, StepError
+from agent.steps.types.call_records import CallResult, Reservation, Spend
+from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection, Database
 from agent.store.engine import reads
 from agent.tasks.commit.batch import JournalEntry

@@ -4,7 +4,7 @@
 - `creation`, `claiming`, `settlement` (an attempt's outcome), `advance` (the one ending of every
   transaction: release steps, derive the status), `row_writer` (all rows, one statement per table).
 - `fanout` (items of a group), `child_tasks` and `retried_children` (child tasks), `approvals`,
-  `budgets`, `backoff`.
+  `budgets`.
 - `retry_fork` and `inherited_calls`: what a retry or a fork keeps.
 
 They may import `state` and the store, and no other package of `agent.tasks`.

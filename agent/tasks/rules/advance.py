@@ -62,7 +62,7 @@ def miss_deadline(tx: Connection, locked: LockedTask) -> None:
     task = locked.task
     if task.phase == "normal" and budgets.pauses_when_time_is_over(locked.graph):
         # The deadline stays: resumed without more time, the task is paused again.
-        locked.tell("budget.exhausted", None, {"reason": "the task's time is over"})
+        locked.emit("budget.exhausted", None, {"reason": "the task's time is over"})
         how = f"`agent budget {task.id[-8:]} --time D` raises it"
         budgets.pause(locked, f"the task's time is over; {how}")
         return

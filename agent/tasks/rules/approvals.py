@@ -19,7 +19,8 @@ from agent.core.state_machine import (
     moved,
 )
 from agent.steps.attempt.replay import REQUEST_CHANGED
-from agent.steps.types.outcome import Asked, CallResult, Json, StepError
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
@@ -50,8 +51,8 @@ def ask(
     checkpoint: Json,
     on: dict[str, Json] | None = None,
 ) -> None:
-    """Park a step on a question; `asked` is an `Asked` as its outcome carried it."""
-    question = Asked(**asked)
+    """Park a step on a question; `asked` is a `Question` as its outcome carried it."""
+    question = Question(**asked)
     now = locked.now
     remind_us = _microseconds(question.remind_seconds)
     expires_us = _microseconds(question.expires_seconds)
@@ -79,7 +80,7 @@ def ask(
     waiting_on = {**(on or {}), "approval": row.id}
     transitions.wait(locked, step, waiting_on, row.wake_at, _around(row.id, checkpoint))
     told = {"approval": row.id, "kind": row.kind, "message": row.message}
-    locked.tell("approval.requested", step, told)
+    locked.emit("approval.requested", step, told)
 
 
 def ask_about_unknown(
@@ -134,7 +135,7 @@ def decide(
         told["comment"] = decision.comment
     if decision.edits:
         told["edited"] = sorted(decision.edits)
-    locked.tell("approval.decided", step, told)
+    locked.emit("approval.decided", step, told)
     decided = store.find(tx, row.id)
     assert decided is not None
     _carry_out(tx, locked, step, decided)
@@ -165,7 +166,7 @@ def look(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
     if is_due:
         row = replace(row, remind_at=locked.now + row.remind_us if row.remind_us else None)
         store.set_reminder(tx, row.id, row.remind_at)
-        locked.tell("approval.reminded", step, {"approval": row.id, "message": row.message})
+        locked.emit("approval.reminded", step, {"approval": row.id, "message": row.message})
     step.wake_at = row.wake_at
     return "reminded" if is_due else None
 
@@ -177,14 +178,14 @@ def defer(
     row = replace(row, remind_at=locked.now + delay_us)
     store.set_reminder(tx, row.id, row.remind_at)
     step.wake_at = row.wake_at
-    locked.tell("approval.deferred", step, {"approval": row.id, "by": by, "until": row.remind_at})
+    locked.emit("approval.deferred", step, {"approval": row.id, "by": by, "until": row.remind_at})
 
 
 def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> str:
     """End a question whose time is over: the step fails, or it is asked anew."""
     status = moved(APPROVAL, "approval.expired", row.status)
     store.decide(tx, row.id, status, locked.now)
-    locked.tell("approval.expired", step, {"approval": row.id})
+    locked.emit("approval.expired", step, {"approval": row.id})
     if row.on_expiry != "renew" or row.expires_at is None:
         _carry_out(tx, locked, step, replace(row, status=status))
         return "expired"
@@ -203,7 +204,7 @@ def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) 
     step.waiting_on = json.dumps({"approval": renewed.id})
     step.wake_at = renewed.wake_at
     told = {"approval": renewed.id, "renews": row.id, "message": row.message}
-    locked.tell("approval.renewed", step, told)
+    locked.emit("approval.renewed", step, told)
     return "renewed"
 
 

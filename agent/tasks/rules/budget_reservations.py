@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.steps.types.outcome import CallResult, Intent, Reservation
+from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.store.engine.reads import Rows
@@ -137,7 +137,7 @@ class BudgetLocks:
         refusal = _refusal(budgets, reservation)
         if refusal is not None:
             data = {"action": intent.action, "reason": refusal.message}
-            locked.tell("budget.exhausted", step, data)
+            locked.emit("budget.exhausted", step, data)
             if not refusal.must_fail:
                 pause(locked, refusal.message, refusal.task_id)
             return refusal
@@ -147,7 +147,7 @@ class BudgetLocks:
         for budget_id in ids:
             _add(self._reserved[budget_id], amounts)
         _add(self._reserved_of_days[reservation.day], (*amounts, reservation.ms))
-        locked.tell(
+        locked.emit(
             "budget.reserved",
             step,
             {

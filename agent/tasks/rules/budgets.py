@@ -42,14 +42,14 @@ def raise_limits(
     store.ensure(tx, [[name, task.id, *limits_of(definition)]])
     store.set_limits(tx, name, tokens, microusd)
     data: dict[str, Any] = {"tokens": tokens, "microusd": microusd, "step": step}
-    locked.tell("budget.raised", None, {key: value for key, value in data.items() if value})
+    locked.emit("budget.raised", None, {key: value for key, value in data.items() if value})
 
 
 def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
     """Set a task's time anew, counted from its start; return its new deadline."""
     ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
     locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
-    locked.tell("budget.raised", None, {"seconds": seconds})
+    locked.emit("budget.raised", None, {"seconds": seconds})
     return locked.task.deadline
 
 
@@ -59,7 +59,7 @@ def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: floa
     Its next attempt goes by what was told last.
     """
     started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
-    locked.tell("budget.raised", None, {"seconds": seconds, "step": step})
+    locked.emit("budget.raised", None, {"seconds": seconds, "step": step})
     return (started_at or locked.now) + int(seconds * SECOND)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from agent.core.ids import content_hash
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
-from agent.steps.types.outcome import CallResult, Intent, Json, Reservation
+from agent.steps.types.call_records import CallResult, Intent, Reservation
+from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import writes
@@ -133,7 +134,7 @@ def _emit_result(locked: LockedTask, result: CallResult) -> None:
             "tokens_out": spend.tokens_out,
             "microusd": spend.microusd,
         }
-    locked.tell(event, None, data)
+    locked.emit(event, None, data)
 
 
 def _wake_waiting(locked: LockedTask, call_id: str) -> None:

@@ -147,7 +147,7 @@ def _keep(new: LockedTask, old_step: _OldStep) -> None:
         ended_at=old_step.ended_at,
     )
     new.add(step)
-    new.tell("step.kept", step, {"status": old_step.status, "from": old_step.id})
+    new.emit("step.kept", step, {"status": old_step.status, "from": old_step.id})
 
 
 def _reopen_group(new: LockedTask, old_group: _OldStep, old_items: list[_OldStep]) -> None:
@@ -184,7 +184,7 @@ def _reopen_group(new: LockedTask, old_group: _OldStep, old_items: list[_OldStep
     )
     group.also(items=old_group.items)
     new.add(group)
-    new.tell("step.kept", group, {"status": str(StepStatus.WAITING), "from": old_group.id})
+    new.emit("step.kept", group, {"status": str(StepStatus.WAITING), "from": old_group.id})
 
 
 def _start(tx: Connection, new: LockedTask, kept: set[int]) -> None:

@@ -77,7 +77,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
     data: dict[str, Json] = {"workflow": graph.name, "version": version}
     if submission.parent_task_id is not None:
         data["parent"] = submission.parent_task_id
-    locked.tell("task.created", None, data)
+    locked.emit("task.created", None, data)
     start(tx, locked)
     return locked
 

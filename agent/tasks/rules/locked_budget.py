@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from agent.steps.types.outcome import Reservation
+from agent.steps.types.call_records import Reservation
 from agent.tasks.rules.budgets import dollars
 from agent.workflows.durations import format_duration
 

@@ -71,7 +71,7 @@ def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json
     new = LockedTask(task, graph, old.now, is_new=True)
     _emit_created(new, {"forked_from": old.task.id})
     asked_again = carry_over(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
-    old.tell("task.forked", None, {"as": new.task.id, "from": from_step})
+    old.emit("task.forked", None, {"as": new.task.id, "from": from_step})
     return Forked(new, _repeated(tx, old, new), asked_again)
 
 
@@ -100,7 +100,7 @@ def _emit_created(new: LockedTask, source: dict[str, Json]) -> None:
     data = {"workflow": new.graph.name, "version": task.workflow_version, **source}
     if task.parent_task_id is not None:
         data["parent"] = task.parent_task_id
-    new.tell("task.created", None, data)
+    new.emit("task.created", None, data)
 
 
 def _repeated(tx: Connection, old: LockedTask, new: LockedTask) -> list[str]:

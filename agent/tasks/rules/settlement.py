@@ -25,7 +25,6 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.rules import advance, approvals, budgets, fanout
-from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -71,7 +70,7 @@ def settle(
     step = locked.steps.get((claim.index, claim.parallel_index))
     if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
         data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
-        locked.tell("step.abandoned", None, {**data, "attempt": claim.attempt})
+        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})
         return False
     is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
@@ -100,7 +99,7 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
             _wait(tx, locked, step, outcome)
         case Paused():
             if outcome.exhausted is not None:
-                locked.tell("budget.exhausted", step, {"reason": outcome.exhausted})
+                locked.emit("budget.exhausted", step, {"reason": outcome.exhausted})
                 budgets.pause(locked, outcome.exhausted)
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(locked, step, checkpoint)
@@ -133,7 +132,7 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
         transitions.fail(locked, step, outcome.error)
         return
     policy = locked.definition(step).retry
-    seconds = delay_seconds(policy, step.attempt, random_fraction(), outcome.delay_seconds)
+    seconds = policy.delay_after(step.attempt, random_fraction(), outcome.delay_seconds)
     wake_at = locked.now + int(seconds * SECOND)
     transitions.retry(locked, step, outcome.error, wake_at, failures)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from agent.core.state_machine import STEP_ENDED
-from agent.steps.types.outcome import CallResult, Intent, Json
+from agent.steps.types.call_records import CallResult, Intent
+from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approvals import ApprovalRow
@@ -150,10 +151,10 @@ class LockedTask:
         """Return what the graph says of a step."""
         return self.graph.steps[step.index]
 
-    def tell(
+    def emit(
         self, event: str, step: StepRow | None = None, data: dict[str, Json] | None = None
     ) -> None:
-        """Append an event; it commits with the change that it tells of."""
+        """Append an event; it commits with the change it describes."""
         task = self.task
         task.event_seq += 1
         self.events.append(

@@ -38,7 +38,7 @@ def _move(
             step.process_id = None
             step.also(process_started=None)
     step.status = target
-    locked.tell(event, step, data)
+    locked.emit(event, step, data)
 
 
 def _end(locked: LockedTask, step: StepRow) -> None:
@@ -100,7 +100,7 @@ def claim(
     step.started_at = locked.now
     if is_isolated:
         step.alone = IS_ISOLATED
-    locked.tell("step.claimed", step)
+    locked.emit("step.claimed", step)
 
 
 def succeed(
@@ -206,7 +206,7 @@ def withdraw(locked: LockedTask, step: StepRow, reason: str) -> None:
     approval = approval_of(step)
     if approval is not None:
         locked.withdrawals.append(approval)
-        locked.tell("approval.withdrawn", step, {"approval": approval, "reason": reason})
+        locked.emit("approval.withdrawn", step, {"approval": approval, "reason": reason})
 
 
 def approval_of(step: StepRow) -> str | None:
@@ -238,7 +238,7 @@ def abandon(locked: LockedTask, step: StepRow) -> None:
     """
     if step.status == StepStatus.RUNNING:
         _move(locked, step, "step.returned", {"reason": "task canceled"})
-        locked.tell("step.abandoned", step)
+        locked.emit("step.abandoned", step)
         locked.stops.append(step)
     elif step.status == StepStatus.WAITING:
         withdraw(locked, step, "task canceled")
@@ -253,4 +253,4 @@ def move_task(locked: LockedTask, event: str, data: dict[str, Json] | None = Non
     if task.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED):
         task.also(ended_at=locked.now)
         task.deadline = None
-    locked.tell(event, None, data)
+    locked.emit(event, None, data)

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError, Signals
+from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import CallResult, Intent, Json, Outcome, Succeeded
+from agent.steps.types.outcome import Json, Outcome, Succeeded
 from agent.store.db import json_values
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.rules.settlement import Claim

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from agent.core.backoff import Backoff
 from agent.core.ids import new_id
 from agent.steps.types.outcome import Json
 from agent.store.artifacts.blobs import store_of
@@ -108,7 +109,7 @@ class Outages:
 
     async def _write(self) -> None:
         """Put the events on record, in their order, however often that has to be tried."""
-        pause = _RETRY_SECONDS
+        backoff = Backoff(_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         while self._unrecorded:
             event, told = self._unrecorded[0]
             try:
@@ -116,7 +117,6 @@ class Outages:
                 await asyncio.to_thread(outages.record, self._database, event, told)
             except StoreError as error:
                 log.warning("outage.not_recorded", error=error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_RETRY_SECONDS)
+                await asyncio.sleep(backoff.next_seconds())
             else:
                 self._unrecorded.pop(0)

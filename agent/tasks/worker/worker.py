@@ -13,6 +13,7 @@ import structlog
 
 from agent.config.models import McpSettings
 from agent.config.settings import EngineSettings
+from agent.core.backoff import Backoff
 from agent.core.clock import SECOND, Clock
 from agent.core.thread_bridge import ThreadBridge
 from agent.models.registry import ModelRegistry
@@ -195,7 +196,7 @@ class Worker:
         self._wakeup.set()
 
     async def _begin(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 await self._link.run(self.delivery.enroll)
@@ -203,8 +204,7 @@ class Worker:
                 if error.fault not in (Fault.BUSY, Fault.LOST, Fault.FULL) or self._is_stopping:
                     raise
                 log.warning("worker.cannot_start_yet", error=error.message)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(backoff.next_seconds())
             else:
                 self._last_turn = self.clock.monotonic()
                 return

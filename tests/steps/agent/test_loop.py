@@ -10,13 +10,14 @@ import pytest
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.models.registry import ModelRegistry
-from agent.steps.agent.tool import RefusedError
+from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
 from agent.steps.agent.tools.shell import fits
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
+from agent.steps.types.call_records import RecordedApproval
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Failed, Outcome, Paused, RecordedApproval, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Outcome, Paused, Succeeded, Waiting
 from tests.support.attempt import Trial, callable_name, run
 
 
@@ -232,7 +233,7 @@ def test_files_do_not_lead_out(tmp_path: Path) -> None:
     assert [each["text"] for each in fine[1:]] == ["a note", "deep/\nlink\nnote\nsub/\nway"]
     assert (top / "deep/er/new").read_text() == "good"
     assert (tmp_path / "secret").read_text() == "secret" and not (tmp_path / "new").exists()
-    with pytest.raises(RefusedError):
+    with pytest.raises(ToolRefusedError):
         parts_of("a/../b")
 
 

@@ -9,16 +9,9 @@ import pytest
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import (
-    Failed,
-    Json,
-    RecordedCall,
-    Retry,
-    StepError,
-    Succeeded,
-    Waiting,
-)
+from agent.steps.types.outcome import Failed, Json, Retry, StepError, Succeeded, Waiting
 from tests.support.attempt import Trial, callable_name, python, run
 from tests.support.http_server import Server, answer, in_turn
 from tests.support.mailing import FAILED, SUCCEEDED, Remote, lose

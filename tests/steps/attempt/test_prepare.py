@@ -220,6 +220,6 @@ def test_the_secrets_of_a_workflow_are_hidden_without_a_check_of_its_steps(
 def test_definitions_that_come_and_go_are_not_all_kept() -> None:
     """A worker that knows many workflows reads some of them again and again."""
     step = Step(name="one", kind="python", config={"call": "m:f"})
-    for _ in range(2 * prepare._MOST_WATCHED):
+    for _ in range(2 * prepare._MAX_WATCHED):
         prepare.watch_secrets(Graph(name="w", steps=[step]))
-    assert len(prepare._watched) <= prepare._MOST_WATCHED
+    assert len(prepare._watched) <= prepare._MAX_WATCHED

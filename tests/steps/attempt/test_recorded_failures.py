@@ -9,8 +9,9 @@ import pytest
 from agent.core.state_machine import CallStatus
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.context import StepContext
+from agent.steps.types.call_records import CallResult
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import CallResult, Failed, Json, Outcome, Retry, StepError, Succeeded
+from agent.steps.types.outcome import Failed, Json, Outcome, Retry, StepError, Succeeded
 from tests.support.attempt import Trial, callable_name, python, run
 from tests.support.http_server import Server, answer
 from tests.support.mailing import FAILED, UNKNOWN, Mailing, Remote, both, lose, mailing

@@ -16,7 +16,7 @@ from agent.config.models import McpSettings, ModelSettings
 from agent.config.settings import Settings
 from agent.core import logging
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.secrets import Secrets, Watch, references, watch
+from agent.steps.attempt.secrets import Secrets, SecretWatcher, references, secret_watcher
 from agent.steps.process.output_capture import OutputCapture
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Failed, Outcome, Retry, Succeeded
@@ -159,7 +159,7 @@ def test_the_log_shows_nothing_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_replaced_is_hidden_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is written later, or again, is read again; what is missing is no error."""
     key = tmp_path / "key"
-    watched = Watch()
+    watched = SecretWatcher()
     watched.add({"a": f"file:{key}", "b": "env:NOT_SET_HERE", "c": f"file:{tmp_path}"})
     assert Secrets().redact("first-value second-value") == "first-value second-value"
     key.write_text("first-value\n")
@@ -176,7 +176,7 @@ def test_what_is_replaced_is_hidden_too(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("reference", ["file:~no-such-user/key", "file:/run/\0/key"])
 def test_a_path_that_cannot_be_is_a_missing_secret(reference: str) -> None:
     """A home of nobody must not keep the workflows from being read, nor other steps from running."""
-    watching = Watch()
+    watching = SecretWatcher()
     watching.add({"key": reference})
     watching.refresh()
     with pytest.raises(DefiniteFailure, match="cannot be read"):
@@ -187,8 +187,8 @@ def test_a_pipe_is_not_read_before_its_time(tmp_path: Path) -> None:
     """To watch a reference never waits, and takes nothing away."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    watch.add(f"file:{pipe}")
-    assert watch.references == [f"file:{pipe}"]
+    secret_watcher.add(f"file:{pipe}")
+    assert secret_watcher.references == [f"file:{pipe}"]
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 8192, 65_536])

@@ -7,15 +7,8 @@ import pytest
 from agent import Applied, DefiniteFailure
 from agent.core.state_machine import CallStatus
 from agent.steps.attempt.context import StepContext
-from agent.steps.types.outcome import (
-    Failed,
-    Json,
-    RecordedCall,
-    Retry,
-    Returned,
-    Succeeded,
-    Waiting,
-)
+from agent.steps.types.call_records import RecordedCall
+from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.support.attempt import python, run, until
 from tests.support.mailing import (
     FAILED,

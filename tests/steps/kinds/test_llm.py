@@ -11,7 +11,8 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.models.registry import ModelRegistry, model_of
 from agent.steps.attempt.services import Limits
-from agent.steps.types.outcome import Failed, Intent, Outcome, Paused, Retry, Succeeded
+from agent.steps.types.call_records import Intent
+from agent.steps.types.outcome import Failed, Outcome, Paused, Retry, Succeeded
 from tests.support.attempt import Trial, run
 from tests.support.model_servers import KEY, Provider, Say, Stall, error, providing
 

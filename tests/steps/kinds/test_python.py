@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.core import thread_bridge
 from agent.core.clock import SECOND
-from agent.steps.attempt import threads
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.thread_context import BlockingContext
 from agent.steps.types.attempt_input import Upstream
@@ -191,13 +191,14 @@ def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is known by the time that the interruption gets through, and so it is told."""
-    tell, told = threads._tell, threading.Event()
+    post, posted = thread_bridge._post, threading.Event()
 
-    def tell_and_say_so(*given: Json) -> None:
-        tell(*given)
-        told.set()
+    def post_and_signal(*args: Json) -> bool:
+        is_open = post(*args)
+        posted.set()
+        return is_open
 
-    monkeypatch.setattr(threads, "_tell", tell_and_say_so)
+    monkeypatch.setattr(thread_bridge, "_post", post_and_signal)
 
     async def main() -> None:
         started, release = threading.Event(), threading.Event()
@@ -212,8 +213,8 @@ def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
         await until(started.is_set)
         trial.signals.stop_for("canceled")
         release.set()
-        # The loop stands still until the thread has told it: both are then there at once.
-        assert told.wait(60)
+        # The loop stands still until the thread has posted its result: both are then there at once.
+        assert posted.wait(60)
         outcome = await attempt
         assert isinstance(outcome, Succeeded), outcome
         assert outcome.output == "done"

@@ -97,10 +97,10 @@ def test_a_gate_whose_worker_died_lets_nothing_through(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
     async def main() -> None:
-        from agent.steps.attempt.threads import Threads
+        from agent.core.thread_bridge import UnboundedThreads
         from agent.steps.process.gated_process import spawn
 
-        command = spawn(["touch", str(mark)], dict(os.environ), None, Threads())
+        command = spawn(["touch", str(mark)], dict(os.environ), None, UnboundedThreads())
         assert command._gate is not None
         os.close(command._gate)
         command._gate = None
@@ -336,12 +336,12 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
     pids = tmp_path / "pids"
 
     async def main() -> None:
-        from agent.steps.attempt.threads import Threads
+        from agent.core.thread_bridge import UnboundedThreads
         from agent.steps.process.gated_process import spawn
 
         env = {**os.environ, **processes.marks("step-1", 1)}
         script = 'sleep 600 & echo $! >> "$0"; wait'
-        command = spawn(["/bin/sh", "-c", script, str(pids)], env, None, Threads())
+        command = spawn(["/bin/sh", "-c", script, str(pids)], env, None, UnboundedThreads())
         await command.open_gate("")
         await until(lambda: len(pids_in(pids)) == 1)
         pid, started = command.process.id, command.process.started
@@ -355,7 +355,7 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
 
         pids.unlink()
         script = 'sleep 600 & echo $! >> "$0"'
-        left = spawn(["/bin/sh", "-c", script, str(pids)], env, None, Threads())
+        left = spawn(["/bin/sh", "-c", script, str(pids)], env, None, UnboundedThreads())
         await left.open_gate("")
         await left.wait()
         pid = left.process.id

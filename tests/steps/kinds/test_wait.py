@@ -6,7 +6,8 @@ from agent.core.clock import SECOND
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt.runner import PARKING_ATTEMPTS
-from agent.steps.types.outcome import Failed, Json, RecordedApproval, Succeeded, Waiting
+from agent.steps.types.call_records import RecordedApproval
+from agent.steps.types.outcome import Failed, Json, Succeeded, Waiting
 from agent.workflows.graph import Fanout
 from tests.support.attempt import Trial, python, run
 

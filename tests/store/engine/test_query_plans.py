@@ -5,7 +5,8 @@ from typing import Any
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Succeeded, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import Connection, Database
 from agent.store.engine import lineage, workers
 from agent.store.read import views

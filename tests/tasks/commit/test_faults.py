@@ -12,15 +12,8 @@ import structlog.testing
 from agent.core import ids as keys
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import (
-    CallResult,
-    Failed,
-    Intent,
-    Retry,
-    StepError,
-    Succeeded,
-    Waiting,
-)
+from agent.steps.types.call_records import CallResult, Intent
+from agent.steps.types.outcome import Failed, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers, workflow_versions

@@ -3,7 +3,8 @@
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Paused, Succeeded, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Paused, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from tests.support.engine import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step

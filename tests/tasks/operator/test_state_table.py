@@ -7,7 +7,8 @@ import pytest
 from agent.core import ids
 from agent.core.state_machine import TaskStatus
 from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import Intent, Succeeded, Waiting
+from agent.steps.types.call_records import Intent
+from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.engine import workflow_versions
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -75,7 +76,7 @@ def create_unstarted(hand: Hand) -> str:
         for index in range(len(GRAPH.steps)):
             locked.add(blank_step(GRAPH, task.id, index))
         task.steps_open = len(GRAPH.steps)
-        locked.tell("task.created")
+        locked.emit("task.created")
         row_writer.write(tx, [locked], now)
     return task.id
 

@@ -8,7 +8,8 @@ from agent.core import ids
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import CallResult, Intent, Paused, Reservation, Spend, Succeeded
+from agent.steps.types.call_records import CallResult, Intent, Reservation, Spend
+from agent.steps.types.outcome import Paused, Succeeded
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.operator import budget_pause

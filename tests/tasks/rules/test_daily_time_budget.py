@@ -10,7 +10,8 @@ import pytest
 from agent.config.models import BudgetSettings, LlmSettings
 from agent.core.state_machine import CallStatus
 from agent.models.registry import catalog_of
-from agent.steps.types.outcome import Paused, Retry, Spend, StepError, Succeeded
+from agent.steps.types.call_records import Spend
+from agent.steps.types.outcome import Paused, Retry, StepError, Succeeded
 from agent.store.db.database import Database
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.read_models.spending import day_document

@@ -13,7 +13,6 @@ from agent.steps.types.outcome import Outcome, Paused, Returned, Succeeded, Wait
 from agent.store.db.database import Connection
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules import advance, claiming, creation, settlement
-from agent.tasks.rules.backoff import delay_seconds
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
@@ -102,11 +101,11 @@ def test_backoff_stays_within_its_bounds(
 ) -> None:
     """Never over the cap, never under what was asked for, never shrinking, never an error."""
     policy = RetryPolicy(delay_seconds=delay, factor=factor, max_delay_seconds=cap)
-    found = delay_seconds(policy, attempt, fraction, asked)
-    assert (asked or 0) <= found <= max(cap, asked or 0)
+    delay_seconds = policy.delay_after(attempt, fraction, asked)
+    assert (asked or 0) <= delay_seconds <= max(cap, asked or 0)
     steady = policy.model_copy(update={"jitter": False})
-    assert found <= max(delay_seconds(steady, attempt, fraction), asked or 0)
-    assert delay_seconds(steady, attempt, 0) <= delay_seconds(steady, attempt + 1, 0)
+    assert delay_seconds <= max(steady.delay_after(attempt, fraction), asked or 0)
+    assert steady.delay_after(attempt, 0) <= steady.delay_after(attempt + 1, 0)
 
 
 @RELAXED

@@ -4,7 +4,8 @@ import pytest
 
 from agent.core.ids import new_id
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Failed, Retry, StepError, Succeeded, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Failed, Retry, StepError, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of

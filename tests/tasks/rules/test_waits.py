@@ -4,7 +4,8 @@ import pytest
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Retry, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Retry, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import RetryPolicy

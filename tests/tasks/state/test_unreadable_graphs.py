@@ -9,7 +9,8 @@ import pytest
 from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import CallResult, Waiting
+from agent.steps.types.call_records import CallResult
+from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results

@@ -122,11 +122,11 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
 import asyncio, os
 from agent.core import file_descriptors
 from agent.steps.process.gated_process import spawn
-from agent.steps.attempt.threads import Threads
+from agent.core.thread_bridge import UnboundedThreads
 assert file_descriptors.raise_limit() == 400 == file_descriptors.limit()
 
 async def main():
-    command = spawn(["sh", "-c", "ulimit -Sn; ulimit -Hn"], dict(os.environ), None, Threads())
+    command = spawn(["sh", "-c", "ulimit -Sn; ulimit -Hn"], dict(os.environ), None, UnboundedThreads())
     out, _ = await command.readers()
     await command.open_gate("")
     print((await out.read()).split())

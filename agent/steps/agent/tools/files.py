@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.ids import new_id
-from agent.steps.agent.tool import Doing, Offer, RefusedError, Work, text_schema
+from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRefusedError, ToolRun, text_schema
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import FilesTool
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 
-_MOST_BYTES: Final = 1_048_576
-_MOST_ENTRIES: Final = 1000
+_MAX_BYTES: Final = 1_048_576
+_MAX_ENTRIES: Final = 1000
 _PATH: Final = "a path below the directory, such as notes/today.txt"
 
 
-def offers(name: str, config: FilesTool) -> list[Offer]:
+def offers(name: str, config: FilesTool) -> list[AgentTool]:
     """Return the tools that read, list and perhaps write."""
     made = [
         _offer(f"{name}_read", "Read a text file.", config, text_schema(path=_PATH), _read),
@@ -51,8 +51,8 @@ def _offer(
     work: Callable[[int, list[str], dict[str, Json]], Json],
     *,
     is_effect: bool = False,
-) -> Offer:
-    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+) -> AgentTool:
+    def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         parts = parts_of(arguments["path"])
         root = _root(config.directory, context.claimed.task.source_path)
 
@@ -60,19 +60,19 @@ def _offer(
             with _errors(arguments["path"]), _opened(root) as top:
                 return work(top, parts, arguments)
 
-        return Doing(lambda _: asyncio.to_thread(act))
+        return CoroutineRun(lambda _: asyncio.to_thread(act))
 
     # To write the same again changes nothing: an unknown write is simply repeated.
-    return Offer(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
+    return AgentTool(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
 
 
 def parts_of(path: str) -> list[str]:
     """Return the names of a path; refuse one that could lead out of its directory."""
     if path.startswith("/") or "\0" in path or "\\" in path:
-        raise RefusedError(f"{path!r} is not a path below the directory")
+        raise ToolRefusedError(f"{path!r} is not a path below the directory")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise RefusedError(f"{path!r} leads out of the directory: no .. is allowed")
+        raise ToolRefusedError(f"{path!r} leads out of the directory: no .. is allowed")
     return parts
 
 
@@ -124,9 +124,9 @@ def _read(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise _failure(arguments["path"], "it is no plain file")
-        if found.st_size > _MOST_BYTES:
-            raise _failure(arguments["path"], f"it is larger than {_MOST_BYTES} bytes")
-        return os.read(file, _MOST_BYTES).decode("utf-8", "replace")
+        if found.st_size > _MAX_BYTES:
+            raise _failure(arguments["path"], f"it is larger than {_MAX_BYTES} bytes")
+        return os.read(file, _MAX_BYTES).decode("utf-8", "replace")
 
 
 def _list(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
@@ -135,7 +135,7 @@ def _list(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
             f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
             for entry in entries
         )
-    shown = names[:_MOST_ENTRIES]
+    shown = names[:_MAX_ENTRIES]
     if len(names) > len(shown):
         shown.append(f"[and {len(names) - len(shown)} more]")
     return "\n".join(shown) or "[empty]"
@@ -145,8 +145,8 @@ def _write(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
     content = arguments["text"].encode("utf-8", "replace")
     if not parts:
         raise _failure(".", "it is a directory")
-    if len(content) > _MOST_BYTES:
-        raise _failure(arguments["path"], f"the text is larger than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise _failure(arguments["path"], f"the text is larger than {_MAX_BYTES} bytes")
     with _parent(top, parts[:-1], is_made=True) as parent:
         with suppress(FileNotFoundError):
             mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode

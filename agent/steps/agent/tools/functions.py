@@ -7,7 +7,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from typing_extensions import TypedDict
 
-from agent.steps.agent.tool import Doing, Offer, RefusedError, Work
+from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRefusedError, ToolRun
 from agent.steps.attempt.context import StepContext
 from agent.steps.kinds import python
 from agent.steps.kinds.python_modules import Function, find
@@ -15,7 +15,7 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 
 
-def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> Offer:
+def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> AgentTool:
     """Return the tool."""
     function = find(call, source_path)
     if function.takes_context:
@@ -28,7 +28,7 @@ def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> 
         raise _bad(f"{call}: no schema can be made of its signature: {problem}") from None
     schema.pop("title", None)
 
-    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+    def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         try:
             given = adapter.validate_python(arguments)
         except ValidationError as problem:
@@ -36,15 +36,15 @@ def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> 
                 f"{'.'.join(map(str, error['loc'])) or 'arguments'}: {error['msg']}"
                 for error in problem.errors(include_url=False, include_input=False)
             ]
-            raise RefusedError("; ".join(texts)) from None
+            raise ToolRefusedError("; ".join(texts)) from None
 
         async def perform(_: object) -> Json:
             return await python.start(function, given, context)
 
-        return Doing(perform)
+        return CoroutineRun(perform)
 
     text = inspect.getdoc(function.function) or f"the function {call.partition(':')[2]}"
-    return Offer(name, text, schema, lambda _: is_effect, start, on_unknown="ask")
+    return AgentTool(name, text, schema, lambda _: is_effect, start, on_unknown="ask")
 
 
 def arguments_of(function: Function) -> TypeAdapter[dict[str, Any]]:

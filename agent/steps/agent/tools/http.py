@@ -1,6 +1,6 @@
 """HTTP requests as a tool: only to addresses of the allow-list, redirects included."""
 
-from agent.steps.agent.tool import Doing, Offer, RefusedError, Work
+from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRefusedError, ToolRun
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.attempt.context import StepContext
 from agent.steps.http.response import verdict
@@ -12,28 +12,30 @@ from agent.steps.types.outcome import TRUNCATED, Json, StepError
 _READING = frozenset({"get", "head"})
 
 
-def offer(name: str, config: HttpTool, *, is_effect: bool) -> Offer:
+def offer(name: str, config: HttpTool, *, is_effect: bool) -> AgentTool:
     """Return the tool."""
     acts = is_effect and not set(config.methods) <= _READING
 
-    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+    def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         method = arguments.get("method", config.methods[0])
         url = arguments["url"]
         if not may_visit(url, config.urls):
-            raise RefusedError(f"{url} is not among the addresses that are allowed: {config.urls}")
+            raise ToolRefusedError(
+                f"{url} is not among the addresses that are allowed: {config.urls}"
+            )
         if "json" in arguments and method in _READING:
-            raise RefusedError(f"{method} takes no body")
+            raise ToolRefusedError(f"{method} takes no body")
 
         async def perform(call: Call) -> Json:
             return await _send(config, context, method, url, arguments.get("json"), call)
 
-        return Doing(perform)
+        return CoroutineRun(perform)
 
     def acts_with(arguments: dict[str, Json]) -> bool:
         return acts and arguments.get("method", config.methods[0]) not in _READING
 
     text = f"Make an HTTP request to an address that begins with one of {', '.join(config.urls)}"
-    return Offer(name, text, _schema(config), acts_with, start, on_unknown="ask")
+    return AgentTool(name, text, _schema(config), acts_with, start, on_unknown="ask")
 
 
 async def _send(

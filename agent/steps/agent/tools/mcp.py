@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent.models.protocol import clean
 from agent.models.response_parsing import plain
-from agent.steps.agent.tool import Doing, Offer, Work
+from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRun
 from agent.steps.agent.tools.mcp_sessions import Sessions, is_lost, tools_of
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import McpTool
@@ -18,8 +18,8 @@ from agent.steps.types.outcome import Json
 if TYPE_CHECKING:
     from mcp import Client
 
-_MOST_DESCRIPTION: Final = 4000
-_MOST_NAME: Final = 64
+_MAX_DESCRIPTION: Final = 4000
+_MAX_NAME: Final = 64
 """Of what providers of models take as a tool's name."""
 _NO_NAME: Final = re.compile("[^A-Za-z0-9_]")
 
@@ -40,7 +40,7 @@ async def described(
         wrong = find_schema_problem(without_costly_patterns(schema))
         if wrong is not None:
             raise _bad(f"MCP server {config.server}: the schema of {name}: {wrong[1]}")
-        text = clean((found[name].description or name)[:_MOST_DESCRIPTION])
+        text = clean((found[name].description or name)[:_MAX_DESCRIPTION])
         shown.append({"name": name, "description": text, "schema": schema})
     return shown
 
@@ -96,16 +96,16 @@ def offer(
     sessions: Sessions,
     *,
     is_effect: bool,
-) -> Offer:
+) -> AgentTool:
     """Return one tool of a server."""
 
-    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+    def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         async def perform(call: Call) -> Json:
             return await _use(sessions, config.server, name, arguments)
 
-        return Doing(perform)
+        return CoroutineRun(perform)
 
-    return Offer(
+    return AgentTool(
         _name(owner, name), description, schema, lambda _: is_effect, start, on_unknown="ask"
     )
 
@@ -147,7 +147,7 @@ def _part(part: Any) -> str:
 
 
 def _name(owner: str, name: str) -> str:
-    return f"{owner}_{plain_name(name)}"[:_MOST_NAME]
+    return f"{owner}_{plain_name(name)}"[:_MAX_NAME]
 
 
 def _bad(text: str) -> DefiniteFailure:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_PAGES: Final = 50
+_MAX_PAGES: Final = 50
 _LINE_BYTES: Final = 65_536
 
 
@@ -220,7 +220,7 @@ async def tools_of(sessions: Sessions, server: str) -> dict[str, Any]:
     async def listed(client: "Client") -> dict[str, Any]:
         found: dict[str, Any] = {}
         cursor: str | None = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             found |= {tool.name: tool for tool in page.tools}
             cursor = page.next_cursor

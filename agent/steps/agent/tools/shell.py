@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent.steps.agent.tool import Offer, RefusedError, Work
+from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolRun
 from agent.steps.attempt.context import StepContext
 from agent.steps.kinds.shell import Shell
 from agent.steps.spec.agent_config import ShellTool
@@ -26,17 +26,19 @@ _SCHEMA: dict[str, Json] = {
 }
 
 
-def offer(name: str, config: ShellTool, *, is_effect: bool) -> Offer:
+def offer(name: str, config: ShellTool, *, is_effect: bool) -> AgentTool:
     """Return the tool."""
     shown = "; ".join(" ".join(pattern) for pattern in config.allow)
     text = f"Run a program. Allowed (* is one argument, ... any): {shown}"
 
-    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+    def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         argv = arguments["argv"]
         if any("\0" in part for part in argv):
-            raise RefusedError("an argument must not contain a NUL character")
+            raise ToolRefusedError("an argument must not contain a NUL character")
         if not any(fits(argv, pattern) for pattern in config.allow):
-            raise RefusedError(f"{argv} is not among the command lines that are allowed: {shown}")
+            raise ToolRefusedError(
+                f"{argv} is not among the command lines that are allowed: {shown}"
+            )
         return _Command(
             ShellConfig(
                 argv=argv,
@@ -49,7 +51,7 @@ def offer(name: str, config: ShellTool, *, is_effect: bool) -> Offer:
             context,
         )
 
-    return Offer(name, text, _SCHEMA, lambda _: is_effect, start, on_unknown="ask")
+    return AgentTool(name, text, _SCHEMA, lambda _: is_effect, start, on_unknown="ask")
 
 
 def fits(argv: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -64,7 +66,7 @@ def fits(argv: Sequence[str], pattern: Sequence[str]) -> bool:
     )
 
 
-class _Command(Work):
+class _Command(ToolRun):
     def __init__(self, config: ShellConfig, context: StepContext) -> None:
         self._shell = Shell(config, context, takes_any_exit=True)
         self.prepare = self._shell.prepare

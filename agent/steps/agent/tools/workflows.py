@@ -4,7 +4,7 @@ The child is created in the transaction that lets the step wait for it, so it ha
 the use of the tool is written down once the child has ended. While it runs the step holds nothing.
 """
 
-from agent.steps.agent.tool import Offer, Work
+from agent.steps.agent.tool import AgentTool, ToolRun
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import DefiniteFailure
@@ -23,16 +23,16 @@ def described(workflow: str, context: StepContext) -> dict[str, Json]:
 
 def offer(
     name: str, workflow: str, description: str, schema: dict[str, Json], *, is_effect: bool
-) -> Offer:
+) -> AgentTool:
     """Return the tool."""
 
-    def start(arguments: dict[str, Json], context: StepContext) -> Work:
+    def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         return _Child(workflow, arguments, context)
 
-    return Offer(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
+    return AgentTool(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
 
 
-class _Child(Work):
+class _Child(ToolRun):
     has_own_record = True
 
     def __init__(self, workflow: str, arguments: dict[str, Json], context: StepContext) -> None:

@@ -14,12 +14,12 @@ from agent.models.protocol import Message, ModelRequest
 from agent.models.registry import Model
 from agent.steps.attempt.context import StepContext
 from agent.steps.kinds.llm import model_calls, model_output
-from agent.steps.kinds.llm.model_calls import Said
-from agent.steps.kinds.llm.model_output import Taken
+from agent.steps.kinds.llm.model_calls import ModelAnswer
+from agent.steps.kinds.llm.model_output import ValidOutput
 from agent.steps.spec.configs import LlmConfig
 from agent.steps.types.outcome import Failed, Json, Outcome, Retry, StepError, Succeeded
 
-_MOST_SHOWN: Final = 20_000
+_MAX_SHOWN: Final = 20_000
 """Of an answer that is shown to the model again."""
 
 
@@ -43,7 +43,7 @@ async def run(config: LlmConfig, context: StepContext) -> Outcome:
         is_end = error is not None or config.on_invalid == "fail"
         if error is None:
             answer = model_calls.read(context, said, is_json=config.json_)
-            if isinstance(answer, Taken):
+            if isinstance(answer, ValidOutput):
                 return Succeeded(answer.value)
             error = answer.error
             context.log(f"the answer cannot be used: {error.message}")
@@ -86,15 +86,15 @@ def _request(
 
 def instruction(schema: dict[str, Any] | None) -> str:
     """Say in words that an answer is to be JSON."""
-    text = "Answer with one JSON value and nothing else: no explanation, no code fence."
+    text = "CallAnswer with one JSON value and nothing else: no explanation, no code fence."
     if schema is not None:
         text += " It must meet this JSON Schema:\n" + json.dumps(schema, ensure_ascii=False)
     return text
 
 
-def _repair(said: Said, error: StepError) -> tuple[Message, Message]:
+def _repair(said: ModelAnswer, error: StepError) -> tuple[Message, Message]:
     """Show the model its own answer, and what is wrong with it."""
-    shown = said.message().text[:_MOST_SHOWN]
+    shown = said.message().text[:_MAX_SHOWN]
     text = (
         f"That answer cannot be used: {error.message}\n"
         "Give the whole answer again, corrected, and nothing else."

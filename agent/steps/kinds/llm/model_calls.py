@@ -20,10 +20,11 @@ from agent.models.registry import Model
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.kinds.llm import model_output
-from agent.steps.kinds.llm.model_output import Invalid, Taken
-from agent.steps.types.call_types import Answer, Call, Measured, Request
+from agent.steps.kinds.llm.model_output import InvalidOutput, ValidOutput
+from agent.steps.types.call_records import Reservation, Spend
+from agent.steps.types.call_types import Call, CallAnswer, MeasuredResponse, Request
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Json, Reservation, Spend, StepError
+from agent.steps.types.outcome import Json, StepError
 
 _RESOURCE: Final = "models"
 _KEPT_OF_TOO_LONG: Final = 10_000
@@ -32,7 +33,7 @@ _GRACE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelAnswer:
     """What a model answered, now or in an earlier attempt."""
 
     text: str
@@ -114,7 +115,7 @@ async def ask(
     action: str = "model",
     on_unknown: str | None = None,
     leads: bool = False,
-) -> Said:
+) -> ModelAnswer:
     """Ask a model once, as a journaled call; `body` is what the record shows of the request.
 
     The body should not grow with the conversation. An attempt with another body asks again, unless
@@ -136,14 +137,14 @@ async def ask(
         reservation=_reservation(context, model, request, seconds),
     )
 
-    async def perform(call: Call) -> Measured:
+    async def perform(call: Call) -> MeasuredResponse:
         return await _perform(context, model, request, seconds)
 
     answer = await context.perform(asked, perform)
     return _said(answer)
 
 
-def failure_of(said: Said, model: Model, max_tokens: int) -> StepError | None:
+def failure_of(said: ModelAnswer, model: Model, max_tokens: int) -> StepError | None:
     """Say why an answer is none although the model gave one: cut, declined, or out of context."""
     match said.stop_reason:
         case "max_tokens":
@@ -159,7 +160,9 @@ def failure_of(said: Said, model: Model, max_tokens: int) -> StepError | None:
             return None
 
 
-def read(context: StepContext, said: Said, *, is_json: bool = False) -> Taken | Invalid:
+def read(
+    context: StepContext, said: ModelAnswer, *, is_json: bool = False
+) -> ValidOutput | InvalidOutput:
     """Read an answer as the step wants it: as JSON, or as its schema says."""
     limit_bytes = context.services.limits.output_bytes
     if said.cut_from_bytes is not None:
@@ -199,7 +202,7 @@ def _reservation(
 
 async def _perform(
     context: StepContext, model: Model, request: ModelRequest, seconds: float
-) -> Measured:
+) -> MeasuredResponse:
     """Ask the provider, and say what that used."""
     key = None
     if model.key is not None:
@@ -226,7 +229,7 @@ async def _perform(
     except ModelError as problem:
         raise _definite(problem) from problem
     limit_bytes = context.services.limits.output_bytes
-    return Measured(_document(reply, context.secrets, limit_bytes), _spend(reply, model))
+    return MeasuredResponse(_document(reply, context.secrets, limit_bytes), _spend(reply, model))
 
 
 def _spend(reply: Reply, model: Model) -> Spend | None:
@@ -263,12 +266,12 @@ def _document(reply: Reply, secrets: Secrets, limit_bytes: int) -> dict[str, Jso
     return document
 
 
-def _said(answer: Answer) -> Said:
+def _said(answer: CallAnswer) -> ModelAnswer:
     response = answer.response
     uses = tuple(
         ToolUse(use["id"], use["name"], use["arguments"]) for use in response.get("tool_uses", ())
     )
-    return Said(
+    return ModelAnswer(
         text=response["text"],
         stop_reason=response["stop_reason"],
         tool_uses=uses,

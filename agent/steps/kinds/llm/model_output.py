@@ -13,14 +13,14 @@ _FENCED: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOT
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ValidOutput:
     """An answer that may be used, as a value."""
 
     value: Json
 
 
 @dataclass(frozen=True, slots=True)
-class Invalid:
+class InvalidOutput:
     """An answer that is not what was asked for."""
 
     error: StepError
@@ -33,7 +33,7 @@ def wants_json(is_json: bool, schema: dict[str, Any] | None) -> bool:
 
 def read_answer(
     text: str, *, is_json: bool, schema: dict[str, Any] | None, limit_bytes: int
-) -> Taken | Invalid:
+) -> ValidOutput | InvalidOutput:
     """Read a model's answer as text or as JSON, and check it."""
     if not text.strip():
         return _invalid("empty_answer", "the model's answer is empty")
@@ -48,12 +48,12 @@ def read_answer(
             return _invalid("invalid_json", f"the model's answer is not JSON: {reason}")
     error = find_problem(value, schema, limit_bytes)
     if error is None:
-        return Taken(value)
+        return ValidOutput(value)
     code = "invalid_json" if error.code == "bad_output" else error.code
     return _invalid(code, error.message)
 
 
-def too_long(size: int, limit_bytes: int) -> Invalid:
+def too_long(size: int, limit_bytes: int) -> InvalidOutput:
     """Say that an answer is longer than a step's output may be."""
     text = f"the model's answer is {size} bytes, and {limit_bytes} are allowed"
     return _invalid("answer_too_long", text)
@@ -88,5 +88,5 @@ def _refuse(name: str) -> Json:
     raise ValueError(f"{name} is no JSON value")
 
 
-def _invalid(code: str, message: str) -> Invalid:
-    return Invalid(StepError(code, "remote", message))
+def _invalid(code: str, message: str) -> InvalidOutput:
+    return InvalidOutput(StepError(code, "remote", message))

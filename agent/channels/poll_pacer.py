@@ -8,18 +8,19 @@ import asyncio
 import time
 from typing import Final
 
+from agent.core.backoff import Backoff
+
 FIRST_SECONDS: Final = 0.5
 LONGEST_SECONDS: Final = 10.0
 
 
-class Pacing:
+class PollPacer:
     """Lengthens the pause between rounds that end early and bring nothing."""
 
     def __init__(self, expected_seconds: float, longest_seconds: float = LONGEST_SECONDS) -> None:
-        self._longest_seconds = longest_seconds
+        self._backoff = Backoff(FIRST_SECONDS, longest_seconds)
         self._expected_seconds = expected_seconds
         """How long a round without news lasts where all is well."""
-        self._pause = 0.0
         self._began = 0.0
 
     def begin(self) -> None:
@@ -29,7 +30,6 @@ class Pacing:
     async def end(self, *, has_news: bool) -> None:
         """End a round; wait before the next one if this one was short and brought nothing."""
         if has_news or time.monotonic() - self._began >= self._expected_seconds:
-            self._pause = 0.0
+            self._backoff.reset()
             return
-        self._pause = min(max(2 * self._pause, FIRST_SECONDS), self._longest_seconds)
-        await asyncio.sleep(self._pause)
+        await asyncio.sleep(self._backoff.next_seconds())

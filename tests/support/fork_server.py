@@ -1,0 +1,223 @@
+"""A process that has the program loaded and forks it, so that starting an agent costs little.
+
+What it forks is the whole program in a process of its own: the command line with its arguments, its
+directory, its environment and its files, to the end of the interpreter. Importing the program takes
+most of a second; a fork takes a hundredth. Nothing that must not be shared exists before the fork:
+no thread, no connection, no random number.
+
+A test of how a process starts (its imports, its limits, another version of the code) needs a fresh
+interpreter: `subprocess` and `sys.executable`.
+"""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+ROOT = Path(__file__).parent.parent.parent
+
+_MODULES = (
+    "agent.bootstrap",
+    "agent.cli.client.local",
+    "agent.cli.commands.run",
+    "agent.cli.main",
+    "agent.cli.output.follow",
+    "agent.cli.output.terminal",
+    "agent.config.loader",
+    "agent.daemon.daemon",
+    "agent.models.registry",
+    "agent.server.bind",
+    "agent.steps.http.client",
+    "agent.steps.kinds",
+    "agent.store.db.postgres",
+    "agent.store.db.sqlite",
+    "agent.tasks.operator.operator",
+    "agent.tasks.worker.worker",
+    "agent.upgrade",
+    # Loaded where a database is first migrated.
+    "alembic.command",
+    "alembic.ddl.postgresql",
+    "alembic.runtime.environment",
+    "mako.template",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite",
+    "sqlmodel",
+)
+
+
+class ForkedProcess:
+    """A process that the server started; the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, server: "ForkServer", pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout: TextIO | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, if it has."""
+        if self.returncode is None:
+            self.returncode = self._server.ask({"poll": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return how it ended, once it has."""
+        give_up = None if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if timeout is not None and give_up is not None and time.monotonic() > give_up:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+            time.sleep(0.002)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it is known to have ended."""
+        # Until it is polled its id belongs to nobody else.
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """Starts agents in no time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.fork_server"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(
+        self,
+        argv: list[str],
+        directory: Path,
+        environment: dict[str, str],
+        *,
+        stdin: Path | None = None,
+        stdout: Path | None = None,
+        stderr: Path | None = None,
+        is_held: bool = False,
+    ) -> ForkedProcess:
+        """Start an agent; output goes to files, by default to `agents.log` in its directory.
+
+        An agent that is held waits for SIGCONT before it does anything.
+        """
+        log = directory / "agents.log"
+        request = {
+            "argv": argv,
+            "directory": str(directory),
+            "environment": environment,
+            "stdin": str(stdin or os.devnull),
+            "stdout": str(stdout or log),
+            "stderr": str(stderr or log),
+            "is_held": is_held,
+        }
+        return ForkedProcess(self, self.ask(request))
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        """Put one question to the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        assert answer, "the fork server has ended"
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """End it, and whatever it has started."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+@functools.cache
+def shared() -> ForkServer:
+    """Return the one server of this process; it ends with it."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
+
+
+def _load() -> None:
+    """Import what commands and daemons import in the end."""
+    for name in _MODULES:
+        importlib.import_module(name)
+
+
+def _serve() -> dict[str, Any] | None:
+    """Fork until the input ends; return the request in each forked process, nothing in this one."""
+    children: set[int] = set()
+    # Beside the program's own streams: those are still untouched after a fork.
+    questions = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    for line in questions:
+        request: dict[str, Any] = json.loads(line)
+        if "poll" in request:
+            pid, status = os.waitpid(request["poll"], os.WNOHANG)
+            answer = None if pid == 0 else os.waitstatus_to_exitcode(status)
+            children.discard(pid)
+        else:
+            answer = os.fork()
+            if answer == 0:
+                return request
+            children.add(answer)
+        os.write(1, json.dumps(answer).encode() + b"\n")
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return None
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be the program `agent`, in a process that was just forked."""
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    _redirect(0, request["stdin"], os.O_RDONLY)
+    _redirect(1, request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    _redirect(2, request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    random.seed()
+    sys.argv = ["agent", *request["argv"]]
+    sys.path[0] = request["directory"]  # as `python -m` has it
+    if request["is_held"]:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    from agent.cli.main import main
+
+    main()
+
+
+def _redirect(descriptor: int, path: str, flags: int) -> None:
+    opened = os.open(path, flags, 0o666)
+    os.dup2(opened, descriptor)
+    os.close(opened)
+
+
+if __name__ == "__main__":
+    _load()
+    gc.freeze()
+    if (request_ := _serve()) is not None:
+        # What ends the program ends the interpreter, as anywhere: its status, its traceback.
+        _become(request_)
