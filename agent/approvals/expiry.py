@@ -41,7 +41,7 @@ def check_due(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
             with operator.changing(task_id) as (tx, locked):
                 for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
                     step = locked.add(StepRow.read(values))
-                    if (action := approvals.look(tx, locked, step)) is not None:
+                    if (action := approvals.check(tx, locked, step)) is not None:
                         done[action] += 1
         except NotFoundError:
             continue

@@ -7,7 +7,9 @@ from typing import Any
 
 from agent import recovery
 from agent.config.settings import EngineSettings
+from agent.core import waits
 from agent.core.ids import new_id
+from agent.core.waits import UnknownCall
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
 from agent.tasks import checker
@@ -132,10 +134,10 @@ class Story:
         for task_id, name, parallel_index, waiting_on in self._rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
-            call_id = json.loads(waiting_on or "{}").get("unknown")
-            if call_id is not None:
+            on = waits.parse(waiting_on)
+            if isinstance(on, UnknownCall):
                 title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
-                self._answer(task_id, title, call_id)
+                self._answer(task_id, title, on.call_id)
         ((busy,),) = self._rows(
             "SELECT count(*) FROM steps WHERE status = 'running'"
             " OR (status = 'pending' AND wake_at <= :now)",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, terminal_user
+from agent.core import waits
+from agent.core.waits import Signal
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -268,9 +270,9 @@ class People:
             if status == "paused" and task_id not in orphans:
                 _try(lambda: self._go_on(database, task_id, reason))  # noqa: B023
         for task_id, waiting_on in waiting:
-            name = json.loads(waiting_on or "{}").get("signal")
-            if name is not None and task_id in open_ids:
-                _try(lambda: operator.signal(task_id, name, None))  # noqa: B023
+            on = waits.parse(waiting_on)
+            if isinstance(on, Signal) and task_id in open_ids:
+                _try(lambda: operator.signal(task_id, on.name, None))  # noqa: B023
         for question in _questions(database):
             if question[3] not in orphans:
                 _try(lambda: self._answer(database, question))  # noqa: B023

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.core.ids import content_hash
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
@@ -140,11 +141,11 @@ def _emit_result(locked: LockedTask, result: CallResult) -> None:
 def _wake_waiting(locked: LockedTask, call_id: str) -> None:
     """Wake the step that asked a person about a call whose result has now arrived."""
     for step in locked.steps.values():
-        if step.status == StepStatus.WAITING and _unknown_call(step) == call_id:
+        if step.status == StepStatus.WAITING and _waits_on_call(step, call_id):
             transitions.withdraw(locked, step, "the outcome is known now")
             transitions.wake(locked, step)
 
 
-def _unknown_call(step: StepRow) -> Any:
-    """Return the id of the unknown call that a waiting step has asked a person about."""
-    return json.loads(step.waiting_on).get("unknown") if step.waiting_on else None
+def _waits_on_call(step: StepRow, call_id: str) -> bool:
+    on = step.wait
+    return isinstance(on, UnknownCall) and on.call_id == call_id

@@ -7,12 +7,13 @@
 - Every other step **runs again** from the beginning.
 """
 
-import json
 from dataclasses import dataclass, fields
 from typing import Final
 
+from agent.core import waits
 from agent.core.ids import new_id
 from agent.core.state_machine import StepStatus
+from agent.core.waits import Items
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
 from agent.tasks.rules import advance, kept_answers
@@ -180,7 +181,7 @@ def _reopen_group(new: LockedTask, old_group: _OldStep, old_items: list[_OldStep
         items_placed=len(old_items),
         items_ended=done,
         items_done=done,
-        waiting_on=json.dumps({"items": old_group.parallel_count}),
+        waiting_on=waits.dump(Items(old_group.parallel_count or 0)),
     )
     group.also(items=old_group.items)
     new.add(group)
