@@ -18,7 +18,7 @@ class Mutant:
 MUTANTS: Final = (
     Mutant(
         "no fence",
-        "a worker that was declared dead goes on committing turns",
+        "a worker that was declared dead goes on committing",
         "agent/store/engine/begin_tx.py",
         "AND turn = :before AND dead = 0",
         "AND :before >= 0",
@@ -34,8 +34,8 @@ MUTANTS: Final = (
         "effect before intent",
         "an effect begins while its intent is still on its way to the disk",
         "agent/steps/attempt/calls.py",
-        "await self._services.journal.intend(claimed, intent)",
-        '__import__("asyncio").ensure_future(self._services.journal.intend(claimed, intent))',
+        "await self._services.journal.intend(self._claimed, intent)",
+        '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
     ),
     Mutant(
         "take-over treats unknown as success",
@@ -47,14 +47,14 @@ MUTANTS: Final = (
     Mutant(
         "unknown is retried",
         "what may have happened is done again without asking anybody",
-        "agent/steps/attempt/calls.py",
-        'if request.on_unknown in ("ask", "reconcile"):',
-        'if request.on_unknown == "reconcile":',
+        "agent/steps/attempt/unknown_policy.py",
+        'if policy in ("ask", "reconcile"):',
+        'if policy == "reconcile":',
     ),
     Mutant(
         "acting before the time is over",
         "an unknown is decided while the earlier send may still be under way",
-        "agent/steps/attempt/calls.py",
+        "agent/steps/attempt/unknown_policy.py",
         "if self._services.clock.now() < call.expires_at and request.is_effect:",
         "if call.expires_at < 0 and request.is_effect:",
     ),
@@ -70,7 +70,7 @@ MUTANTS: Final = (
         "a call with a recorded answer is made once more",
         "agent/steps/attempt/replay.py",
         "    if done:\n",
-        "    if done and not request.is_effect:\n",
+        "    if done and not numbered.request.is_effect:\n",
     ),
     Mutant(
         "changed calls are accepted",
@@ -83,8 +83,8 @@ MUTANTS: Final = (
         "a final failure is sent again",
         "what was refused for good is asked for once more after a crash",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == attempt:",
-        "if call.attempt == attempt:",
+        "if is_final(call) or call.attempt == claimed.attempt:",
+        "if call.attempt == claimed.attempt:",
     ),
     Mutant(
         "take-over retries a recorded final failure",
@@ -103,23 +103,23 @@ MUTANTS: Final = (
     Mutant(
         "another request follows an unknown",
         "a changed request is sent although the first may have happened",
-        "agent/steps/attempt/calls.py",
-        "        if now is not None:\n",
-        '        if now is not None and request.on_unknown == "ask":\n',
+        "agent/steps/attempt/unknown_policy.py",
+        "        if changed_request is not None:\n",
+        '        if changed_request is not None and policy == "ask":\n',
     ),
     Mutant(
         "one key for two requests",
         "a remote that honours keys answers a changed request from its memory of the first",
-        "agent/steps/attempt/calls.py",
-        "claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures",
-        'claimed.task.origin_id, _place(claimed), action, "", claimed.failures',
+        "agent/steps/attempt/intents.py",
+        "claimed.task.origin_id, _step_key(claimed), action, body_hash, claimed.failures",
+        'claimed.task.origin_id, _step_key(claimed), action, "", claimed.failures',
     ),
     Mutant(
         "a definite failure binds",
         "a request that names its attempt can never be sent again",
         "agent/steps/attempt/replay.py",
         "    return RecordMatch(unknown[-1], True) if unknown else None\n",
-        "    if failed and not _is_same(failed[-1], action, body_hash):\n"
+        "    if failed and not numbered.matches(failed[-1]):\n"
         "        return RecordMatch(failed[-1], True)\n"
         "    return RecordMatch(unknown[-1], True) if unknown else None\n",
     ),
@@ -133,9 +133,9 @@ MUTANTS: Final = (
     Mutant(
         "another key after an unknown",
         "the remote cannot tell the repeated request from a new one",
-        "agent/steps/attempt/calls.py",
-        "remote_key=unknown.remote_key\n            if unknown is not None\n            else ids",
-        "remote_key=ids.new_id()\n            if unknown is not None\n            else ids",
+        "agent/steps/attempt/intents.py",
+        "remote_key=unknown.remote_key\n        if unknown is not None\n        else ids",
+        "remote_key=ids.new_id()\n        if unknown is not None\n        else ids",
     ),
     Mutant(
         "one attempt too many",
@@ -155,8 +155,8 @@ MUTANTS: Final = (
         "acting beyond the last attempt",
         "an attempt that may only find out what happened acts",
         "agent/steps/attempt/calls.py",
-        "        if not self._claimed.may_act:\n            self.end(Failed(exhausted",
-        "        if self._claimed.max_attempts < 0:\n            self.end(Failed(exhausted",
+        "        if not self._claimed.may_act:\n            self.end_attempt(Failed(exhausted",
+        "        if self._claimed.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
     ),
     Mutant(
         "a forgotten decrement",
@@ -221,8 +221,8 @@ MUTANTS: Final = (
         "an unanswered commit counts as landed",
         "claims and outcomes of a turn that never happened are acted on",
         "agent/tasks/commit/pipeline.py",
-        "if flight.turned is None or self._landed_turn() < flight.number:",
-        "if flight.turned is None:",
+        "if tx.result is None or session.sequence < tx.number:",
+        "if tx.result is None:",
     ),
     Mutant(
         "any approval will do",
@@ -233,17 +233,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "half a task",
-        "an outcome is taken for a late one when its task gets free in the middle of a turn",
-        "agent/tasks/commit/transaction.py",
-        "if task_id not in locked_tasks and task_id not in task_ids\n",
-        "if task_id not in locked_tasks\n",
+        "an outcome is taken for a late one when its task is unlocked during the transaction",
+        "agent/tasks/commit/begin.py",
+        "if task_id not in scope.tasks and task_id not in task_ids\n",
+        "if task_id not in scope.tasks\n",
     ),
     Mutant(
-        "outcomes go with a failed turn",
+        "outcomes go with a failed commit",
         "what was done while the database was away is forgotten",
         "agent/tasks/worker/worker.py",
-        "if not isinstance(outcome, CommitResult):\n                self._outbox.put_back(flight.batch)",
-        "if isinstance(outcome, FencedError):\n                self._outbox.put_back(flight.batch)",
+        "if not isinstance(outcome, CommitResult):\n                self.outbox.put_back(tx.batch)",
+        "if not isinstance(outcome, CommitResult | StoreError):\n                self.outbox.put_back(tx.batch)",
     ),
     Mutant(
         "early signals are lost",
@@ -262,9 +262,9 @@ MUTANTS: Final = (
     Mutant(
         "the same key after a failure",
         "the remote answers a new try with the failure that it remembers",
-        "agent/steps/attempt/calls.py",
-        "_place(claimed), action, body_hash, claimed.failures\n",
-        "_place(claimed), action, body_hash, 0\n",
+        "agent/steps/attempt/intents.py",
+        "_step_key(claimed), action, body_hash, claimed.failures\n",
+        "_step_key(claimed), action, body_hash, 0\n",
     ),
     Mutant(
         "the cancelled are woken",
@@ -302,11 +302,11 @@ MUTANTS: Final = (
         "or False\n",
     ),
     Mutant(
-        "what follows a failed turn counts",
-        "a turn that was sent behind one that failed is taken for committed",
+        "what follows a failed commit counts",
+        "a transaction that was sent behind one that failed is taken for committed",
         "agent/tasks/commit/pipeline.py",
-        "each.is_dropped = flight.error is not None or each.number > self.turn",
-        "each.is_dropped = False",
+        "is_committed = tx.error is None and later.number <= self._session.sequence",
+        "is_committed = True",
     ),
     Mutant(
         "nothing is due before the first",
@@ -368,9 +368,9 @@ MUTANTS: Final = (
     Mutant(
         "acting in a failing task",
         "an effect begins after another step has failed",
-        "agent/tasks/commit/transaction.py",
-        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n            return False',
-        'if locked.task.phase == "":\n            return False',
+        "agent/tasks/commit/apply.py",
+        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n        return False',
+        'if locked.task.phase == "":\n        return False',
     ),
     Mutant(
         "expired approvals can be answered",
@@ -397,15 +397,15 @@ MUTANTS: Final = (
         "a failure is tried again after a pause",
         "an attempt that was paused repeats a call that it has seen fail",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == attempt:\n            return",
+        "if is_final(call) or call.attempt == claimed.attempt:\n            return",
         "if is_final(call):\n            return",
     ),
     Mutant(
         "what was approved is not looked at again",
         "a step runs with edits that nobody has approved",
         "agent/steps/attempt/prepare.py",
-        "if request_hash(approval_gate.gated_request(kind.name, config)) != found.approved_hash:",
-        "if found.approved_hash is None:",
+        "if request_hash(approval_gate.gated_request(kind.name, config)) != approval.approved_hash:",
+        "if approval.approved_hash is None:",
     ),
     Mutant(
         "any child will do",
@@ -417,8 +417,8 @@ MUTANTS: Final = (
     Mutant(
         "intents under an old claim",
         "an attempt that was taken away, or whose task was cancelled, begins an effect",
-        "agent/tasks/commit/transaction.py",
-        "    if step is None or not settlement.holds(step, note.claim, worker_id):\n        return False\n",
+        "agent/tasks/commit/apply.py",
+        "    if step is None or not settlement.holds(step, entry.claim, worker_id):\n        return False\n",
         "    if step is None:\n        return False\n",
     ),
     Mutant(
@@ -453,8 +453,8 @@ MUTANTS: Final = (
         "outcomes overtake results",
         "an attempt ends on record while the result of its call still waits for the store",
         "agent/tasks/worker/uploads.py",
-        "if _key(settle.claim) in self._queues or large_content(settle) is not None:",
-        "if large_content(settle) is not None:",
+        "if _key(completion.claim) in self._queues or large_content(completion) is not None:",
+        "if large_content(completion) is not None:",
     ),
     Mutant(
         "a hung store is waited for",
@@ -474,7 +474,7 @@ MUTANTS: Final = (
         "values from outside hold a slot",
         "attempts that wait for the artifact store keep others from starting",
         "agent/tasks/worker/external_values.py",
-        "return beyond + isolated + self._delivery.unequipped - ended",
+        "return beyond + isolated + self._committer.pending_attempts - ended",
         "return len(waiting)",
     ),
     Mutant(
@@ -617,23 +617,23 @@ MUTANTS: Final = (
     Mutant(
         "a newer schema goes unnoticed",
         "a worker of an earlier version goes on writing to a schema that it does not know",
-        "agent/tasks/worker/worker.py",
-        "await self._link.run(lambda: migrate.refuse_newer(self.delivery.sender.connection))",
-        "await self._link.run(lambda: None)",
+        "agent/tasks/worker/peers.py",
+        "await self._thread.run(self._committer.refuse_newer_schema)",
+        "await self._thread.run(lambda: None)",
     ),
     Mutant(
         "a fenced worker comes back",
         "a worker that an upgrade has fenced enrolls again with its old version",
-        "agent/tasks/commit/pipeline.py",
-        "                migrate.refuse_newer(connection)\n",
+        "agent/tasks/commit/session.py",
+        "            migrate.refuse_newer(connection)\n",
         "",
     ),
     Mutant(
         "a refused record is dropped",
         "an attempt waits for ever for a record that the database does not take",
-        "agent/tasks/commit/committer.py",
-        "if note.problem is not None:\n",
-        "if note.problem is not None and note.result is not None:\n",
+        "agent/tasks/commit/split.py",
+        "if entry.problem is not None:\n",
+        "if entry.problem is not None and entry.result is not None:\n",
     ),
     Mutant(
         "breaking upgrade runs beside live workers",

@@ -14,7 +14,7 @@ import structlog
 from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads, workers
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes
@@ -39,15 +39,13 @@ class WatchResult(NamedTuple):
     """How many workers were declared dead."""
 
 
-def watch(delivery: Delivery, detector: FailureDetector, monotonic: float) -> WatchResult:
+def watch(committer: Committer, detector: FailureDetector, monotonic: float) -> WatchResult:
     """Declare silent workers dead and take over the steps of dead ones."""
-    connection, clock = delivery.sender.connection, delivery.sender.clock
-    if delivery.sender.database.keep_clock(connection):
+    connection, clock = committer.connection, committer.clock
+    if committer.database.keep_clock(connection):
         log.warning("clock.set", to="the database's")
     others = [
-        (row[0], row[1])
-        for row in workers.living(connection)
-        if row[0] != delivery.sender.worker_id
+        (row[0], row[1]) for row in workers.living(connection) if row[0] != committer.worker_id
     ]
     deaths = 0
     for worker_id, turn in detector.observe(others, monotonic):
@@ -62,28 +60,28 @@ def watch(delivery: Delivery, detector: FailureDetector, monotonic: float) -> Wa
         orphan_processes.end(
             connection, (), min(orphan_processes.GRACE_SECONDS, detector.lease_seconds / 6)
         )
-    steps = take_over(connection, delivery.sender.graphs, clock, owners, is_process_gone=False)
+    steps = take_over(connection, committer.graphs, clock, owners, is_process_gone=False)
     return WatchResult(steps, deaths)
 
 
-def hand_over(delivery: Delivery) -> int:
+def hand_over(committer: Committer) -> int:
     """Put back the steps that a retired worker could not end in time; return how many.
 
     The caller has made sure that nothing the worker began is still under way.
     """
     return take_over(
-        delivery.sender.connection,
-        delivery.sender.graphs,
-        delivery.sender.clock,
-        [delivery.sender.worker_id],
+        committer.connection,
+        committer.graphs,
+        committer.clock,
+        [committer.worker_id],
         is_process_gone=True,
         has_crashed=False,
     )
 
 
-def cancel_soon(delivery: Delivery, task_id: str, then: Callable[[], None]) -> None:
+def cancel_soon(committer: Committer, task_id: str, then: Callable[[], None]) -> None:
     """Cancel a child whose parent stopped waiting for it."""
-    operator = Operator(delivery.sender.database, delivery.sender.clock)
+    operator = Operator(committer.database, committer.clock)
     reason = "its parent stopped waiting for it"
     _do_soon("child.not_cancelled", lambda: operator.cancel(task_id, reason), then)
 
@@ -102,17 +100,15 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
     return len(abandoned)
 
 
-def cancel_orphans_soon(delivery: Delivery, then: Callable[[], None]) -> None:
+def cancel_orphans_soon(committer: Committer, then: Callable[[], None]) -> None:
     """Cancel the children that dead workers were about to cancel."""
-    operator = Operator(delivery.sender.database, delivery.sender.clock)
-    _do_soon(
-        "children.not_cancelled", lambda: cancel_orphans(delivery.sender.database, operator), then
-    )
+    operator = Operator(committer.database, committer.clock)
+    _do_soon("children.not_cancelled", lambda: cancel_orphans(committer.database, operator), then)
 
 
-def pause_soon(delivery: Delivery, pause: FamilyPause, then: Callable[[], None]) -> None:
+def pause_soon(committer: Committer, pause: FamilyPause, then: Callable[[], None]) -> None:
     """Pause the task whose budget is exhausted, and all its descendants."""
-    operator = Operator(delivery.sender.database, delivery.sender.clock)
+    operator = Operator(committer.database, committer.clock)
     _do_soon("family.not_paused", lambda: operator.pause_family(pause), then)
 
 
