@@ -74,7 +74,7 @@ def test_recovery_waits_for_a_busy_database(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timed-out statement is retried, with a line in the log."""
-    monkeypatch.setattr(expiry, "look", failing_once(expiry.look, busy))
+    monkeypatch.setattr(expiry, "check_due", failing_once(expiry.check_due, busy))
     with structlog.testing.capture_logs() as logs:
         asyncio.run(startup_retry.recover(database))
     assert [entry["event"] for entry in logs] == ["start.repeated"]
