@@ -79,7 +79,7 @@ def _answers(settings: Settings) -> bool:
         time.sleep(pause)
         try:
             with database.connect("reader") as connection:
-                connection.query("SELECT 1")
+                connection.check()
         except StoreError:
             continue
         return True

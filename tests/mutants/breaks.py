@@ -354,7 +354,7 @@ MUTANTS: Final = (
         "what is known is asked",
         "a person is asked about an effect whose late word has come",
         "agent/tasks/rules/settlement.py",
-        'if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):',
+        'if "unknown" in on and not call_rows.is_call_resolved(tx, on["unknown"]):',
         'if "unknown" in on:',
     ),
     Mutant(

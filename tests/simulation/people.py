@@ -9,7 +9,7 @@ from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
 from agent.store.db.database import Database, StoreError
-from agent.store.engine import reads
+from agent.store.engine import task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
 from agent.tasks.operator.operator import Operator
@@ -259,7 +259,7 @@ class People:
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
             # Nobody looks after them: they must have been cancelled.
-            orphans = set(reads.orphans(connection))
+            orphans = set(task_rows.orphans(connection))
         open_ids = {row[0] for row in tasks} - orphans
         for task_id, status, reason, _ in tasks:
             if status == "paused" and task_id not in orphans:

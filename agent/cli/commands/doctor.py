@@ -164,8 +164,7 @@ def _database(database: "Database", connection: "Connection") -> Iterator[Findin
 
     version = "PostgreSQL"
     if database.path is not None:
-        ((number,),) = connection.query("SELECT sqlite_version()")
-        version = f"SQLite {number}, {database.path}"
+        version = f"SQLite {health.sqlite_version(connection)}, {database.path}"
     yield Finding("database", "ok", f"{version}, schema {migrate.HEAD}")
     if connection.is_pooled:
         yield Finding(

@@ -139,6 +139,14 @@ def find(connection: Connection, approval_id: str) -> ApprovalRow | None:
     return ApprovalRow(*found[0]) if found else None
 
 
+def created_at(connection: Connection, approval_id: str) -> int:
+    """Return when an approval was requested."""
+    ((instant,),) = connection.query(
+        "SELECT created_at FROM approvals WHERE id = :id", id=approval_id
+    )
+    return int(instant)
+
+
 def like(connection: Connection, text: str) -> list[str]:
     """Return a few approvals whose ids are, begin with, or end with a text."""
     exact = connection.query("SELECT id FROM approvals WHERE id = :text", text=text)

@@ -65,22 +65,6 @@ def gathered(
     return [read(connection, output) for (output,) in found]
 
 
-@cache
-def _calls(sql: Sql) -> str:
-    return (
-        "SELECT c.step_id, c.id, c.number, c.attempt, c.action, c.idempotency_key, c.remote_key,"
-        " c.request_hash, o.status, c.response, c.error, c.on_unknown, c.expires_at FROM "
-        f"{sql.rows(id='text')} JOIN tool_calls AS c ON c.step_id = r.id"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-        " ORDER BY c.step_id, c.number, c.attempt, c.created_at, c.id"
-    )
-
-
-def recorded_calls(connection: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return the calls on record of steps, in the order they were made."""
-    return connection.query(_calls(connection.sql), rows=_singles(step_ids))
-
-
 def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int | None:
     """Return when a step was claimed for the first time."""
     found = connection.query(

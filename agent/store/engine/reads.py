@@ -32,6 +32,11 @@ def due_statement(_sql: Sql) -> str:
     return " UNION ALL ".join(parts)
 
 
+def due_tasks(connection: Connection, now: int, most: int) -> Rows:
+    """Return what `due_statement` selects."""
+    return connection.query(due_statement(connection.sql), now=now, most=most)
+
+
 @cache
 def locking_statement(sql: Sql, columns: tuple[str, ...], *, is_waiting: bool = False) -> str:
     """Select tasks by id and lock them."""
@@ -140,6 +145,19 @@ def open_steps(tx: Connection, columns: tuple[str, ...], task_id: str) -> Rows:
 
 
 @cache
+def _all_steps(columns: tuple[str, ...]) -> str:
+    return (
+        f"SELECT {_columns(columns, 'steps')} FROM steps WHERE task_id = :task_id"
+        ' ORDER BY "index", parallel_index'
+    )
+
+
+def all_steps(tx: Connection, columns: tuple[str, ...], task_id: str) -> Rows:
+    """Return all steps of a task, each group before its items."""
+    return tx.query(_all_steps(columns), task_id=task_id)
+
+
+@cache
 def _owned_steps(columns: tuple[str, ...]) -> str:
     return f"SELECT {_columns(columns, 'steps')} FROM steps WHERE owner = :owner LIMIT :most"
 
@@ -163,90 +181,15 @@ def claims(tx: Connection, step_ids: Sequence[str]) -> Rows:
     return tx.query(_claims(tx.sql), rows=set_of([[step_id] for step_id in step_ids]))
 
 
+def checkpoint_of(tx: Connection, step_id: str) -> str | None:
+    """Return a step's checkpoint, as stored JSON."""
+    ((checkpoint,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step_id)
+    return None if checkpoint is None else str(checkpoint)
+
+
 def group_items(tx: Connection, step_id: str) -> str:
     """Return the items of a group as JSON text."""
     return str(tx.query("SELECT items FROM steps WHERE id = :id", id=step_id)[0][0])
-
-
-def is_call_resolved(tx: Connection, call_id: str) -> bool:
-    """Whether somebody or something has said what became of a call."""
-    found = tx.query(
-        "SELECT 1 FROM idempotency_outcomes WHERE tool_call_id = :id AND status <> 'unknown'",
-        id=call_id,
-    )
-    return bool(found)
-
-
-def first_signal(tx: Connection, task_id: str, name: str) -> tuple[str, str | None] | None:
-    """Return (id, payload) of the oldest signal that no step has taken."""
-    found = tx.query(
-        "SELECT id, payload FROM signals WHERE task_id = :task_id AND name = :name"
-        " AND taken_by IS NULL ORDER BY id LIMIT 1",
-        task_id=task_id,
-        name=name,
-    )
-    return found[0] if found else None
-
-
-def take_signal(tx: Connection, signal_id: str, step_id: str) -> None:
-    """Mark a signal as a step's own."""
-    tx.execute("UPDATE signals SET taken_by = :step WHERE id = :id", step=step_id, id=signal_id)
-
-
-@cache
-def _unresolved_calls(sql: Sql) -> str:
-    return (
-        f"SELECT c.step_id, c.id, c.number, c.action, c.attempt FROM {sql.rows(id='text')}"
-        " JOIN tool_calls AS c ON c.step_id = r.id"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-        " WHERE o.status = 'unknown' ORDER BY c.step_id, c.number, c.attempt"
-    )
-
-
-def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (step id, call id, number, action, attempt) of calls whose outcome is not known."""
-    return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
-
-
-@cache
-def _expire_calls(sql: Sql) -> str:
-    return (
-        f"UPDATE tool_calls SET expires_at = :now FROM {sql.rows(id='text')}"
-        " WHERE tool_calls.step_id = r.id AND tool_calls.expires_at > :now"
-        " AND tool_calls.on_unknown <> 'reconcile'"
-    )
-
-
-def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
-    """Say that nothing which these steps began goes on any more on this machine.
-
-    A remote may still be at work on what it had received. A person can be asked at once all the
-    same; a remote that is asked too early would say that it did not happen.
-    """
-    tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
-
-
-@cache
-def _results(sql: Sql) -> str:
-    return (
-        f"SELECT r.key, o.status, c.response, c.error FROM {sql.rows(key='text')}"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = r.key"
-        " JOIN tool_calls AS c ON c.id = o.tool_call_id WHERE o.status <> 'unknown'"
-    )
-
-
-def recorded_results(
-    tx: Connection, keys: Sequence[str]
-) -> dict[str, tuple[str, str | None, str | None]]:
-    """Return (status, response, error) of those keys under which a result is on record."""
-    found = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
-    return {str(key): (str(status), response, error) for key, status, response, error in found}
-
-
-def task_by_dedupe_key(tx: Connection, key: str) -> str | None:
-    """Return the task that was created under a key."""
-    found = tx.query("SELECT id FROM tasks WHERE dedupe_key = :key", key=key)
-    return str(found[0][0]) if found else None
 
 
 @cache
@@ -277,28 +220,6 @@ def next_wake_time(connection: Connection) -> int | None:
     return min((row[0] for row in connection.query(SOONEST)), default=None)
 
 
-def children(tx: Connection, task_id: str) -> list[str]:
-    """Return the child tasks that a task's steps have started."""
-    found = tx.query(
-        "SELECT t.id FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id"
-        " WHERE s.task_id = :task_id AND s.kind IN ('workflow', 'agent') ORDER BY t.id",
-        task_id=task_id,
-    )
-    return [str(child) for (child,) in found]
-
-
-def orphans(connection: Connection) -> list[str]:
-    """Return living tasks whose parents have ended, or no longer wait for them."""
-    found = connection.query(
-        "SELECT c.id FROM tasks AS c JOIN tasks AS p ON p.id = c.parent_task_id"
-        " JOIN steps AS s ON s.id = c.parent_step_id"
-        " WHERE c.status IN ('pending', 'running', 'paused')"
-        " AND (p.status IN ('succeeded', 'failed', 'canceled')"
-        " OR s.status IN ('succeeded', 'failed', 'skipped'))"
-    )
-    return [str(task_id) for (task_id,) in found]
-
-
 @cache
 def _processes(sql: Sql) -> str:
     return (
@@ -325,13 +246,3 @@ def step_attempts(connection: Connection, step_ids: Iterable[str]) -> dict[str, 
     return {
         row[0]: (row[1], row[2]) for row in connection.query(_attempts(connection.sql), ids=ids)
     }
-
-
-@cache
-def _existing(sql: Sql) -> str:
-    return f"SELECT id FROM tasks WHERE id IN {sql.ids()}"
-
-
-def existing_tasks(tx: Connection, task_ids: Sequence[str]) -> set[str]:
-    """Return those of the tasks that are still there."""
-    return {str(row[0]) for row in tx.query(_existing(tx.sql), ids=set_of(task_ids))}

@@ -115,51 +115,6 @@ _LOG_TYPES: Final[Mapping[str, ColumnType]] = {
     "text": "text",
 }
 
-CALL_TYPES: Final[Mapping[str, ColumnType]] = {
-    "id": "text",
-    "task_id": "text",
-    "step_id": "text",
-    "number": "int",
-    "attempt": "int",
-    "action": "text",
-    "idempotency_key": "text",
-    "remote_key": "text",
-    "request_hash": "text",
-    "request": "text",
-    "response": "text",
-    "error": "text",
-    "on_unknown": "text",
-    "send_by": "int",
-    "expires_at": "int",
-    "created_at": "int",
-}
-
-MODEL_TYPES: Final[Mapping[str, ColumnType]] = {
-    "model": "text",
-    "prompt_hash": "text",
-    "reserved_tokens": "int",
-    "reserved_microusd": "int",
-    "reserved_ms": "int",
-}
-"""What the intent of a call of a model has besides."""
-
-_SPEND_TYPES: Final[Mapping[str, ColumnType]] = {
-    "id": "text",
-    "tokens_in": "int",
-    "tokens_out": "int",
-    "cost_microusd": "int",
-    "request_id": "text",
-    "stop_reason": "text",
-}
-
-_OUTCOME_TYPES: Final[Mapping[str, ColumnType]] = {
-    "idempotency_key": "text",
-    "tool_call_id": "text",
-    "status": "text",
-    "response_hash": "text",
-    "resolved_at": "int",
-}
-
 
 @cache
 def _insert(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], ending: str) -> str:
@@ -172,18 +127,20 @@ def _insert(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], e
     )
 
 
-def _insert_rows(
+def insert_rows(
     tx: Connection,
     table: str,
     types: Mapping[str, ColumnType],
     rows: Iterable[Sequence[Any]],
     ending: str = "",
 ) -> None:
+    """Insert rows, each as its values in the order of `types`."""
     tx.defer(_insert(tx.sql, table, tuple(types.items()), ending), rows=set_of(rows))
 
 
 @cache
-def _update(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...]) -> str:
+def update_statement(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...]) -> str:
+    """Return the UPDATE of rows by their ids."""
     assignments = ", ".join(f'"{name}" = r."{name}"' for name, _ in columns if name != "id")
     rows = sql.rows(**dict(columns))
     return f"UPDATE {table} SET {assignments} FROM {rows} WHERE {table}.id = r.id"
@@ -210,7 +167,7 @@ def _update_rows(
         shapes[names].append([row_id, *values])
     for names, rows in shapes.items():
         columns = (("id", types["id"]), *((name, types[name]) for name in names))
-        tx.defer(_update(tx.sql, table, columns), rows=set_of(rows))
+        tx.defer(update_statement(tx.sql, table, columns), rows=set_of(rows))
 
 
 @cache
@@ -257,7 +214,7 @@ def _update_tasks(sql: Sql, names: tuple[str, ...]) -> str:
 
 def insert_tasks(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
     """Insert tasks by the columns named; the others are null."""
-    _insert_rows(tx, "tasks", {name: TASK_TYPES[name] for name in names}, rows)
+    insert_rows(tx, "tasks", {name: TASK_TYPES[name] for name in names}, rows)
 
 
 @cache
@@ -291,58 +248,4 @@ def insert_events(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
 
 def insert_logs(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Append pieces of steps' logs: (task id, step id, attempt, at, stream, text)."""
-    _insert_rows(tx, "step_logs", _LOG_TYPES, rows)
-
-
-def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "unknown") -> None:
-    """Record calls (in the order of `CALL_TYPES`), and that nothing is known of them yet.
-
-    Calls of models are longer by `MODEL_TYPES`.
-    """
-    plain = [row for row in rows if len(row) == len(CALL_TYPES)]
-    if plain:
-        _insert_rows(tx, "tool_calls", CALL_TYPES, plain)
-    if len(plain) < len(rows):
-        of_models = [row for row in rows if len(row) > len(CALL_TYPES)]
-        _insert_rows(tx, "tool_calls", {**CALL_TYPES, **MODEL_TYPES}, of_models)
-    outcomes = [[row[6], row[0], status, None, None] for row in rows]
-    _insert_rows(tx, "idempotency_outcomes", _OUTCOME_TYPES, outcomes)
-
-
-def record_spend(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Write what calls of models used: (id, tokens in, out, cost, request id, stop reason)."""
-    tx.defer(_update(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items())), rows=set_of(rows))
-
-
-@cache
-def _resolve_outcomes(sql: Sql) -> str:
-    rows = sql.rows(key="text", status="text", response_hash="text", at="int")
-    return (
-        "UPDATE idempotency_outcomes SET status = r.status, response_hash = r.response_hash,"
-        f" resolved_at = r.at FROM {rows} WHERE idempotency_outcomes.idempotency_key = r.key"
-        " AND idempotency_outcomes.status = 'unknown' RETURNING idempotency_key"
-    )
-
-
-@cache
-def _resolve_calls(sql: Sql) -> str:
-    rows = sql.rows(id="text", response="text", error="text", latency_ms="int")
-    return (
-        "UPDATE tool_calls SET response = r.response, error = r.error,"
-        f" latency_ms = r.latency_ms FROM {rows} WHERE tool_calls.id = r.id"
-    )
-
-
-def resolve_calls(
-    tx: Connection, outcomes: Sequence[Sequence[Any]], calls: Mapping[str, Sequence[Any]]
-) -> set[str]:
-    """Say what became of calls; return the keys that were unknown until now.
-
-    `outcomes` holds (key, status, response hash, at), `calls` by key (call id, response, error,
-    latency). What is resolved already stays as it is: the first word counts.
-    """
-    resolved = {str(row[0]) for row in tx.query(_resolve_outcomes(tx.sql), rows=set_of(outcomes))}
-    told = [calls[key] for key in resolved]
-    if told:
-        tx.defer(_resolve_calls(tx.sql), rows=set_of(told))
-    return resolved
+    insert_rows(tx, "step_logs", _LOG_TYPES, rows)

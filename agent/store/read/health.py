@@ -4,8 +4,14 @@ from agent.store.db.database import Connection
 
 
 def try_writing(tx: Connection) -> None:
-    """Change nothing, in the way of something that does: raises `StoreError` where that fails."""
+    """Check that the database is writable with a no-op UPDATE; raise `StoreError` if it is not."""
     tx.execute("UPDATE workers SET turn = turn WHERE id = ''")
+
+
+def sqlite_version(connection: Connection) -> str:
+    """Return the version of the SQLite library that has opened the file."""
+    ((version,),) = connection.query("SELECT sqlite_version()")
+    return str(version)
 
 
 def task_counts(connection: Connection) -> dict[str, int]:

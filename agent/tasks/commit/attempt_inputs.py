@@ -20,7 +20,7 @@ from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
-from agent.store.engine import approvals, workflow_versions
+from agent.store.engine import approvals, call_rows, workflow_versions
 from agent.store.engine import attempt_reads as read
 from agent.tasks.read_models import outputs
 from agent.tasks.rules import budgets
@@ -126,7 +126,7 @@ def equip(
     calls: dict[str, list[RecordedCall]] = {}
     again = [step.id for _, step in claimed if step.claim_token > 1]
     if again:
-        for row in read.recorded_calls(connection, again):
+        for row in call_rows.recorded_calls(connection, again):
             calls.setdefault(row[0], []).append(_call(connection, row, fetched))
     asked = _approvals(connection, claimed)
     result = []

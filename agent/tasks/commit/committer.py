@@ -272,8 +272,7 @@ class Delivery:
         """
         now, most = self.clock.now(), min(room.most_due, _MOST_APART)
         connection = self.sender.connection
-        found = connection.query(reads.due_statement(connection.sql), now=now, most=most)
-        due = frozenset(str(row[0]) for row in found)
+        due = frozenset(str(row[0]) for row in reads.due_tasks(connection, now, most))
         claimed = 0
         for task_id in sorted(due - self._still_set_aside()):
             alone = replace(

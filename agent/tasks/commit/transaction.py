@@ -11,7 +11,7 @@ from typing import Any
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.types.outcome import Json, Retry
 from agent.store.db.database import Connection, Later
-from agent.store.engine import begin_tx, reads, workflow_versions, writes
+from agent.store.engine import begin_tx, reads, task_rows, workflow_versions, writes
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry, TxResult
 from agent.tasks.commit.task_cache import TaskCache
 from agent.tasks.rules import (
@@ -205,7 +205,7 @@ def _look_at_due(
 
 def _gone(tx: Connection, missing: set[str]) -> set[str]:
     """Return those of the tasks that could not be locked which do not exist any more."""
-    return missing - reads.existing_tasks(tx, sorted(missing)) if missing else set()
+    return missing - task_rows.existing_tasks(tx, sorted(missing)) if missing else set()
 
 
 def _add_unit(
@@ -375,7 +375,7 @@ def _create(
     for submission in batch.submissions:
         existing, key = None, submission.dedupe_key
         if key is not None:
-            existing = by_key.get(key) or reads.task_by_dedupe_key(tx, key)
+            existing = by_key.get(key) or task_rows.task_by_dedupe_key(tx, key)
             by_key[key] = existing or submission.task_id
         if existing is None:
             version = known.get(id(submission.graph))

@@ -18,7 +18,7 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import approvals as store
-from agent.store.engine import lineage, reads
+from agent.store.engine import lineage, reads, signals, task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.rules import (
@@ -76,7 +76,7 @@ class Operator:
     def _create(self, submission: Submission) -> str:
         with self._transaction() as tx:
             if submission.dedupe_key is not None:
-                existing = reads.task_by_dedupe_key(tx, submission.dedupe_key)
+                existing = task_rows.task_by_dedupe_key(tx, submission.dedupe_key)
                 if existing is not None:
                     return existing
             now = self._clock.now()
@@ -143,7 +143,7 @@ class Operator:
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
             if dedupe_key is not None:
-                existing = reads.task_by_dedupe_key(tx, dedupe_key)
+                existing = task_rows.task_by_dedupe_key(tx, dedupe_key)
                 if existing is not None:
                     return Answer(False, f"forked already, as {existing}", existing)
             self._check("fork", old)
@@ -188,15 +188,8 @@ class Operator:
         """Send a named signal with a value; a step that waits for it, or will, takes it."""
         with self.changing(task_id) as (tx, locked):
             self._check("signal", locked)
-            tx.execute(
-                "INSERT INTO signals (id, task_id, name, payload, sent_at)"
-                " VALUES (:id, :task_id, :name, :payload, :now)",
-                id=new_id(),
-                task_id=task_id,
-                name=name,
-                payload=json_values.encode(payload, "payload"),
-                now=locked.now,
-            )
+            text = json_values.encode(payload, "payload")
+            signals.insert(tx, new_id(), task_id, name, text, locked.now)
             taker = None
             for step in locked.load_open(tx):
                 on = json.loads(step.waiting_on) if step.waiting_on else {}
@@ -288,7 +281,7 @@ class Operator:
         locked_tasks: list[LockedTask] = []
         level = [task_id]
         while level:
-            children = [child for parent in level for child in reads.children(tx, parent)]
+            children = [child for parent in level for child in task_rows.children(tx, parent)]
             for child_id in sorted(children):
                 child = self._lock(tx, child_id, is_ending=name == "cancel")
                 if COMMANDS[name][child.task.status].effect == "act":

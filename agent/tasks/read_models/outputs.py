@@ -7,6 +7,7 @@ from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
+from agent.store.engine import task_rows
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph
 from agent.workflows.templates.templates import TemplateError, render
@@ -36,10 +37,7 @@ def task_output(
         ended = _ended(connection, task_id, graph, last, read_value)
         return {name: value["output"] for name, value in ended.items() if value["has_run"]}
     steps = _ended(connection, task_id, graph, range(len(graph.steps)), read_value)
-    found = connection.query(
-        "SELECT input, trigger, workflow_version FROM tasks WHERE id = :id", id=task_id
-    )
-    given, trigger, version = found[0]
+    given, trigger, version = task_rows.input_of(connection, task_id)
     scope = {
         "steps": steps,
         "inputs": json.loads(given),
@@ -81,13 +79,10 @@ def child_result(
     read_value: artifact_rows.Read = artifact_rows.take,
 ) -> dict[str, Json]:
     """Return how a child task ended: its status, and its output or its error."""
-    found = connection.query(
-        "SELECT status, error, workflow_name, workflow_version FROM tasks WHERE id = :id",
-        id=task_id,
-    )
-    if not found:
+    ending = task_rows.ending_of(connection, task_id)
+    if ending is None:
         return {"status": "lost", "output": None, "error": None}
-    status, error, name, version = found[0]
+    status, error, name, version = ending
     result = {
         "status": status,
         "output": None,

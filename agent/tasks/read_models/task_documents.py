@@ -10,7 +10,7 @@ from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
-from agent.store.engine import reads
+from agent.store.engine import task_rows
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import outputs, transcript, waits
@@ -90,7 +90,7 @@ def task_document(
             "retry_of": task["retry_of"],
             "forked_from": task["forked_from"],
             "origin": task["origin_id"],
-            "children": reads.children(connection, task_id),
+            "children": task_rows.children(connection, task_id),
             "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
             "steps": steps,
         }

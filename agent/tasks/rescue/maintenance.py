@@ -12,7 +12,7 @@ import structlog
 
 from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
-from agent.store.engine import reads, workers
+from agent.store.engine import task_rows, workers
 from agent.tasks.commit.committer import Delivery
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
@@ -104,7 +104,7 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
     Not in the database's thread: there may be many tasks to look through.
     """
     with database.connect("reader") as connection:
-        abandoned = reads.orphans(connection)
+        abandoned = task_rows.orphans(connection)
     for task_id in abandoned:
         # It may have ended since it was found.
         with suppress(NotFoundError, RefusedError):

@@ -18,7 +18,7 @@ from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.attempt.replay import BAD_RESPONSE
 from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
-from agent.store.engine import reads
+from agent.store.engine import call_rows, reads
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
@@ -101,10 +101,10 @@ def _recover(
         return
     step_ids = [step.id for step in unsettled]
     unknown: dict[str, list[tuple[Any, ...]]] = {}
-    for step_id, *call in reads.unresolved_calls(tx, step_ids):
+    for step_id, *call in call_rows.unresolved_calls(tx, step_ids):
         unknown.setdefault(step_id, []).append(tuple(call))
     if cause.is_process_gone and unknown:
-        reads.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
+        call_rows.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
     for step in unsettled:
         locked = locked_tasks[step.task_id]
         assert step.status == StepStatus.RUNNING
@@ -148,7 +148,7 @@ def _apply_recorded(
     to be checked: that attempt finds the call on record and repeats nothing.
     """
     keys = [step.idempotency_key for step in lost if step.idempotency_key is not None]
-    results = reads.recorded_results(tx, keys) if keys else {}
+    results = call_rows.recorded_results(tx, keys) if keys else {}
     others = []
     for step in lost:
         locked = locked_tasks[step.task_id]

@@ -24,6 +24,7 @@ from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
+from agent.store.engine import call_rows, reads
 from agent.store.engine.approvals import ApprovalRow
 from agent.tasks.rules import row_writer
 from agent.tasks.state import transitions
@@ -95,8 +96,8 @@ def ask_about_unknown(
 
     `now` is what the step would send next, when that is another request than the unknown one.
     """
-    found = tx.query("SELECT action, request FROM tool_calls WHERE id = :id", id=call_id)
-    action, request = found[0] if found else ("an effect", None)
+    call = call_rows.find_call(tx, call_id)
+    action, request, _ = call or ("an effect", None, "")
     name = locked.definition(step).name
     message = f"Did {action} of step {name} happen? Nobody knows."
     shown = {
@@ -198,7 +199,7 @@ def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) 
         created_at=locked.now,
     )
     locked.questions.append(renewed)
-    ((text,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step.id)
+    text = reads.checkpoint_of(tx, step.id)
     saved = json.loads(text)["saved"] if text is not None else None
     step.also(checkpoint=_around(renewed.id, saved))
     step.waiting_on = json.dumps({"approval": renewed.id})
@@ -238,7 +239,8 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
         return
     request = json.loads(row.request)
     call_id = request["call"]
-    found = tx.query("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    call = call_rows.find_call(tx, call_id)
+    assert call is not None, "a call is never removed before its step"
     error = None
     if verdict == "retry":
         error = StepError("not_applied", "unknown", "the operator said that it did not happen")
@@ -253,7 +255,7 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
     locked.results.append(
         CallResult(
             call_id,
-            str(found[0][0]),
+            call[2],
             CallStatus.SUCCEEDED if verdict == "done" else CallStatus.FAILED,
             response=said.get("output"),
             error=error,

@@ -16,6 +16,7 @@ from agent.core.state_machine import TaskStatus
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
+from agent.store.engine import task_rows
 from agent.store.engine.reads import Rows
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache
@@ -313,8 +314,8 @@ def raise_limits(
 
 def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
     """Set a task's time anew, counted from its start; return its new deadline."""
-    ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
-    locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
+    started_at = task_rows.started_at(tx, locked.task.id)
+    locked.task.deadline = (started_at or locked.now) + int(seconds * SECOND)
     locked.emit("budget.raised", None, {"seconds": seconds})
     return locked.task.deadline
 

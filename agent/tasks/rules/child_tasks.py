@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import reads, workflow_versions
+from agent.store.engine import reads, task_rows, workflow_versions
 from agent.tasks.rules import creation, retried_children
 from agent.tasks.rules.retried_children import RetriedChild
 from agent.tasks.state import transitions
@@ -128,10 +128,10 @@ def _refuse(locked: LockedTask, step: StepRow, asked: dict[str, Json], error: St
 
 def ended_status(tx: Connection, task_id: str) -> str | None:
     """Return the status of a task that ended; None while it goes on, "lost" if it is gone."""
-    found = tx.query("SELECT status FROM tasks WHERE id = :id", id=task_id)
-    if not found:
+    status = task_rows.status_of(tx, task_id)
+    if status is None:
         return "lost"
-    return str(found[0][0]) if found[0][0] in TASK_ENDED else None
+    return status if status in TASK_ENDED else None
 
 
 def tell_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:

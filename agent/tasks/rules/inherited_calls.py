@@ -6,30 +6,19 @@ inherited, final ones neither: who retries a task wants them tried again.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from agent.core.ids import idempotency_key, new_id
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.store.db.database import Connection
-from agent.store.engine import writes
+from agent.store.engine import call_rows
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
-
-_CALLS: Final = (
-    'SELECT s."index", s.parallel_index, c.number, c.task_id, c.action, c.remote_key, c.request_hash,'
-    " c.request, c.response, c.error, c.on_unknown, c.send_by, c.expires_at, o.status"
-    " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
-    " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-)
 
 
 def inherit_calls(tx: Connection, old: LockedTask, new: LockedTask) -> None:
     """Give the steps that run again what the old task's have called."""
-    found = tx.query(
-        f"{_CALLS} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
-        task_id=old.task.id,
-    )
-    _copy(tx, new, new.steps.values(), found)
+    _copy(tx, new, new.steps.values(), call_rows.calls_of_task(tx, old.task.id))
 
 
 def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) -> None:
@@ -40,19 +29,9 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
     if locked.task.origin_id == locked.task.id:
         return
     items = list(items)
-    found = tx.query(
-        "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
-        " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
-        " JOIN tasks AS t ON t.id = l.before)"
-        f" {_CALLS} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
-        ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
-        " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
-        task_id=locked.task.id,
-        index=items[0].index,
-        first=items[0].parallel_index,
-        last=items[-1].parallel_index,
-    )
-    for step in _copy(tx, locked, items, found):
+    numbers = items[0].parallel_index, items[-1].parallel_index
+    rows = call_rows.calls_of_earlier_items(tx, locked.task.id, items[0].index, numbers)
+    for step in _copy(tx, locked, items, rows):
         # As one that was claimed before: its calls are read.
         step.claim_token = 1
 
@@ -78,7 +57,7 @@ def _copy(
             ]
         )
     for status, rows in by_status.items():
-        writes.insert_calls(tx, rows, status)
+        call_rows.insert_calls(tx, rows, status)
     return list(heirs.values())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent.core.state_machine import TASK_ENDED, TaskStatus
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import lineage, reads
+from agent.store.engine import lineage, reads, task_rows
 from agent.tasks.rules import retry_fork
 from agent.tasks.rules.retry_fork import Parent
 from agent.tasks.state.graph_cache import GraphCache
@@ -91,7 +91,7 @@ def _earlier(
 
 
 def _is_same(tx: Connection, task_id: str, graph: Graph, asked: dict[str, Json]) -> bool:
-    ((given,),) = tx.query("SELECT input FROM tasks WHERE id = :id", id=task_id)
+    given, _, _ = task_rows.input_of(tx, task_id)
     try:
         wanted = check_inputs(graph, dict(asked.get("input") or {}))
     except InputError:

@@ -17,7 +17,7 @@ from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import lineage
+from agent.store.engine import call_rows, lineage, reads, task_rows
 from agent.tasks.rules import advance, kept_answers
 from agent.tasks.rules.creation import blank_step
 from agent.tasks.state import transitions
@@ -116,9 +116,7 @@ def _successor(
 ) -> LockedTask:
     task_id = new_id()
     graph = old.graph
-    ((given, trigger),) = tx.query(
-        "SELECT input, trigger FROM tasks WHERE id = :id", id=old.task.id
-    )
+    given, trigger, _ = task_rows.input_of(tx, old.task.id)
     if edited:
         merged = {**json.loads(given), **edited}
         given = json_values.encode(check_inputs(graph, merged), "input")
@@ -187,12 +185,8 @@ def _carry_over(
 def _rows(tx: Connection, old: LockedTask) -> dict[int, list[dict[str, Any]]]:
     """Read the steps of the old task by their places, each group before its items."""
     rows: dict[int, list[dict[str, Any]]] = {}
-    selected = ", ".join(f'"{name}"' for name in _COPIED)
-    for found in tx.query(
-        f'SELECT {selected} FROM steps WHERE task_id = :id ORDER BY "index", parallel_index',
-        id=old.task.id,
-    ):
-        row = dict(zip(_COPIED, found, strict=True))
+    for values in reads.all_steps(tx, _COPIED, old.task.id):
+        row = dict(zip(_COPIED, values, strict=True))
         rows.setdefault(row["index"], []).append(row)
     return rows
 
@@ -315,5 +309,5 @@ def _reopen_group(new: LockedTask, group: dict[str, Any], items: list[dict[str, 
 
 def _mark_past(tx: Connection, step: StepRow, old_step_id: str) -> None:
     """A step with inherited calls starts as one that was claimed before: its calls are read."""
-    if tx.query("SELECT 1 FROM tool_calls WHERE step_id = :id LIMIT 1", id=old_step_id):
+    if call_rows.has_calls(tx, old_step_id):
         step.claim_token = 1

@@ -11,7 +11,7 @@ from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import approvals, writes
+from agent.store.engine import approvals, call_rows, writes
 from agent.store.engine.writes import Changes
 from agent.tasks.rules import budgets, inherited_calls
 from agent.tasks.state import transitions
@@ -143,7 +143,7 @@ def _insert_calls(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
         calls += [_call(locked, *intent) for intent in locked.intents]
         locked.intents.clear()
     if calls:
-        writes.insert_calls(tx, calls)
+        call_rows.insert_calls(tx, calls)
 
 
 def _call(locked: LockedTask, step_id: str, attempt: int, intent: Intent) -> list[Any]:
@@ -196,7 +196,7 @@ def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
         digest = content_hash(response) if response is not None else None
         outcomes.append([result.idempotency_key, result.status, digest, locked.now])
         calls[result.idempotency_key] = [result.call_id, response, error, result.latency_ms]
-    resolved = writes.resolve_calls(tx, outcomes, calls)
+    resolved = call_rows.resolve_calls(tx, outcomes, calls)
     _settle_models(tx, told, resolved)
     for locked, result in told:
         if result.idempotency_key in resolved:
@@ -238,7 +238,7 @@ def _settle_models(
         if (spend := result.spend) is not None
     ]
     if rows:
-        writes.record_spend(tx, rows)
+        call_rows.record_spend(tx, rows)
     budgets.settle(tx, settled)
 
 

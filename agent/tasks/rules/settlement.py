@@ -23,7 +23,7 @@ from agent.steps.types.outcome import (
 )
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import reads
+from agent.store.engine import call_rows, signals
 from agent.tasks.rules import advance, approvals, budgets, fanout
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
@@ -144,7 +144,7 @@ def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -
     if "approval" in on:
         approvals.ask(locked, step, on["approval"], outcome.checkpoint)
         return
-    if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):
+    if "unknown" in on and not call_rows.is_call_resolved(tx, on["unknown"]):
         approvals.ask_about_unknown(
             tx, locked, step, on["unknown"], outcome.checkpoint, now=on.get("now")
         )
@@ -164,11 +164,11 @@ def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -
 
 def take_signal(tx: Connection, locked: LockedTask, step: StepRow, name: str) -> bool:
     """Give a waiting step the oldest signal of that name that nobody has taken yet."""
-    found = reads.first_signal(tx, locked.task.id, name)
+    found = signals.first_untaken(tx, locked.task.id, name)
     if found is None:
         return False
     signal_id, payload = found
-    reads.take_signal(tx, signal_id, step.id)
+    signals.take(tx, signal_id, step.id)
     transitions.wake(locked, step, {"value": json.loads(payload) if payload else None})
     return True
 

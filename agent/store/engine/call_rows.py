@@ -1,0 +1,243 @@
+"""The SQL of calls: `tool_calls` holds requests and results, `idempotency_outcomes` the verdicts.
+
+A call and its verdict `unknown` are inserted together, before the effect begins. The first verdict
+after that is final.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from agent.store.db.database import Connection
+from agent.store.db.dialect import ColumnType, Sql
+from agent.store.db.json_values import set_of
+from agent.store.engine.reads import Rows
+from agent.store.engine.writes import insert_rows, update_statement
+
+CALL_TYPES: Final[Mapping[str, ColumnType]] = {
+    "id": "text",
+    "task_id": "text",
+    "step_id": "text",
+    "number": "int",
+    "attempt": "int",
+    "action": "text",
+    "idempotency_key": "text",
+    "remote_key": "text",
+    "request_hash": "text",
+    "request": "text",
+    "response": "text",
+    "error": "text",
+    "on_unknown": "text",
+    "send_by": "int",
+    "expires_at": "int",
+    "created_at": "int",
+}
+
+MODEL_TYPES: Final[Mapping[str, ColumnType]] = {
+    "model": "text",
+    "prompt_hash": "text",
+    "reserved_tokens": "int",
+    "reserved_microusd": "int",
+    "reserved_ms": "int",
+}
+"""What the intent of a call of a model has besides."""
+
+_SPEND_TYPES: Final[Mapping[str, ColumnType]] = {
+    "id": "text",
+    "tokens_in": "int",
+    "tokens_out": "int",
+    "cost_microusd": "int",
+    "request_id": "text",
+    "stop_reason": "text",
+}
+
+_OUTCOME_TYPES: Final[Mapping[str, ColumnType]] = {
+    "idempotency_key": "text",
+    "tool_call_id": "text",
+    "status": "text",
+    "response_hash": "text",
+    "resolved_at": "int",
+}
+
+_INHERITED: Final = (
+    'SELECT s."index", s.parallel_index, c.number, c.task_id, c.action, c.remote_key, c.request_hash,'
+    " c.request, c.response, c.error, c.on_unknown, c.send_by, c.expires_at, o.status"
+    " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
+    " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+)
+
+
+def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "unknown") -> None:
+    """Record calls (in the order of `CALL_TYPES`), and that nothing is known of them yet.
+
+    Calls of models are longer by `MODEL_TYPES`.
+    """
+    plain = [row for row in rows if len(row) == len(CALL_TYPES)]
+    if plain:
+        insert_rows(tx, "tool_calls", CALL_TYPES, plain)
+    if len(plain) < len(rows):
+        of_models = [row for row in rows if len(row) > len(CALL_TYPES)]
+        insert_rows(tx, "tool_calls", {**CALL_TYPES, **MODEL_TYPES}, of_models)
+    outcomes = [[row[6], row[0], status, None, None] for row in rows]
+    insert_rows(tx, "idempotency_outcomes", _OUTCOME_TYPES, outcomes)
+
+
+def record_spend(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
+    """Write what calls of models used: (id, tokens in, out, cost, request id, stop reason)."""
+    tx.defer(update_statement(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items())), rows=set_of(rows))
+
+
+@cache
+def _resolve_outcomes(sql: Sql) -> str:
+    rows = sql.rows(key="text", status="text", response_hash="text", at="int")
+    return (
+        "UPDATE idempotency_outcomes SET status = r.status, response_hash = r.response_hash,"
+        f" resolved_at = r.at FROM {rows} WHERE idempotency_outcomes.idempotency_key = r.key"
+        " AND idempotency_outcomes.status = 'unknown' RETURNING idempotency_key"
+    )
+
+
+@cache
+def _resolve_calls(sql: Sql) -> str:
+    rows = sql.rows(id="text", response="text", error="text", latency_ms="int")
+    return (
+        "UPDATE tool_calls SET response = r.response, error = r.error,"
+        f" latency_ms = r.latency_ms FROM {rows} WHERE tool_calls.id = r.id"
+    )
+
+
+def resolve_calls(
+    tx: Connection, outcomes: Sequence[Sequence[Any]], calls: Mapping[str, Sequence[Any]]
+) -> set[str]:
+    """Say what became of calls; return the keys that were unknown until now.
+
+    `outcomes` holds (key, status, response hash, at), `calls` by key (call id, response, error,
+    latency). What is resolved already stays as it is: the first word counts.
+    """
+    resolved = {str(row[0]) for row in tx.query(_resolve_outcomes(tx.sql), rows=set_of(outcomes))}
+    told = [calls[key] for key in resolved]
+    if told:
+        tx.defer(_resolve_calls(tx.sql), rows=set_of(told))
+    return resolved
+
+
+@cache
+def _expire_calls(sql: Sql) -> str:
+    return (
+        f"UPDATE tool_calls SET expires_at = :now FROM {sql.rows(id='text')}"
+        " WHERE tool_calls.step_id = r.id AND tool_calls.expires_at > :now"
+        " AND tool_calls.on_unknown <> 'reconcile'"
+    )
+
+
+def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
+    """Say that nothing which these steps began goes on any more on this machine.
+
+    A remote may still be at work on what it had received. A person can be asked at once all the
+    same; a remote that is asked too early would say that it did not happen.
+    """
+    tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
+
+
+def find_call(tx: Connection, call_id: str) -> tuple[str, str | None, str] | None:
+    """Return (action, request, idempotency key) of a call."""
+    rows = tx.query(
+        "SELECT action, request, idempotency_key FROM tool_calls WHERE id = :id", id=call_id
+    )
+    return rows[0] if rows else None
+
+
+def has_calls(tx: Connection, step_id: str) -> bool:
+    """Whether a step has made any call."""
+    return bool(tx.query("SELECT 1 FROM tool_calls WHERE step_id = :id LIMIT 1", id=step_id))
+
+
+def is_call_resolved(tx: Connection, call_id: str) -> bool:
+    """Whether somebody or something has said what became of a call."""
+    found = tx.query(
+        "SELECT 1 FROM idempotency_outcomes WHERE tool_call_id = :id AND status <> 'unknown'",
+        id=call_id,
+    )
+    return bool(found)
+
+
+@cache
+def _unresolved_calls(sql: Sql) -> str:
+    return (
+        f"SELECT c.step_id, c.id, c.number, c.action, c.attempt FROM {sql.rows(id='text')}"
+        " JOIN tool_calls AS c ON c.step_id = r.id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " WHERE o.status = 'unknown' ORDER BY c.step_id, c.number, c.attempt"
+    )
+
+
+def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
+    """Return (step id, call id, number, action, attempt) of calls whose outcome is not known."""
+    return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
+
+
+@cache
+def _results(sql: Sql) -> str:
+    return (
+        f"SELECT r.key, o.status, c.response, c.error FROM {sql.rows(key='text')}"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = r.key"
+        " JOIN tool_calls AS c ON c.id = o.tool_call_id WHERE o.status <> 'unknown'"
+    )
+
+
+def recorded_results(
+    tx: Connection, keys: Sequence[str]
+) -> dict[str, tuple[str, str | None, str | None]]:
+    """Return (status, response, error) of those keys under which a result is on record."""
+    found = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
+    return {str(key): (str(status), response, error) for key, status, response, error in found}
+
+
+@cache
+def _calls(sql: Sql) -> str:
+    return (
+        "SELECT c.step_id, c.id, c.number, c.attempt, c.action, c.idempotency_key, c.remote_key,"
+        " c.request_hash, o.status, c.response, c.error, c.on_unknown, c.expires_at FROM "
+        f"{sql.rows(id='text')} JOIN tool_calls AS c ON c.step_id = r.id"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " ORDER BY c.step_id, c.number, c.attempt, c.created_at, c.id"
+    )
+
+
+def recorded_calls(connection: Connection, step_ids: Sequence[str]) -> Rows:
+    """Return the calls on record of steps, in the order they were made."""
+    return connection.query(_calls(connection.sql), rows=set_of([[id_] for id_ in step_ids]))
+
+
+def calls_of_task(tx: Connection, task_id: str) -> Rows:
+    """Return the calls of a task, for a retry to inherit.
+
+    Each row is (index and parallel index of its step, number, task id, action, remote key, request
+    hash, request, response, error, on_unknown, send_by, expires_at, status).
+    """
+    return tx.query(
+        f"{_INHERITED} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
+        task_id=task_id,
+    )
+
+
+def calls_of_earlier_items(
+    tx: Connection, task_id: str, index: int, parallel_indexes: tuple[int, int]
+) -> Rows:
+    """Return the calls of a group's items in the tasks that this one retries, the earliest first.
+
+    `parallel_indexes` are the first and the last; the rows are as those of `calls_of_task`.
+    """
+    first, last = parallel_indexes
+    return tx.query(
+        "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
+        " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
+        " JOIN tasks AS t ON t.id = l.before)"
+        f" {_INHERITED} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
+        ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
+        " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
+        task_id=task_id,
+        index=index,
+        first=first,
+        last=last,
+    )
