@@ -90,9 +90,15 @@ def identity_of(path: str | Path) -> Identity:
 def open_file(path: Path) -> OpenFile:
     """Return the file under a path, open until it is given back as often as it was asked for."""
     with _mutex:
-        file = _files.get(identity_of(path)) or _opened(path)
-        file.users += 1
-        return file
+        while True:
+            file = _files.get(identity_of(path)) or _opened(path)
+            file.users += 1
+            if _files.get(file.identity) is file:
+                return file
+            # Between the two lines the garbage collector has run in this thread, which passes the
+            # mutex: a connection's `__del__` was the last user, and has closed the file.
+            file.users -= 1
+            _close(file)
 
 
 def give_back(file: OpenFile) -> None:
@@ -101,9 +107,13 @@ def give_back(file: OpenFile) -> None:
         file.users -= 1
         if file.users == 0:
             del _files[file.identity]
-            for descriptor in file.descriptors:
-                os.close(descriptor)
-            file.descriptors.clear()
+            _close(file)
+
+
+def _close(file: OpenFile) -> None:
+    for descriptor in file.descriptors:
+        os.close(descriptor)
+    file.descriptors.clear()
 
 
 def _opened(path: Path) -> OpenFile:
