@@ -69,7 +69,7 @@ def _database_of(settings: Settings) -> Database:
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
-    database.vaults = vaults_of(settings)
+    database.blob_stores = blob_stores_of(settings)
     _check_name(database)
     return database
 
@@ -85,7 +85,7 @@ def _check_name(database: Database) -> None:
         )
 
 
-def vaults_of(settings: Settings) -> "BlobStores":
+def blob_stores_of(settings: Settings) -> "BlobStores":
     """Return the places for large values; secrets of theirs are read when they are used."""
     from urllib.parse import unquote, urlsplit
 

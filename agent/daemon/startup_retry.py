@@ -25,8 +25,6 @@ Result = TypeVar("Result")
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 _PROBE_PAUSES: Final = (0.2, 0.5, 1.0)
-_PASSING: Final = (Fault.BUSY, Fault.LOST, Fault.FULL)
-"""Once a database was reached: what a running worker waits for as well."""
 
 
 def open_database(settings: Settings) -> Database:
@@ -53,7 +51,7 @@ async def patiently(work: Callable[[], Result], *, may_be_done_twice: bool) -> R
             return await asyncio.to_thread(work)
         except StoreError as error:
             is_unknown = isinstance(error, CommitUnknownError) and not may_be_done_twice
-            if is_unknown or error.fault not in _PASSING:
+            if is_unknown or not error.fault.is_transient:
                 raise
             await asyncio.sleep(_pause_after(error, backoff))
 

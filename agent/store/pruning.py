@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.core.file_sync import sync
 from agent.core.ids import first_id_at
 from agent.store import idempotency_keys
 from agent.store.artifacts import artifact_rows
@@ -34,9 +35,9 @@ def backup(database: Database, path: Path) -> None:
             _copy_sqlite(database, unfinished)
         else:
             _dump_postgresql(database, unfinished)
-        _sync(unfinished)
+        sync(unfinished)
         unfinished.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise StoreError(Fault.FULL, f"cannot write {path}: {error.strerror}") from error
     finally:
@@ -252,11 +253,3 @@ def _is_pooled(database: Database) -> bool:
     except StoreError:
         # pg_dump says why it cannot connect.
         return False
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -134,7 +134,7 @@ def test_an_unreachable_store_is_told(
 ) -> None:
     """The agent takes tasks and says that it is degraded; then it is well again."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
-    sqlite_database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    sqlite_database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     running = Running(sqlite_database, tmp_path)
     artifacts = running.settings.artifacts.model_copy(update={"url": faulty_store.URL})
     running.settings = running.settings.model_copy(

@@ -149,7 +149,7 @@ def _artifacts(settings: "Settings") -> Iterator[Finding]:
     if url:
         seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            bootstrap.vaults_of(settings).probe(url, seconds)
+            bootstrap.blob_stores_of(settings).probe(url, seconds)
         except StoreError as error:
             yield Finding("artifacts", "error", f"{error}; steps that need it wait")
         else:

@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
-from agent.store.artifacts.blobs import BlobStore
+from agent.store.artifacts.blobs import BlobStore, stores_of
 from agent.store.db.database import Connection, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import Json, encode
@@ -38,7 +38,7 @@ _ELSEWHERE: Final = "@"
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedContent:
     """Content that is ready to be put."""
 
     name: str
@@ -48,7 +48,7 @@ class Packed:
     """Or its address, where the content is kept outside the database."""
 
 
-def pack(content: bytes, kept_in: BlobStore | None = None) -> Packed:
+def pack(content: bytes, kept_in: BlobStore | None = None) -> PackedContent:
     """Compress content, and write it where it is to be kept, if that is outside the database.
 
     Such a place may take its time, or hang: this is no work for a thread that others wait for.
@@ -59,12 +59,12 @@ def pack(content: bytes, kept_in: BlobStore | None = None) -> Packed:
     encoding, data = ("zlib", packed) if is_smaller else ("identity", content)
     if kept_in is not None:
         encoding, data = f"{encoding}{_ELSEWHERE}", kept_in.write(name, data).encode()
-    return Packed(name, len(content), encoding, data)
+    return PackedContent(name, len(content), encoding, data)
 
 
-def put(tx: Connection, content: bytes | Packed, now: int) -> str:
+def put(tx: Connection, content: bytes | PackedContent, now: int) -> str:
     """Store content unless it is there, say that it is in use, and return its hash."""
-    packed = content if isinstance(content, Packed) else pack(content)
+    packed = content if isinstance(content, PackedContent) else pack(content)
     tx.execute(
         "INSERT INTO artifacts (hash, size, encoding, data, created_at, touched_at)"
         " VALUES (:hash, :size, :encoding, :data, :now, :now)"
@@ -80,7 +80,7 @@ def put(tx: Connection, content: bytes | Packed, now: int) -> str:
 
 def get(tx: Connection, name: str) -> bytes | None:
     """Return content by its hash, within a few seconds; None when there is none."""
-    return _get(tx, name, tx.vaults.read)
+    return _get(tx, name, stores_of(tx.database).read)
 
 
 def _get(tx: Connection, name: str, read: Callable[[str], bytes | None]) -> bytes | None:
@@ -129,7 +129,7 @@ def take(connection: Connection, text: str | None) -> Json:
 
     What cannot be had now, or never again, is an error: no step may take a reference for its value.
     """
-    return _take(connection, text, connection.vaults.read)
+    return _take(connection, text, stores_of(connection.database).read)
 
 
 def _take(connection: Connection, text: str | None, read: Callable[[str], bytes | None]) -> Json:
@@ -148,7 +148,7 @@ class NotFetchedError(Exception):
     """Values are outside the database and have not been read yet: `Fetched.missing` names them."""
 
 
-class Fetched:
+class FetchedValues:
     """Reads values without leaving the database; what is outside must have been fetched before.
 
     A value that is not there yet reads as None, and its address is added to `missing`: callers
@@ -219,7 +219,7 @@ def prune(connection: Connection, now: int) -> int:
         removed += len(gone)
         for _, address in gone:
             if address is not None:
-                connection.vaults.remove(bytes(address).decode(), before)
+                stores_of(connection.database).remove(bytes(address).decode(), before)
     return removed
 
 

@@ -13,9 +13,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from agent.core.clock import SECOND
+from agent.core.file_sync import sync
 from agent.core.ids import new_id
-from agent.store.artifacts.bounded_calls import Reach
-from agent.store.db.database import StoreError
+from agent.store.artifacts.bounded_calls import CircuitBreaker
+from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
 DEFAULT_SECONDS: Final = 30.0
@@ -44,14 +45,14 @@ class BlobStores:
         self.timeout_seconds = timeout_seconds
         self._options = options
         self._hide = hide
-        self._reaches: dict[str, Reach] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
 
-    def reach(self, address: str) -> Reach:
-        """Return how the store that an address belongs to is reached."""
+    def breaker(self, address: str) -> CircuitBreaker:
+        """Return the circuit breaker of the store that an address belongs to."""
         name = store_of(address)
-        return self._reaches.setdefault(name, Reach(name))
+        return self._breakers.setdefault(name, CircuitBreaker(name))
 
-    def vault(self, url: str) -> "BlobStore":
+    def open(self, url: str) -> "BlobStore":
         """Return a place to write to."""
         return BlobStore(url, lambda: self.options(url), self._hide)
 
@@ -62,7 +63,7 @@ class BlobStores:
 
     def read(self, address: str, seconds: float = SHOWN_SECONDS) -> bytes | None:
         """Return content by its address within this time; None when there is none."""
-        return self.reach(address).call(lambda: self.read_now(address), seconds)
+        return self.breaker(address).call(lambda: self.read_now(address), seconds)
 
     def read_now(self, address: str) -> bytes | None:
         """Return content by its address, however long that takes; None when there is none."""
@@ -71,7 +72,7 @@ class BlobStores:
     def remove(self, address: str, before: int) -> None:
         """Remove content that has not been written since an instant, if its store answers."""
         try:
-            self.reach(address).call(
+            self.breaker(address).call(
                 lambda: remove(address, before, self.options(address)), self.timeout_seconds
             )
         except StoreError:
@@ -82,16 +83,23 @@ class BlobStores:
         """Write something, read it and remove it; raise `StoreError` where that fails."""
 
         def exchange() -> None:
-            address = self.vault(url).write(f"doctor-{new_id()}", _PROBE)
+            address = self.open(url).write(f"doctor-{new_id()}", _PROBE)
             found = self.read_now(address)
             remove(address, _FOREVER, self.options(address))
             if found != _PROBE:
                 raise StoreError(Fault.UNREACHABLE, f"{store_of(url)} gave back other content")
 
-        self.reach(url).call(exchange, seconds)
+        self.breaker(url).call(exchange, seconds)
 
 
 _FOREVER: Final = 2**62
+
+
+def stores_of(database: Database) -> BlobStores:
+    """Return the stores of a database; without configuration, they read and write without options."""
+    if database.blob_stores is None:
+        database.blob_stores = BlobStores()
+    return database.blob_stores
 
 
 def store_of(address: str) -> str:
@@ -226,15 +234,7 @@ def _write_file(path: Path, data: bytes) -> None:
         raise
     # Its name, and perhaps its directory's, are entries of directories that can be lost too.
     for directory in (path.parent, path.parent.parent):
-        _sync(directory)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(directory)
 
 
 def _written_at(files: Any, path: str) -> int:

@@ -26,8 +26,8 @@ _MOST_THREADS: Final = 32
 """Each hung call keeps its thread; beyond this number a try is rare."""
 
 
-class Reach:
-    """What this process knows of one store: whether it answers, and when to try it again."""
+class CircuitBreaker:
+    """Calls one store within a time limit; after a failure it refuses calls until the next try."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -51,7 +51,7 @@ def replaced(path: Path | None) -> StoreError:
     )
 
 
-class Later:
+class DeferredRows:
     """The rows of a statement that travels with others: there once those were answered."""
 
     __slots__ = ("rows",)
@@ -103,8 +103,8 @@ class Connection(ABC):
     """Whether a connection pooler may give each transaction to another of the server's sessions."""
     can_assume: bool = False
     """Whether a transaction may write rows that it has not read, and be refused if they changed."""
-    vaults: "BlobStores"
-    """The places outside the database where large values are."""
+    database: "Database"
+    """The database that it was opened from."""
 
     @abstractmethod
     def query(self, sql: str, /, **params: Any) -> list[Row]:
@@ -130,7 +130,7 @@ class Connection(ABC):
         """
 
     @abstractmethod
-    def later(self, sql: str, /, **params: Any) -> Later:
+    def later(self, sql: str, /, **params: Any) -> DeferredRows:
         """Run a statement as `defer` does; its rows are there when the transaction is committed."""
 
     def transaction(self) -> _Transaction:
@@ -227,7 +227,8 @@ class Database:
         self.directory: Path | None = None
         """Where files that belong to it are kept: beside it, or where its user says."""
         self.gate: WriteLock | None = None
-        self._vaults: BlobStores | None = None
+        self.blob_stores: BlobStores | None = None
+        """Where large values are kept outside it; read by `artifacts.blobs.stores_of`."""
         self._identity: Identity | None = None
         """The SQLite file that was found at the first connection."""
         self._timeout_seconds = timeout_seconds
@@ -258,19 +259,6 @@ class Database:
 
         return POSTGRESQL
 
-    @property
-    def vaults(self) -> "BlobStores":
-        """The places outside the database where large values are."""
-        if self._vaults is None:
-            from agent.store.artifacts.blobs import BlobStores
-
-            self._vaults = BlobStores()
-        return self._vaults
-
-    @vaults.setter
-    def vaults(self, vaults: "BlobStores") -> None:
-        self._vaults = vaults
-
     def connect(self, role: Role = "writer") -> Connection:
         """Open a connection; the database must exist, and its schema is not looked at."""
         # The drivers are imported here, so that a process pays only for the one it uses.
@@ -283,7 +271,7 @@ class Database:
             from agent.store.db import postgres
 
             connection = postgres.PostgresConnection(self.url, role, self._timeout_seconds)
-        connection.vaults = self.vaults
+        connection.database = self
         return connection
 
     def _same(self, connection: "SqliteConnection") -> "SqliteConnection":

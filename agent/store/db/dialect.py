@@ -35,7 +35,15 @@ class Fault(StrEnum):
     UNREACHABLE = "unreachable"
     """A store outside the database does not answer; the database itself is well."""
     DEFECT = "defect"
-    """The statement or its use is wrong: a bug of ours, or a schema that is not ours."""
+    """The statement or its use is wrong: a defect of the agent, or an unknown schema."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same transaction may succeed later, without anything being repaired."""
+        return self in _TRANSIENT
+
+
+_TRANSIENT: Final = frozenset({Fault.BUSY, Fault.LOST, Fault.FULL})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from psycopg import Connection, Error, pq
 from psycopg.adapt import Buffer, Loader, Transformer
 
-from agent.store.db.database import Later, Row
+from agent.store.db.database import DeferredRows, Row
 from agent.store.db.dialect import numbered
 
 _BIGINT: Final = 20
@@ -61,7 +61,7 @@ class Exchange:
 
     __slots__ = ("answers", "sent")
 
-    def __init__(self, sent: list[_New | Later | None]) -> None:
+    def __init__(self, sent: list[_New | DeferredRows | None]) -> None:
         self.sent = sent
         self.answers: list[pq.abc.PGresult] | None = None
 
@@ -75,7 +75,7 @@ class PgPipeline:
         self._transformer = Transformer(connection)
         self._statements: dict[str, _Statement] = {}
         # Of each command not yet answered: what it prepares, or who wants its rows.
-        self._sent: list[_New | Later | None] = []
+        self._sent: list[_New | DeferredRows | None] = []
         self._unanswered: deque[Exchange] = deque()
         self._is_broken = False
         self._can_prepare = can_prepare
@@ -89,7 +89,7 @@ class PgPipeline:
         """Whether statements wait for the next `flush`."""
         return bool(self._sent)
 
-    def queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+    def queue(self, sql: str, params: dict[str, Any], later: DeferredRows | None = None) -> None:
         """Add a statement to what the next `flush` sends, which fills in its rows."""
         statement = self._statements.get(sql)
         if statement is None:
@@ -192,7 +192,7 @@ class PgPipeline:
         raise self._refusal(answers)
 
     def _told(
-        self, sent: list[_New | Later | None], answers: list[pq.abc.PGresult]
+        self, sent: list[_New | DeferredRows | None], answers: list[pq.abc.PGresult]
     ) -> Iterator[pq.abc.PGresult]:
         """Give the statements' own results, and their rows to those who wait for them."""
         for what, answer in zip(sent, answers, strict=True):
@@ -254,7 +254,7 @@ class PgPipeline:
 
     def _forget(
         self,
-        sent: list[_New | Later | None],
+        sent: list[_New | DeferredRows | None],
         answers: list[pq.abc.PGresult],
     ) -> None:
         """Drop the names of statements that the server did not get to prepare."""

@@ -14,7 +14,14 @@ from typing import Any, Final, NoReturn
 import psycopg
 from psycopg import conninfo, pq
 
-from agent.store.db.database import CommitUnknownError, Connection, Later, Role, Row, StoreError
+from agent.store.db.database import (
+    CommitUnknownError,
+    Connection,
+    DeferredRows,
+    Role,
+    Row,
+    StoreError,
+)
 from agent.store.db.dialect import POSTGRESQL, Fault, postgresql_fault
 from agent.store.db.pg_pipeline import Exchange, PgPipeline, UnstorableError, WireError
 
@@ -127,15 +134,15 @@ class PostgresConnection(Connection):
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
             self._fail(error)
 
-    def later(self, sql: str, /, **params: Any) -> Later:
-        later = Later()
+    def later(self, sql: str, /, **params: Any) -> DeferredRows:
+        later = DeferredRows()
         self._queue(sql, params, later)
         return later
 
     def defer(self, sql: str, /, **params: Any) -> None:
         self._queue(sql, params)
 
-    def _queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+    def _queue(self, sql: str, params: dict[str, Any], later: DeferredRows | None = None) -> None:
         try:
             if self.is_pooled:
                 self._settle_in()

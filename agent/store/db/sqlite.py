@@ -15,7 +15,7 @@ from agent.core import inode
 from agent.store.db.database import (
     CommitUnknownError,
     Connection,
-    Later,
+    DeferredRows,
     Role,
     Row,
     StoreError,
@@ -178,8 +178,8 @@ class SqliteConnection(Connection):
         except self._errors as error:
             self._fail(error)
 
-    def later(self, sql: str, /, **params: Any) -> Later:
-        return Later(self.query(sql, **params))
+    def later(self, sql: str, /, **params: Any) -> DeferredRows:
+        return DeferredRows(self.query(sql, **params))
 
     def mark(self) -> tuple[int, int] | None:
         return self.query("PRAGMA data_version")[0][0], self._begun

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from agent.store.db.database import Connection, Later
+from agent.store.db.database import Connection, DeferredRows
 from agent.store.db.dialect import Sql
 from agent.store.db.json_values import set_of
 from agent.store.engine import reads
@@ -88,7 +88,9 @@ def _assumed_tasks(sql: Sql) -> str:
     )
 
 
-def assume(tx: Connection, worker_id: str, turn: int, versions: Iterable[tuple[str, str]]) -> Later:
+def assume(
+    tx: Connection, worker_id: str, turn: int, versions: Iterable[tuple[str, str]]
+) -> DeferredRows:
     """Move the worker's turn on, and lock tasks that must still be as they were, by (id, version).
 
     Nothing is waited for: if the worker is dead, or a task is another one or somebody else's just

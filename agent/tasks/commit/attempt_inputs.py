@@ -17,7 +17,7 @@ from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
-from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
+from agent.store.artifacts.artifact_rows import FetchedValues, NotFetchedError
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.engine import approvals, call_rows, workflow_versions
@@ -111,7 +111,7 @@ def equip(
     claimed: list[tuple[LockedTask, StepRow]],
     memory: Memory,
     graphs: GraphCache,
-    fetched: Fetched,
+    fetched: FetchedValues,
 ) -> list[AttemptInput]:
     """Return what each claimed step's attempt starts with.
 
@@ -247,7 +247,7 @@ def _learn_outputs(
     connection: Connection,
     claimed: list[tuple[LockedTask, StepRow]],
     tasks: dict[str, _Known],
-    fetched: Fetched,
+    fetched: FetchedValues,
 ) -> None:
     """Read what steps refer to and this worker does not remember."""
     wanted: dict[tuple[str, int], str] = {}
@@ -302,7 +302,7 @@ def _approvals(
     return found
 
 
-def _call(connection: Connection, row: tuple[Json, ...], fetched: Fetched) -> RecordedCall:
+def _call(connection: Connection, row: tuple[Json, ...], fetched: FetchedValues) -> RecordedCall:
     _, call_id, number, attempt, action, key, remote, digest, status, *rest = row
     response, error, on_unknown, expires_at = rest
     return RecordedCall(

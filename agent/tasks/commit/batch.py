@@ -6,8 +6,8 @@ from typing import Any
 
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
-from agent.store.artifacts.artifact_rows import Packed
-from agent.store.db.database import Later
+from agent.store.artifacts.artifact_rows import PackedContent
+from agent.store.db.database import DeferredRows
 from agent.tasks.rules import budgets, child_tasks
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
@@ -25,7 +25,7 @@ class Completion:
     outcome: Outcome
     tries: int = 0
     """How often its task was held by another transaction."""
-    packed: Packed | None = None
+    packed: PackedContent | None = None
     """Its large part, once that is stored outside the database."""
 
 
@@ -46,7 +46,7 @@ class JournalEntry:
     """What the step waits for outside the database; empty when it waits no longer."""
     tries: int = 0
     """How often its task was held by another transaction."""
-    packed: Packed | None = None
+    packed: PackedContent | None = None
     """Its large part, once that is stored outside the database."""
 
 
@@ -100,11 +100,11 @@ class TxResult:
     """Whether something was due but held by another transaction."""
     events: list[tuple[Any, ...]] = field(default_factory=list)
     locked_tasks: list[LockedTask] = field(default_factory=list)
-    transaction: Later = field(default_factory=Later)
+    transaction: DeferredRows = field(default_factory=DeferredRows)
     """Its number in the database, once it is committed."""
     is_assumed: bool = False
     """Whether nothing was read: the database will say whether what was remembered holds."""
-    soonest: Later | None = None
+    soonest: DeferredRows | None = None
     """When the next task is due, if that was asked for."""
     gone: set[str] = field(default_factory=set)
     """Tasks of the batch that were removed in the meantime: there is nothing to tell them."""

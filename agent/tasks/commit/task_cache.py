@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from agent.core.state_machine import TaskStatus
-from agent.store.db.database import Connection, Later
+from agent.store.db.database import Connection, DeferredRows
 from agent.store.engine import begin_tx, reads
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.state.locked_task import LockedTask
@@ -32,7 +32,7 @@ class TaskCache:
         """The latest versions of workflows, by name, hash and path."""
         self._next_due = 0
         """Before this nothing is due; 0 when it is not known."""
-        self._asked: Later | None = None
+        self._asked: DeferredRows | None = None
         """When the next task is due, as the transaction that was closed last has asked."""
         self._mark: tuple[int, int] | None = None
         """Of the transaction that was opened last, on SQLite."""
@@ -71,7 +71,7 @@ class TaskCache:
                 locked_tasks[task_id] = locked
         return locked_tasks
 
-    def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> Later | None:
+    def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> DeferredRows | None:
         """Find out when the next task is due, now that everything is written, or ask for it."""
         self._asked = None
         if self._next_due == 0 or not all(locked.is_complete for locked in locked_tasks):

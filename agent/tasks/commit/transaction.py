@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.types.outcome import Json, Retry
-from agent.store.db.database import Connection, Later
+from agent.store.db.database import Connection, DeferredRows
 from agent.store.engine import begin_tx, reads, task_rows, workflow_versions, writes
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry, TxResult
 from agent.tasks.commit.task_cache import TaskCache
@@ -120,7 +120,7 @@ def _open(
     )
     if not opened.fence:
         raise FencedError(room.worker_id)
-    turned.transaction = Later(opened.fence)
+    turned.transaction = DeferredRows(opened.fence)
     for values in opened.tasks:
         _add_unit(tx, locked_tasks, values, graphs, now)
     for values in opened.steps:

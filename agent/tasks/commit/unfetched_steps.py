@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agent.store.artifacts.artifact_rows import Fetched
+from agent.store.artifacts.artifact_rows import FetchedValues
 from agent.tasks.rules.settlement import Claim, claim_on
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -33,7 +33,7 @@ class WaitingRoom:
 
     def __init__(self) -> None:
         self.steps: tuple[Unfetched, ...] = ()
-        self.fetched = Fetched()
+        self.fetched = FetchedValues()
 
     @property
     def wanted(self) -> set[str]:
@@ -70,7 +70,7 @@ class WaitingRoom:
 
     def clear(self) -> None:
         """Forget everything: the claims are another worker's."""
-        self.steps, self.fetched = (), Fetched()
+        self.steps, self.fetched = (), FetchedValues()
 
     def _remove(self, gone: list[Unfetched]) -> list[Unfetched]:
         self.steps = tuple(each for each in self.steps if each not in gone)

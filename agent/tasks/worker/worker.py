@@ -201,7 +201,7 @@ class Worker:
             try:
                 await self._link.run(self.delivery.enroll)
             except StoreError as error:
-                if error.fault not in (Fault.BUSY, Fault.LOST, Fault.FULL) or self._is_stopping:
+                if not error.fault.is_transient or self._is_stopping:
                     raise
                 log.warning("worker.cannot_start_yet", error=error.message)
                 await asyncio.sleep(backoff.next_seconds())

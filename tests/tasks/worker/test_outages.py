@@ -57,7 +57,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def engine(database: Database) -> Iterator[Engine]:
     """Return a worker whose large values are kept in the faulty store."""
     database.clock = HandClock()
-    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), shutdown_seconds=1.0)
     yield engine
     faulty_store.recover()
@@ -102,7 +102,7 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
 def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -> None:
     """A driver that connects in its constructor delays only the steps that need the store."""
     url = faulty_store.CONNECTING_URL
-    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken(how):
         engine = Engine(database, limits=Limits(artifacts_url=url))
         try:
@@ -124,7 +124,7 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
 def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> None:
     """An outage at the start ends without a step that needs the store."""
     url = faulty_store.CONNECTING_URL
-    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken("raises"):
         engine = Engine(database, limits=Limits(artifacts_url=url))
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
@@ -138,7 +138,7 @@ def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> No
 
 def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
     """Attempts that are over and wait for the store take up no slot."""
-    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), slots=2)
     try:
         with faulty_store.broken("raises"):
@@ -226,7 +226,7 @@ def test_an_outcome_outlives_what_the_process_lacks(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    def pack_or_fail(*arguments: Any) -> artifact_rows.Packed:
+    def pack_or_fail(*arguments: Any) -> artifact_rows.PackedContent:
         if next(failures, None) is not None:
             raise MemoryError
         return pack(*arguments)
