@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from agent.approvals import permission
+from agent.approvals.permission import Principal, check_answer
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
@@ -76,12 +76,10 @@ def answer(
     approval_id: str,
     decision: Said,
     *,
-    by: str,
-    channel: str,
+    principal: Principal,
     comment: str | None = None,
     value: Json = None,
     edits: dict[str, Json] | None = None,
-    is_paired: bool = False,
     clock: Clock | None = None,
 ) -> Answered:
     """Decide an approval, and let its step go on.
@@ -94,11 +92,11 @@ def answer(
         row = store.find(connection, approval_id)
         if row is None:
             raise NotFoundError(f"there is no approval {approval_id}")
-        permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)
+        check_answer(principal, json.loads(row.who or "[]"))
         if row.status != ApprovalStatus.PENDING:
             raise DecidedError(row, _renewed_as(connection, row))
         definition = _definition(connection, row)
-    decided = _checked(row, definition, decision, by, channel, comment, value, edits)
+    decided = _checked(row, definition, decision, principal, comment, value, edits)
     late: str | None = None
     with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
@@ -122,9 +120,7 @@ def defer(
     approval_id: str,
     seconds: float,
     *,
-    by: str,
-    channel: str,
-    is_paired: bool = False,
+    principal: Principal,
     clock: Clock | None = None,
 ) -> None:
     """Leave a question open and be reminded of it later; it expires when it would have."""
@@ -132,10 +128,12 @@ def defer(
         raise InvalidAnswerError("a question is deferred for more than nothing, and a year at most")
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
-    permission.check(json.loads(row.who or "[]"), by, channel, is_paired=is_paired)
+    check_answer(principal, json.loads(row.who or "[]"))
     with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
-        approvals.defer(tx, locked, _step(tx, locked, row), row, int(seconds * SECOND), by)
+        approvals.defer(
+            tx, locked, _step(tx, locked, row), row, int(seconds * SECOND), principal.identity
+        )
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
@@ -152,15 +150,14 @@ def _checked(
     row: ApprovalRow,
     definition: Step,
     decision: Said,
-    by: str,
-    channel: str,
+    principal: Principal,
     comment: str | None,
     value: Json,
     edits: dict[str, Json] | None,
 ) -> Decision:
     """Hold an answer against its question."""
     try:
-        json_values.encode([by, comment, value, edits], "the answer")
+        json_values.encode([principal.identity, comment, value, edits], "the answer")
     except json_values.NotPlainJsonError as problem:
         raise InvalidAnswerError(str(problem)) from None
     if comment is not None and len(comment) > MAX_COMMENT:
@@ -182,7 +179,15 @@ def _checked(
         value = _verdict(value) if row.kind == "unknown" else _value(row, value)
     elif value is not None:
         raise InvalidAnswerError(f"a value does not go with {decision!r}")
-    return Decision(STATUSES[decision], by, channel, comment, value, edits or None, approved_hash)
+    return Decision(
+        STATUSES[decision],
+        principal.identity,
+        principal.channel,
+        comment,
+        value,
+        edits or None,
+        approved_hash,
+    )
 
 
 def _value(row: ApprovalRow, value: Json) -> Json:

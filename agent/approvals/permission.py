@@ -1,24 +1,74 @@
-"""Who may answer: the one place that says so, for every channel and every question."""
+"""Who may do what: the only module that decides it, for every surface.
+
+A surface identifies the caller as a `Principal`: a chat by its pairing, the HTTP API by its token, a
+link by its signature, the command line by the user of the operating system. It then calls
+`check_scope` before a command and `check_answer` before an answer to an approval. Which scope a
+command needs is declared where the command is (`agent.channels.chat.commands`, the routes of
+`agent.server`); what the scopes include, in `agent.core.scopes`.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from agent.core.scopes import SCOPES, Scope, implied
 from agent.steps.spec.questions import CHANNELS, CHATS
+
+ALL_SCOPES: Final = implied(SCOPES)
 
 
 class NotAllowedError(Exception):
-    """Somebody may not answer a question, or not from there."""
+    """The caller may not do this, or not from this channel."""
 
 
-def check(who: Sequence[str], by: str, channel: str, *, is_paired: bool = False) -> None:
-    """Raise `NotAllowedError` unless this person may answer from this channel.
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller, as its channel has identified it."""
 
-    `by` is an identity that the channel itself has established. In chats nobody may answer until
-    paired. `who` is the question's own list: channels, or identities in them as in `telegram:123`;
-    an empty one leaves it to the channels.
+    channel: str
+    identity: str
+    scopes: frozenset[Scope] = frozenset()
+    is_paired: bool = False
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether this is an account in a chat that is not paired: it may do nothing."""
+        return self.channel in CHATS and not self.is_paired
+
+
+def terminal_user(name: str) -> Principal:
+    """Return the user of this machine's command line, who may do everything."""
+    return Principal("terminal", name, ALL_SCOPES)
+
+
+def check_scope(principal: Principal, scope: Scope, action: str) -> None:
+    """Raise `NotAllowedError` unless the caller is known and has a scope."""
+    if principal.is_stranger:
+        raise NotAllowedError(f"{principal.identity} is not paired with this agent")
+    if scope not in principal.scopes:
+        raise NotAllowedError(f"{action} needs the scope {scope!r}")
+
+
+def check_answer(principal: Principal, who: Sequence[str]) -> None:
+    """Raise `NotAllowedError` unless the caller may answer an approval.
+
+    `who` is the approval's own list: channels, or identities in them as in `telegram:123`. An empty
+    list admits every caller with the scope `approve`.
     """
+    channel, identity = principal.channel, principal.identity
     if channel not in CHANNELS:
-        raise NotAllowedError(f"nobody can answer from {channel!r}")
-    if channel in CHATS and not is_paired:
-        raise NotAllowedError(f"{by} is not paired with this agent, and may not answer")
-    if who and channel not in who and f"{channel}:{by}" not in who:
-        raise NotAllowedError(f"{by} may not answer this from {channel}: {', '.join(who)} may")
+        raise NotAllowedError(f"answers are not accepted from {channel!r}")
+    check_scope(principal, "approve", "an answer")
+    if who and channel not in who and f"{channel}:{identity}" not in who:
+        raise NotAllowedError(
+            f"{identity} may not answer this from {channel}; allowed: {', '.join(who)}"
+        )
+
+
+def may_answer(principal: Principal, who: Sequence[str]) -> bool:
+    """Whether the caller may answer an approval."""
+    try:
+        check_answer(principal, who)
+    except NotAllowedError:
+        return False
+    return True

@@ -1,6 +1,6 @@
 """Where people are told and asked: the terminal, Telegram, webhooks.
 
-**Deliveries** are driven from the event log by a cursor per channel (`deliveries`): a notice is done
+**Deliveries** are driven from the event log by a cursor per channel (`deliveries`): a notification is done
 with when its channel has taken it, and only then does the cursor move. So each is delivered at least
 once, in order, whatever is killed when; one that fails is tried again, later and later, and shows in
 the log, as the event `delivery.failed`, and in `agent doctor`.

@@ -10,14 +10,14 @@ from agent.store.channels.cursors import Place
 
 Result = TypeVar("Result")
 
-ENDINGS: Final = frozenset({"approval.decided", "approval.expired", "approval.withdrawn"})
+CLOSING_EVENTS: Final = frozenset({"approval.decided", "approval.expired", "approval.withdrawn"})
 """Events after which a question that was shown is no longer one."""
 
 
 class DeliveryError(Exception):
-    """A notice was not taken; the message is for a person and holds no secret.
+    """A notification was not taken; the message is for a person and holds no secret.
 
-    It is tried again for as long as it takes, unless `most_tries` says that the other side has
+    It is tried again for as long as it takes, unless `max_attempts` says that the other side has
     refused it for good.
     """
 
@@ -26,14 +26,14 @@ class DeliveryError(Exception):
         message: str,
         *,
         retry_after_seconds: float | None = None,
-        most_tries: int | None = None,
+        max_attempts: int | None = None,
     ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
-        self.most_tries = most_tries
+        self.max_attempts = max_attempts
 
 
-class ReceptionError(Exception):
+class ReceiveError(Exception):
     """Nobody can be heard at the moment; the message is for a person and holds no secret."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
@@ -41,13 +41,13 @@ class ReceptionError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-def raise_worst(problems: Sequence[DeliveryError]) -> None:
+def raise_most_retryable(problems: Sequence[DeliveryError]) -> None:
     """Raise what makes it worth another try, if anything does; else what does not."""
-    for problem in sorted(problems, key=lambda each: each.most_tries is not None):
+    for problem in sorted(problems, key=lambda each: each.max_attempts is not None):
         raise problem
 
 
-async def finished(work: Coroutine[Any, Any, Result]) -> Result:
+async def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     """Return what some work gives; who is cancelled meanwhile still waits for its end, once.
 
     What is half said when the daemon ends would be said again at the next start.
@@ -61,7 +61,7 @@ async def finished(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Notification:
     """Something that people are to be told."""
 
     id: str
@@ -85,16 +85,16 @@ class Channel(Protocol):
     def events(self) -> Sequence[str]:
         """The events to be told of."""
 
-    async def deliver(self, notice: Notice) -> None:
+    async def deliver(self, notification: Notification) -> None:
         """Tell people; raise `DeliveryError` unless everybody was told."""
 
-    async def update(self, notice: Notice) -> None:
+    async def update(self, notification: Notification) -> None:
         """Bring what was shown of a question up to date: it has been decided."""
 
     async def receive(self) -> bool:
         """Take what comes next, waiting a while for it; False where nothing ever comes.
 
-        Raises `ReceptionError` where nobody can be heard; it is then called again later.
+        Raises `ReceiveError` where nobody can be heard; it is then called again later.
         """
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """Deliveries: each channel reads the event log at its own pace, and forgets nothing.
 
-The cursor moves when a notice was taken, so that a kill repeats the last one at worst. A notice that
+The cursor moves when a notification was taken, so that a kill repeats the last one at worst. A notification that
 fails holds back those behind it, in order, until it is taken or the other side has refused it for
 good. On PostgreSQL, where several processes may have the same channel, one of them delivers.
 """
@@ -14,8 +14,8 @@ from typing import Final, NoReturn, TypeVar
 
 import structlog
 
-from agent.channels import notices
-from agent.channels.channel import ENDINGS, Channel, DeliveryError, Notice, finished
+from agent.channels import notifications
+from agent.channels.channel import CLOSING_EVENTS, Channel, DeliveryError, Notification, run_to_end
 from agent.channels.receive_loop import ReceiveLoop
 from agent.core import backoff
 from agent.core.clock import SECOND, Clock, to_iso
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often the log is looked at; what this process commits itself wakes at once."""
 FIRST_DELAY_SECONDS: Final = 1.0
 LONGEST_DELAY_SECONDS: Final = 300.0
@@ -79,7 +79,7 @@ class DeliveryLoop:
         try:
             while True:
                 self._news.clear()
-                pause = LOOK_SECONDS
+                pause = POLL_SECONDS
                 try:
                     if not await self._call(self._own):
                         await reception.end()
@@ -91,7 +91,7 @@ class DeliveryLoop:
                             not_before = self._clock.monotonic() + (delay or 0.0)
                 except StoreError as error:
                     log.warning("channel.no_database", channel=self._channel.name, error=str(error))
-                    pause = 5 * LOOK_SECONDS
+                    pause = 5 * POLL_SECONDS
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._news.wait()
@@ -109,8 +109,8 @@ class DeliveryLoop:
             return pause
         while True:
             found, end = await self._call(self._read)
-            for place, notice in found:
-                if (pause := await finished(self._pass_on(place, notice))) is not None:
+            for place, notification in found:
+                if (pause := await run_to_end(self._pass_on(place, notification))) is not None:
                     return pause
             is_all = len(found) < _PAGE
             self._place = end
@@ -121,24 +121,26 @@ class DeliveryLoop:
     async def _begin(self) -> float | None:
         """Tell a new channel what is open already; return how long to wait if that fails."""
         place, opened = await self._call(self._opened)
-        for notice in opened:
-            if (pause := await finished(self._hand_over(notice))) is not None:
+        for notification in opened:
+            if (pause := await run_to_end(self._hand_over(notification))) is not None:
                 return pause
         await self._call(partial(self._done, place))
         return None
 
-    async def _pass_on(self, place: Place, notice: Notice | None) -> float | None:
-        """Deliver one notice, and be done with it; return how long to wait if that fails."""
-        if notice is not None and (pause := await self._hand_over(notice)) is not None:
+    async def _pass_on(self, place: Place, notification: Notification | None) -> float | None:
+        """Deliver one notification, and be done with it; return how long to wait if that fails."""
+        if notification is not None and (pause := await self._hand_over(notification)) is not None:
             return pause
         await self._call(partial(self._done, place))
         return None
 
-    async def _hand_over(self, notice: Notice) -> float | None:
-        """Deliver one notice; return how long to wait if that has to be tried again."""
-        act = self._channel.update if notice.event in ENDINGS else self._channel.deliver
+    async def _hand_over(self, notification: Notification) -> float | None:
+        """Deliver one notification; return how long to wait if that has to be tried again."""
+        act = (
+            self._channel.update if notification.event in CLOSING_EVENTS else self._channel.deliver
+        )
         try:
-            await act(notice)
+            await act(notification)
         except DeliveryError as error:
             failed = error
         except (StoreError, asyncio.CancelledError):
@@ -146,30 +148,32 @@ class DeliveryLoop:
         except Exception as error:
             # A defect of ours must not end all deliveries, nor repeat one for ever.
             log.exception("channel.defect", channel=self._channel.name)
-            failed = DeliveryError(f"an internal error: {type(error).__name__}", most_tries=3)
+            failed = DeliveryError(f"an internal error: {type(error).__name__}", max_attempts=3)
         else:
             return None
-        return await self._call(partial(self._failed, notice, failed))
+        return await self._call(partial(self._failed, notification, failed))
 
-    # What follows runs in the courier's own thread, one at a time.
+    # What follows runs in the loop's own thread, one at a time.
 
     def _known(self) -> Place | None:
         found = store.cursor(self._reader(), self._channel.name)
         return None if found is None or found.place == store.NOT_BEGUN else found.place
 
-    def _opened(self) -> tuple[Place, list[Notice]]:
+    def _opened(self) -> tuple[Place, list[Notification]]:
         connection = self._reader()
         with connection.snapshot():
             # The place first: what is asked from here on is in the log behind it.
             _, place = store.events_after(connection, (0, 0), [], 1)
-            return place, notices.open_questions(connection, _MOST_OPEN)
+            return place, notifications.open_questions(connection, _MOST_OPEN)
 
-    def _read(self) -> tuple[list[tuple[Place, Notice | None]], Place]:
+    def _read(self) -> tuple[list[tuple[Place, Notification | None]], Place]:
         assert self._place is not None
         connection = self._reader()
         with connection.snapshot():
             found, end = store.events_after(connection, self._place, self._channel.events, _PAGE)
-            return [(event.place, notices.notice_of(connection, event)) for event in found], end
+            return [
+                (event.place, notifications.notification_of(connection, event)) for event in found
+            ], end
 
     def _done(self, place: Place) -> None:
         with self._writing() as tx, tx.transaction():
@@ -181,13 +185,13 @@ class DeliveryLoop:
         if self._clock.now() - self._kept_at > _KEEP_SECONDS * SECOND and self._place is not None:
             self._done(self._place)
 
-    def _failed(self, notice: Notice, error: DeliveryError) -> float | None:
-        """Record a failure; return how long to wait, or None when the notice is given up."""
+    def _failed(self, notification: Notification, error: DeliveryError) -> float | None:
+        """Record a failure; return how long to wait, or None when the notification is given up."""
         name = self._channel.name
         text = everywhere.redact(str(error))
         before = store.cursor(self._reader(), name)
         failures = 1 + (before.failures if before is not None else 0)
-        is_given_up = error.most_tries is not None and failures >= error.most_tries
+        is_given_up = error.max_attempts is not None and failures >= error.max_attempts
         now = self._clock.now()
         seconds = delay_seconds(failures, error.retry_after_seconds, random_fraction())
         with self._writing() as tx, tx.transaction():
@@ -195,9 +199,9 @@ class DeliveryLoop:
             if failures == 1 or is_given_up:
                 told = {
                     "channel": name,
-                    "notice": notice.id,
-                    "event": notice.event,
-                    "task": None if notice.task is None else notice.task["id"],
+                    "notice": notification.id,
+                    "event": notification.event,
+                    "task": None if notification.task is None else notification.task["id"],
                     "error": text[: store.MAX_ERROR],
                     "given_up": is_given_up,
                 }
@@ -205,7 +209,7 @@ class DeliveryLoop:
         log.warning(
             "delivery.failed",
             channel=name,
-            event_told=notice.event,
+            event_told=notification.event,
             error=text,
             failures=failures,
             retry_at=None if is_given_up else to_iso(now + int(seconds * SECOND)),

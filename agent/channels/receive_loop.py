@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from agent.channels.channel import Channel, ReceptionError
+from agent.channels.channel import Channel, ReceiveError
 from agent.core.backoff import Backoff
 from agent.core.redaction import everywhere
 from agent.store.channels import cursors as store
@@ -52,7 +52,7 @@ class ReceiveLoop:
                     log.info("channel.heard_again", channel=self._channel.name)
                     await self._record(None)
                 continue
-            except ReceptionError as error:
+            except ReceiveError as error:
                 trouble, asked = str(error), error.retry_after_seconds
             except StoreError as error:
                 trouble = f"the database: {error}"

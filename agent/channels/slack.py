@@ -15,12 +15,12 @@ import structlog
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from agent.channels.channel import ReceptionError, finished
+from agent.channels.channel import ReceiveError, run_to_end
 from agent.channels.chat import message_texts
 from agent.channels.chat.chat import Chat, ChatError
 from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.commands import COMMANDS
-from agent.channels.poll_pacing import Pacing
+from agent.channels.poll_pacer import PollPacer
 from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
@@ -61,13 +61,13 @@ class Slack(Chat):
     def __init__(
         self,
         database: Database,
-        conversation: CommandHandler,
+        handler: CommandHandler,
         *,
         api_url: str,
         bot_token: str,
         app_token: str,
     ) -> None:
-        super().__init__(database, conversation)
+        super().__init__(database, handler)
         self._secrets = (bot_token, app_token)
         self._app_token = app_token
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_CALL_SECONDS))
@@ -81,7 +81,7 @@ class Slack(Chat):
         )
         self._team: str | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
-        self._pacing = Pacing(_SHORTEST_CONNECTION_SECONDS)
+        self._pacer = PollPacer(_SHORTEST_CONNECTION_SECONDS)
         self._has_heard = False
         """Whether this connection has brought anything but its own end."""
 
@@ -116,20 +116,18 @@ class Slack(Chat):
         """Take the next thing that comes through the websocket, connecting it if need be."""
         try:
             if self._socket is None or self._socket.closed:
-                self._pacing.begin()
+                self._pacer.begin()
                 self._has_heard = False
                 self._socket = await self._connect()
             message = await self._socket.receive(_SILENCE_SECONDS)
         except ChatError as error:
-            raise ReceptionError(
-                str(error), retry_after_seconds=error.retry_after_seconds
-            ) from None
+            raise ReceiveError(str(error), retry_after_seconds=error.retry_after_seconds) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self._hang_up()
             # Its text may hold the address, which lets in whoever has it.
-            raise ReceptionError(f"Slack cannot be heard ({type(error).__name__})") from None
+            raise ReceiveError(f"Slack cannot be heard ({type(error).__name__})") from None
         if message.type is aiohttp.WSMsgType.TEXT:
-            await finished(self._take(json.loads(message.data)))
+            await run_to_end(self._take(json.loads(message.data)))
         else:
             # Closed by the other side, which is how it asks for a new connection.
             await self._hang_up()
@@ -153,7 +151,7 @@ class Slack(Chat):
 
     async def _pause_if_closed(self) -> None:
         if self._socket is None:
-            await self._pacing.end(has_news=self._has_heard)
+            await self._pacer.end(has_news=self._has_heard)
 
     async def _hang_up(self) -> None:
         if self._socket is not None:
@@ -181,7 +179,7 @@ class Slack(Chat):
                     said = await self._obey(payload, envelope["envelope_id"])
         except ChatError as error:
             if not error.is_refusal:
-                raise ReceptionError(str(error)) from None
+                raise ReceiveError(str(error)) from None
             log.warning("chat.refused", channel=self.name, error=str(error))
         except StoreError:
             raise
@@ -206,25 +204,28 @@ class Slack(Chat):
         text = event.get("text")
         if not (is_plain and is_direct and isinstance(text, str) and self._is_ours(payload, event)):
             return
-        caller = await self.caller(str(event["user"]))
-        if not caller.is_paired:
-            await self.introduce(caller.identity, f"Slack user {caller.identity}")
+        principal = await self.identify(str(event["user"]))
+        if not principal.is_paired:
+            await self.introduce(principal.identity, f"Slack user {principal.identity}")
             return
         answered = event.get("thread_ts")
         reference = None if answered is None else f"{event['channel']}:{answered}"
         said = await self.heard(
-            caller, _command(_plain(text)), reference, str(payload.get("event_id") or event["ts"])
+            principal,
+            _command(_plain(text)),
+            reference,
+            str(payload.get("event_id") or event["ts"]),
         )
-        await self.say(caller.identity, said)
+        await self.say(principal.identity, said)
 
     async def _press(self, payload: dict[str, Any]) -> None:
         """Take a pressed button; what came of it is said beneath."""
         if payload.get("type") != "block_actions" or not self._is_ours(payload, {}):
             return
         identity = str(payload["user"]["id"])
-        caller = await self.caller(identity)
+        principal = await self.identify(identity)
         for action in payload.get("actions") or []:
-            text = await self.pressed(caller, str(action.get("value") or ""))
+            text = await self.pressed(principal, str(action.get("value") or ""))
             conversation = (payload.get("channel") or {}).get("id")
             if conversation:
                 await self._call(
@@ -236,14 +237,14 @@ class Slack(Chat):
 
     async def _obey(self, payload: dict[str, Any], envelope_id: str) -> str:
         """Take a slash command: one of ours, or any other with ours behind it."""
-        caller = await self.caller(str(payload["user_id"]))
-        if not self._is_ours(payload, {}) or not caller.is_paired:
+        principal = await self.identify(str(payload["user_id"]))
+        if not self._is_ours(payload, {}) or not principal.is_paired:
             return "You are not paired with this agent: write to it directly to get a code."
         name, text = str(payload["command"]), str(payload.get("text") or "")
         known = name.lstrip("/") in COMMANDS
         key = str(payload.get("trigger_id") or envelope_id)
         return await self.heard(
-            caller, f"{name} {text}" if known else _command(text or "help"), None, key
+            principal, f"{name} {text}" if known else _command(text or "help"), None, key
         )
 
     def _is_ours(self, payload: dict[str, Any], event: dict[str, Any]) -> bool:

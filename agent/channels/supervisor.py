@@ -16,7 +16,7 @@ from agent.channels.secret_ref import SecretError, read_secret
 from agent.channels.telegram.telegram import Telegram
 from agent.channels.telegram.telegram_api import BotApi
 from agent.channels.webhook import Webhook
-from agent.config.channels import TOLD
+from agent.config.channels import NOTIFIED_EVENTS
 from agent.config.settings import Settings
 from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
@@ -67,7 +67,7 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
 class Channels:
     """Runs every channel that is turned on; `start` and `stop` are called from the worker's loop."""
 
-    event_types: Final = frozenset(TOLD)
+    event_types: Final = frozenset(NOTIFIED_EVENTS)
     """The events that some channel passes on."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
@@ -76,15 +76,15 @@ class Channels:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = threading.Event()
         self._stopped: asyncio.Event | None = None
-        self._couriers: list[DeliveryLoop] = []
+        self._loops: list[DeliveryLoop] = []
         self._thread = threading.Thread(target=self._run, name="channels", daemon=True)
 
     def start(self) -> None:
         """Begin to deliver and to receive."""
         self._thread.start()
 
-    def tell(self, events: list[tuple[Any, ...]]) -> None:
-        """Wake the couriers if one of the events is for them; a hint, which may come twice."""
+    def wake_for(self, events: list[tuple[Any, ...]]) -> None:
+        """Wake the delivery loops if one of the events is for them; a hint, which may come twice."""
         loop = self._loop
         if loop is None or not any(event[2] in self.event_types for event in events):
             return
@@ -106,8 +106,8 @@ class Channels:
             await asyncio.to_thread(self._thread.join, 2 * GRACE_SECONDS)
 
     def _wake(self) -> None:
-        for courier in self._couriers:
-            courier.wake()
+        for loop in self._loops:
+            loop.wake()
 
     def _end(self) -> None:
         assert self._stopped is not None
@@ -156,11 +156,11 @@ class Channels:
 
     async def _use(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""
-        courier = DeliveryLoop(self._database, channel)
-        self._couriers.append(courier)
+        loop = DeliveryLoop(self._database, channel)
+        self._loops.append(loop)
         log.info("channel.opened", channel=channel.name)
         try:
-            await courier.run()
+            await loop.run()
         finally:
-            self._couriers.remove(courier)
+            self._loops.remove(loop)
             await channel.close()

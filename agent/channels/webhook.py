@@ -1,4 +1,4 @@
-"""Webhooks: notices to a program, signed, with a link by which a person can answer."""
+"""Webhooks: notifications to a program, signed, with a link by which a person can answer."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from typing import Final
 import httpx
 
 from agent.channels import link_signing
-from agent.channels.channel import DeliveryError, Notice
+from agent.channels.channel import DeliveryError, Notification
 from agent.config.channels import WebhookSettings
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.steps.types.outcome import Json
@@ -32,10 +32,10 @@ class Webhook:
             timeout=httpx.Timeout(_CALL_SECONDS), follow_redirects=False
         )
 
-    async def deliver(self, notice: Notice) -> None:
-        """Send a notice; whatever is not 2xx is tried again."""
-        body = json.dumps(self._document(notice), ensure_ascii=False).encode()
-        headers = link_signing.signed_headers(self._key, notice.id, self._clock.now(), body)
+    async def deliver(self, notification: Notification) -> None:
+        """Send a notification; whatever is not 2xx is tried again."""
+        body = json.dumps(self._document(notification), ensure_ascii=False).encode()
+        headers = link_signing.signed_headers(self._key, notification.id, self._clock.now(), body)
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 answer = await self._client.post(
@@ -51,12 +51,12 @@ class Webhook:
         raise DeliveryError(
             f"it answered {answer.status_code}",
             retry_after_seconds=_seconds(answer.headers.get("retry-after")),
-            most_tries=_MOST_REFUSALS if is_refused else None,
+            max_attempts=_MOST_REFUSALS if is_refused else None,
         )
 
-    async def update(self, notice: Notice) -> None:
-        """Send what was decided: to a program that is a notice like any other."""
-        await self.deliver(notice)
+    async def update(self, notification: Notification) -> None:
+        """Send what was decided: to a program that is a notification like any other."""
+        await self.deliver(notification)
 
     async def receive(self) -> bool:
         """Say that nothing comes here: answers come through the HTTP API."""
@@ -66,21 +66,21 @@ class Webhook:
         """Close its connections."""
         await self._client.aclose()
 
-    def _document(self, notice: Notice) -> dict[str, Json]:
-        data: dict[str, Json] = {"task": notice.task}
-        if notice.outage is not None:
-            data["outage"] = notice.outage
-        if notice.approval is not None:
-            data["approval"] = notice.approval
-            if notice.approval["status"] == "pending" and self._settings.link_base_url:
-                data["link"] = self._link(notice)
-        return {"type": notice.event, "timestamp": to_iso(notice.at), "data": data}
+    def _document(self, notification: Notification) -> dict[str, Json]:
+        data: dict[str, Json] = {"task": notification.task}
+        if notification.outage is not None:
+            data["outage"] = notification.outage
+        if notification.approval is not None:
+            data["approval"] = notification.approval
+            if notification.approval["status"] == "pending" and self._settings.link_base_url:
+                data["link"] = self._link(notification)
+        return {"type": notification.event, "timestamp": to_iso(notification.at), "data": data}
 
-    def _link(self, notice: Notice) -> str:
-        assert notice.approval is not None
-        # By the event's own time: a notice that is sent again has the same link.
-        expires_at = notice.at + int(self._settings.link_hours * 3600) * SECOND
-        token = link_signing.link_token(self._key, notice.approval["id"], expires_at)
+    def _link(self, notification: Notification) -> str:
+        assert notification.approval is not None
+        # By the event's own time: a notification that is sent again has the same link.
+        expires_at = notification.at + int(self._settings.link_hours * 3600) * SECOND
+        token = link_signing.link_token(self._key, notification.approval["id"], expires_at)
         return f"{self._settings.link_base_url.rstrip('/')}/links/{token}"
 
 

@@ -9,7 +9,7 @@ from agent.cli.errors import CommandError
 from agent.core.key_values import parse_pairs
 
 
-def given_inputs(
+def parse_inputs(
     pairs: Sequence[str], document: str | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what was given as values, and what was typed and has still to be read as a type."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import session
+from agent.cli import invocation
 from agent.cli.commands import (
     approvals,
     artifact,
@@ -69,7 +69,7 @@ def _global(
         ),
     ] = False,
 ) -> None:
-    session.begin(config, server)
+    invocation.begin(config, server)
 
 
 app.command("init")(init.init)

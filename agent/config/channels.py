@@ -7,7 +7,7 @@ from agent.config.models import REFERENCE, Section
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
 """The events that say how the store of large values fares."""
 
-TOLD = (
+NOTIFIED_EVENTS = (
     "approval.requested",
     "approval.renewed",
     "approval.reminded",
@@ -20,7 +20,7 @@ TOLD = (
 """The events that channels are about."""
 
 TELLABLE = (
-    *TOLD,
+    *NOTIFIED_EVENTS,
     "task.created",
     "task.started",
     "task.paused",
@@ -96,7 +96,7 @@ class WebhookSettings(Section):
         default=24.0, gt=0, le=8760, description="How long such a link is good."
     )
     events: list[str] = Field(
-        default_factory=lambda: list(TOLD), description="Which events are told."
+        default_factory=lambda: list(NOTIFIED_EVENTS), description="Which events are told."
     )
 
     @field_validator("events")

@@ -134,8 +134,8 @@ async def serve(
         tail.subscribe(_tell, _TOLD | _ASKED | _WARNED)
     if channels is not None:
         # At once for what this worker commits; what others commit comes by the tail.
-        worker.commit_listeners.append(channels.tell)
-        tail.subscribe(channels.tell, channels.event_types)
+        worker.commit_listeners.append(channels.wake_for)
+        tail.subscribe(channels.wake_for, channels.event_types)
         channels.start()
     worker.commit_listeners.append(tail.wake)
     tail.start()

@@ -20,25 +20,12 @@ from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_histories, workflow_versions
 from agent.workflows import loader
-from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
+from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.compile.triggers import inactive_triggers
-from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
+from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph, Step
 from agent.workflows.templates.templates import has_templates, is_template
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A workflow that can be started."""
-
-    graph: Graph
-    source: str | None
-    path: str | None
-
-
-class UnknownWorkflowError(Exception):
-    """No file and no record has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,48 +41,6 @@ def scan(settings: Settings) -> tuple[Entry, ...]:
     directory = Directory(settings.workflow_directory)
     directory.scan()
     return directory.entries
-
-
-def file_of(name: str) -> Path | None:
-    """Return the file that is meant, where a file is and not a name."""
-    path = Path(name)
-    is_file = path.suffix in loader.SUFFIXES or len(path.parts) > 1 or path.is_file()
-    return path if is_file else None
-
-
-def find(settings: Settings, name: str) -> Found:
-    """Return the workflow that a file or a name stands for; raise when there is none.
-
-    It is for what starts a task: a file in Python is run.
-    """
-    if (path := file_of(name)) is not None:
-        loaded = loader.load(path, is_trusted=True)
-        return Found(loaded.graph, loaded.text, str(path.absolute()))
-    directory = Directory(settings.workflow_directory)
-    directory.scan()
-    for entry in directory.entries:
-        if name in (entry.name, entry.path.stem) and entry.problems:
-            raise WorkflowError(entry.problems)
-    in_file = directory.find(name)
-    if in_file is not None:
-        return Found(in_file.graph, in_file.text, str(in_file.path.absolute()))
-    on_record = _on_record(settings, name)
-    if on_record is not None:
-        return on_record
-    known = sorted(directory.workflows)
-    hint = did_you_mean(name, known)
-    if hint is None:
-        hint = f"there are {', '.join(known)}" if known else "give a file, as in flow.yaml"
-    raise UnknownWorkflowError(
-        f"no workflow is called {name!r} in {settings.workflow_directory}; {hint}"
-    )
-
-
-def checked_inputs(
-    graph: Graph, values: Mapping[str, Any], texts: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return a task's inputs from values and from what was typed; raise `InputError` if wrong."""
-    return check_inputs(graph, {**values, **read_inputs(graph, texts)})
 
 
 def overview(settings: Settings, connection: Connection | None) -> list[dict[str, Any]]:
@@ -331,16 +276,3 @@ def _child_names(graph: Graph) -> list[str]:
         name for step in graph.steps if step.kind == "agent" for name in workflows_of(step.config)
     ]
     return [name for name in names if isinstance(name, str) and not is_template(name)]
-
-
-def _on_record(settings: Settings, name: str) -> Found | None:
-    from agent import bootstrap
-
-    if not bootstrap.has_database(settings):
-        return None
-    with bootstrap.open_database(settings).connect("reader") as connection:
-        found = workflow_versions.latest(connection, name)
-    if found is None:
-        return None
-    _, graph, source, path = found
-    return Found(Graph.model_validate_json(graph), source, path)

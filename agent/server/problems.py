@@ -18,6 +18,7 @@ from agent.store.db.dialect import Fault
 from agent.store.db.json_values import NotPlainJsonError
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.read_models.task_documents import AmbiguousIdError
+from agent.tasks.submission import TooManyStepsError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.diagnostics import WorkflowError
 
@@ -119,7 +120,7 @@ def problem_of(error: Exception) -> Problem:
         case WorkflowError():
             found = [problem.document() for problem in error.problems]
             return Problem(422, "invalid", str(error), errors=found)
-        case NotPlainJsonError():
+        case NotPlainJsonError() | TooManyStepsError():
             return Problem(422, "invalid", str(error), errors=[str(error)])
         case RequestValidationError():
             return _invalid(error)

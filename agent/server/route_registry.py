@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.approvals import permission
 from agent.core import audit
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import Scope
@@ -165,7 +166,9 @@ def _check(request: Request, scope: Scope | Public) -> None:
     grant: Grant | None = request.scope.get(GRANT)
     if grant is None:
         raise Problem(401, "unauthorized", "no token was given")
-    if scope not in grant.scopes:
+    try:
+        permission.check_scope(grant.principal, scope, "this")
+    except permission.NotAllowedError as error:
         held_back = _refusals.admit()
         if held_back is not None:
             log.warning(
@@ -176,9 +179,7 @@ def _check(request: Request, scope: Scope | Public) -> None:
                 path=request.url.path,
                 held_back=held_back,
             )
-        raise Problem(
-            403, "forbidden", f"this needs the scope {scope!r}", needs=scope, token=grant.name
-        )
+        raise Problem(403, "forbidden", str(error), needs=scope, token=grant.name) from None
 
 
 def _check_media(request: Request) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, their scopes, and the files in the home directory that hold them.
+"""Tokens of the HTTP API, their scopes, and the files in the home directory that hold them.
 
 The first start makes `token`, which may do everything and whose text is there to be read by its
 owner alone. Further ones are made with fewer scopes; only their hashes are kept, in `tokens.json`.
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import structlog
 
+from agent.approvals.permission import Principal
 from agent.core.clock import SECOND, Clock
 from agent.core.file_trust import Trust, can_be_written_by_others
 from agent.core.ids import content_hash, new_token
@@ -53,6 +54,11 @@ class Grant:
     hash: str = field(repr=False)
     expires_at: int | None = None
     """In microseconds; None: never."""
+
+    @property
+    def principal(self) -> Principal:
+        """The caller that this token identifies: a question's `who` may list `api:NAME`."""
+        return Principal("api", self.name, self.scopes)
 
 
 class Tokens:

@@ -9,6 +9,7 @@ import time
 from typing import Any, Final
 
 from agent.approvals import answering
+from agent.approvals.permission import terminal_user
 from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 from bench.session import Session, session
@@ -36,8 +37,9 @@ async def _ask_and_answer(opened: Session) -> float:
     # Nothing is under way any more: what is measured is a worker that sleeps.
     await asyncio.sleep(0.02)
     start = time.perf_counter()
+    bench = terminal_user("bench")
     await asyncio.to_thread(
-        answering.answer, opened.database, approval_id, "approve", by="bench", channel="terminal"
+        answering.answer, opened.database, approval_id, "approve", principal=bench
     )
     await running
     return time.perf_counter() - start

@@ -9,10 +9,20 @@ from typing import Any
 import pytest
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
-from agent.approvals.permission import NotAllowedError, check
+from agent.approvals.permission import NotAllowedError, Principal, check_answer
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
 from agent.tasks.errors import NotFoundError
-from tests.support.approvals import asked, asks, everything, gated, one_step, pending, say, token
+from tests.support.approvals import (
+    asked,
+    asks,
+    caller,
+    everything,
+    gated,
+    one_step,
+    pending,
+    say,
+    token,
+)
 from tests.support.engine import Engine, eventually, graph
 from tests.support.step_functions import runs
 
@@ -88,17 +98,18 @@ def test_only_those_named_may_answer(engine: Engine) -> None:
 
 def test_who_may_answer_what() -> None:
     """Nobody in a chat until paired; a channel's name lets in everybody there."""
-    check([], "ada", "terminal")
-    check([], "key 1", "api")
-    check(["slack"], "U1", "slack", is_paired=True)
-    for who, by, channel in (
-        ([], "77", "telegram"),
-        (["telegram"], "77", "telegram"),
-        (["api"], "ada", "terminal"),
-        (["terminal:ada"], "ad", "terminal"),
+    check_answer(caller("ada", "terminal"), [])
+    check_answer(caller("key 1", "api"), [])
+    check_answer(caller("U1", "slack", is_paired=True), ["slack"])
+    for who, principal in (
+        ([], caller("77", "telegram")),
+        (["telegram"], caller("77", "telegram")),
+        (["api"], caller("ada", "terminal")),
+        (["terminal:ada"], caller("ad", "terminal")),
+        ([], Principal("api", "phone", frozenset({"read", "operate"}))),
     ):
         with pytest.raises(NotAllowedError):
-            check(who, by, channel)
+            check_answer(principal, who)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -57,7 +57,7 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     assert on["was"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 1}}
     assert on["now"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 2}}
     lines: list[str] = []
-    monkeypatch.setattr(task_view, "say", lambda text, _style="": lines.append(text))
+    monkeypatch.setattr(task_view, "print_line", lambda text, _style="": lines.append(text))
     task_view.print_ending(document)
     (approval,) = pending(engine, task_id)
     with engine.database.connect("reader") as connection:

@@ -17,7 +17,17 @@ from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import approvals as store
-from tests.support.approvals import asked, everything, gated, parked, pending, question, say, token
+from tests.support.approvals import (
+    asked,
+    caller,
+    everything,
+    gated,
+    parked,
+    pending,
+    question,
+    say,
+    token,
+)
 from tests.support.engine import Engine, Hand, HandClock, eventually, find_violations
 from tests.support.step_functions import runs
 
@@ -81,10 +91,10 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     (approval,) = pending(hand, task_id)
     for seconds in (0, -1, 400 * 24 * HOUR, float("nan")):
         with pytest.raises(InvalidAnswerError, match="a year at most"):
-            defer(hand.database, approval["id"], seconds, by="ada", channel="terminal")
-    defer(hand.database, approval["id"], 5 * HOUR, by="ada", channel="terminal")
+            defer(hand.database, approval["id"], seconds, principal=caller())
+    defer(hand.database, approval["id"], 5 * HOUR, principal=caller())
     with pytest.raises(NotAllowedError):
-        defer(hand.database, approval["id"], 1, by="77", channel="telegram")
+        defer(hand.database, approval["id"], 1, principal=caller("77", "telegram"))
     hand.skip(2 * HOUR)
     hand.turn()
     assert "approval.reminded" not in hand.types(task_id)
@@ -93,7 +103,7 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     assert hand.types(task_id, "pay")[-2:] == ["approval.deferred", "approval.reminded"]
     say(hand, approval, "deny")
     with pytest.raises(DecidedError):
-        defer(hand.database, approval["id"], HOUR, by="ada", channel="terminal")
+        defer(hand.database, approval["id"], HOUR, principal=caller())
 
 
 def test_an_answer_that_comes_late_finds_the_question_expired(hand: Hand) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
+from agent.approvals.permission import terminal_user
 from agent.channels.link_signing import key_of, link_token
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
@@ -119,7 +120,7 @@ class AtTheTerminal(Person):
 
     def give(self, approval_id: str) -> bool | None:
         try:
-            answer(self.database, approval_id, "approve", by=self.name, channel="terminal")
+            answer(self.database, approval_id, "approve", principal=terminal_user(self.name))
         except DecidedError:
             return False
         return True

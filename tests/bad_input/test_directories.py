@@ -21,6 +21,7 @@ from agent.daemon import workflow_sync
 from agent.daemon.workflow_sync import WorkflowSync
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories, workflow_versions
+from agent.tasks import submission
 from agent.workflows import loader
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.directory import Directory
@@ -89,7 +90,7 @@ def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
         assert "good" in on_record
         listed = {each["name"] for each in workflow_sync.overview(settings, connection)}
         assert "good" in listed
-    assert workflow_sync.find(settings, "good").graph.name == "good"
+    assert submission.find_workflow("good", settings.workflow_directory, lambda _: None)
     # A name that is taken is the directory's problem: by its path the file is valid.
     broken = {entry.path for entry in entries if entry.workflow is None}
     for as_json in (False, True):

@@ -48,7 +48,7 @@ def database(request: pytest.FixtureRequest) -> Database:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and wait shortly after a failure."""
-    monkeypatch.setattr(delivery_loop, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(delivery_loop, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(delivery_loop, "FIRST_DELAY_SECONDS", 0.05)
     monkeypatch.setattr(receive_loop, "FIRST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_SECONDS", 0.05)
@@ -64,8 +64,8 @@ def open_channels(engine: Engine) -> Iterator[Open]:  # noqa: F811
 
     def begin(settings: Settings) -> Channels:
         channels = Channels(settings, engine.database)
-        engine.worker.commit_listeners.append(channels.tell)
-        engine.tail.subscribe(channels.tell, channels.event_types)
+        engine.worker.commit_listeners.append(channels.wake_for)
+        engine.tail.subscribe(channels.wake_for, channels.event_types)
         channels.start()
         opened.append(channels)
         return channels

@@ -75,7 +75,7 @@ def test_what_is_not_taken_comes_again_in_order(engine: Engine, receiver: Receiv
     assert [document["data"]["task"]["id"] for document in receiver.taken] == [first, second]
     assert receiver.ids[:5] == [receiver.ids[0]] * 5
     assert len(set(receiver.ids)) == 2
-    # A receiver of several agents' notices can tell them apart by this id alone.
+    # A receiver of several agents' notifications can tell them apart by this id alone.
     assert first in receiver.ids[0]
     assert second in receiver.ids[-1]
 
@@ -83,7 +83,7 @@ def test_what_is_not_taken_comes_again_in_order(engine: Engine, receiver: Receiv
 def test_what_is_refused_for_good_does_not_hold_up_the_rest(
     engine: Engine, receiver: Receiver
 ) -> None:
-    """A notice that its receiver refuses five times is given up, visibly; the next one comes."""
+    """A notification that its receiver refuses five times is given up, visibly; the next one comes."""
     receiver.statuses += [400] * 5
     asked(engine, gated("pay", token()))
     second, _ = asked(engine, gated("pay", token()))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from agent.approvals.permission import Principal
 from agent.channels.chat.command_handler import CommandHandler
-from agent.channels.chat.commands import Caller
 from agent.core import audit
 from agent.core.scopes import SCOPES
 from agent.store.db.database import Database
@@ -69,9 +69,9 @@ def test_commands_in_a_chat_are_recorded(sqlite_database: Database, tmp_path: Pa
     """A chat's commands name the person and the channel; questions leave no line."""
     audit.configure(tmp_path)
     conversation = CommandHandler(sqlite_database, 100)
-    caller = Caller("telegram", "12345", frozenset(SCOPES), is_paired=True)
-    conversation.reply(caller, "/status")
-    conversation.reply(caller, "/cancel nothing")
+    principal = Principal("telegram", "12345", frozenset(SCOPES), is_paired=True)
+    conversation.reply(principal, "/status")
+    conversation.reply(principal, "/cancel nothing")
     (line,) = _lines(tmp_path)
     assert (line["who"], line["from"], line["what"]) == ("telegram:12345", "telegram", "cancel")
     assert line["outcome"].startswith("refused: ")
@@ -83,10 +83,10 @@ def test_a_chat_command_beyond_its_scopes_is_recorded(
     """A paired person who lacks a scope leaves a line, as over the API; a stranger leaves none."""
     audit.configure(tmp_path)
     conversation = CommandHandler(sqlite_database, 100)
-    reader = Caller("telegram", "12345", frozenset({"read"}), is_paired=True)
+    reader = Principal("telegram", "12345", frozenset({"read"}), is_paired=True)
     conversation.reply(reader, "/cancel 0199d2c4")
-    conversation.give(reader, "0199d2c4", {"decision": "approve"})
-    conversation.reply(Caller("telegram", "666", frozenset(SCOPES)), "/cancel 0199d2c4")
+    conversation.answer(reader, "0199d2c4", {"decision": "approve"})
+    conversation.reply(Principal("telegram", "666", frozenset(SCOPES)), "/cancel 0199d2c4")
     lines = _lines(tmp_path)
     assert [(line["who"], line["what"]) for line in lines] == [
         ("telegram:12345", "cancel"),
@@ -106,7 +106,7 @@ def test_an_answer_that_does_not_fit_is_not_repeated(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
     """The reason why it was refused quotes it; the audit log leaves that out."""
-    caller = Caller("telegram", "12345", frozenset(SCOPES), is_paired=True)
+    principal = Principal("telegram", "12345", frozenset(SCOPES), is_paired=True)
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         audit.configure(running.home)
         running.add_workflow(ASKING)
@@ -119,7 +119,7 @@ def test_an_answer_that_does_not_fit_is_not_repeated(
         refused = client.post(address, json={"value": "private-code"})
         assert "private-code" in refused.json()["detail"]
         said = CommandHandler(sqlite_database, 100).reply(
-            caller, f"/answer {found[0]['id']} private-code"
+            principal, f"/answer {found[0]['id']} private-code"
         )
         assert "private-code" in said
     lines = _lines(running.home)

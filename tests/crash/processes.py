@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.approvals import answering
+from agent.approvals.permission import terminal_user
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.errors import RefusedError
@@ -171,9 +172,8 @@ class Agents:
                     did_happen = self._did_happen(on["unknown"])
                     self.operator.resolve(task_id, title, "done" if did_happen else "retry")
                 elif "approval" in on:
-                    answering.answer(
-                        self.database, on["approval"], "approve", by="a person", channel="terminal"
-                    )
+                    person = terminal_user("a person")
+                    answering.answer(self.database, on["approval"], "approve", principal=person)
 
     def _did_happen(self, call_id: str) -> bool:
         ((request,),) = self.rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)

@@ -106,7 +106,7 @@ class Story:
                 task.cancel()
                 await asyncio.wait([task])
             worker._link.close()
-            await asyncio.to_thread(worker._link.join, PATIENCE_SECONDS)
+            await asyncio.to_thread(worker._link.join)
             worker.delivery.sender.disconnect()
 
     def _submission(self) -> Submission:

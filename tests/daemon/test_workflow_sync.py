@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import Settings
-from agent.daemon.workflow_sync import Change, UnknownWorkflowError, WorkflowSync, find, overview
+from agent.daemon.workflow_sync import Change, WorkflowSync, overview
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories
 
@@ -87,22 +87,6 @@ def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: D
     assert _on_record(sqlite_database) == {"first": (1, False)}
     (listed,) = overview(settings, None)
     assert "a.yaml" in listed["remarks"][0]
-
-
-def test_names_mean_files_first_and_records_then(
-    settings: Settings, sqlite_database: Database
-) -> None:
-    """A name is found in the directory, then on record; a removed one is found nowhere."""
-    path = _write(settings, "a.yaml", "first")
-    assert find(settings, "first").path == str(path)
-    assert find(settings, str(path)).graph.name == "first"
-    shelf = WorkflowSync(settings)
-    shelf.sync(sqlite_database)
-    path.unlink()
-    assert find(settings, "first").graph.name == "first"
-    shelf.sync(sqlite_database)
-    with pytest.raises(UnknownWorkflowError, match="no workflow is called 'first'"):
-        find(settings, "first")
 
 
 def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> None:

@@ -277,8 +277,8 @@ MUTANTS: Final = (
         "anybody may answer",
         "a question is decided by somebody whom it was not put to",
         "agent/approvals/permission.py",
-        'if who and channel not in who and f"{channel}:{by}" not in who:',
-        "if who and not by:",
+        'if who and channel not in who and f"{channel}:{identity}" not in who:',
+        "if who and not identity:",
     ),
     Mutant(
         "memory outlives others' writes",

@@ -119,6 +119,14 @@ def test_what_is_read_is_the_same(there: Command, here: Command) -> None:
     assert listed["filed"].keys() == nearby["filed"].keys()
 
 
+def test_a_workflow_in_python_is_not_sent(there: Command, tmp_path: Path) -> None:
+    """The API takes YAML and JSON: the command says so, and does not execute the file."""
+    (tmp_path / "flow.py").write_text("raise SystemExit('executed')\n", encoding="utf-8")
+    refused = there("run", "flow.py", code=2)
+    assert "flow.py is a workflow in Python" in refused.err
+    assert "executed" not in refused.err
+
+
 def test_what_is_refused_is_the_same(there: Command, here: Command) -> None:
     """Mistakes end with the same code and the same words."""
     task_id = there("run", "signalled", "--json").json["id"]
@@ -260,7 +268,7 @@ def test_an_agent_that_is_busy_is_asked_again(
     """What may be repeated is, as the answer says when; what may not is told."""
     monkeypatch.setenv("AGENT_TOKEN", running.token)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    client = transport.Transport(running.server.url, running.settings)
+    client = transport.Transport(running.server.url, running.settings, notify=print)
     problem = {"content-type": "application/problem+json", "retry-after": "1"}
     busy = httpx.Response(503, headers=problem, content=b'{"detail": "too much"}')
     answers: list[Any] = []

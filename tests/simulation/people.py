@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import NotAllowedError, terminal_user
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -160,8 +160,11 @@ class People:
         self, database: Database, question: tuple[Any, ...], word: Any, value: Any = None
     ) -> str:
         clock = self._machine.clock
-        given = {"by": "ann", "channel": "terminal", "clock": clock, "value": value}
-        return answering.answer(database, question[0], word, **given).message
+        ann = terminal_user("ann")
+        answered = answering.answer(
+            database, question[0], word, principal=ann, clock=clock, value=value
+        )
+        return answered.message
 
     def _truth(self, database: Database, request: str) -> str:
         """Say of an effect whether it happened, after a look at the world."""

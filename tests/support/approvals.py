@@ -4,6 +4,7 @@ from typing import Any
 
 from agent.approvals import approval_documents
 from agent.approvals.answering import Answered, Said, answer
+from agent.approvals.permission import ALL_SCOPES, Principal
 from agent.steps.attempt import prepare
 from agent.steps.types.outcome import Waiting
 from agent.workflows.graph import Graph, Step
@@ -11,6 +12,7 @@ from tests.support.engine import NOW, Engine, Hand, Reader, eventually, graph, o
 from tests.support.step_functions import Gate
 
 MESSAGE = "Pay 12 to Ada?"
+_IDENTITY = {"by", "channel", "is_paired"}
 
 
 def token() -> str:
@@ -65,8 +67,13 @@ def asked(engine: Engine, *steps: Step, **options: Any) -> tuple[str, dict[str, 
 def say(reader: Reader, approval: dict[str, Any] | str, decision: Said, **more: Any) -> Answered:
     """Answer as Ada at the terminal."""
     approval_id = approval if isinstance(approval, str) else approval["id"]
-    given = {"by": "ada", "channel": "terminal", **more}
-    return answer(reader.database, approval_id, decision, **given)
+    principal = caller(**{key: more.pop(key) for key in _IDENTITY & more.keys()})
+    return answer(reader.database, approval_id, decision, principal=principal, **more)
+
+
+def caller(by: str = "ada", channel: str = "terminal", *, is_paired: bool = False) -> Principal:
+    """Return a caller with every scope."""
+    return Principal(channel, by, ALL_SCOPES, is_paired=is_paired)
 
 
 def parked(hand: Hand, **asking: Any) -> str:

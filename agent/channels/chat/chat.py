@@ -10,13 +10,12 @@ from abc import ABC, abstractmethod
 import structlog
 
 from agent.approvals import approval_documents
-from agent.channels.channel import DeliveryError, Notice, raise_worst
+from agent.approvals.permission import Principal, may_answer
+from agent.channels.channel import DeliveryError, Notification, raise_most_retryable
 from agent.channels.chat import buttons, message_texts, pairing
 from agent.channels.chat.command_handler import CommandHandler, typed_value
-from agent.channels.chat.commands import Caller
-from agent.config.channels import TOLD
+from agent.config.channels import NOTIFIED_EVENTS
 from agent.core.escape import harmless
-from agent.core.scopes import implied
 from agent.steps.types.outcome import Json
 from agent.store.channels import cursors as store
 from agent.store.channels import pairings
@@ -50,7 +49,7 @@ class ChatError(Exception):
         return DeliveryError(
             str(self),
             retry_after_seconds=self.retry_after_seconds,
-            most_tries=1 if self.is_refusal else None,
+            max_attempts=1 if self.is_refusal else None,
         )
 
 
@@ -58,13 +57,13 @@ class Chat(ABC):
     """A chat in which those who are paired are asked, and give commands."""
 
     name: str
-    events = TOLD
+    events = NOTIFIED_EVENTS
 
-    def __init__(self, database: Database, conversation: CommandHandler) -> None:
+    def __init__(self, database: Database, handler: CommandHandler) -> None:
         self.database = database
-        self.conversation = conversation
+        self.handler = handler
         self._told: tuple[str, set[str]] = ("", set())
-        """The notice that is being delivered, and who has it."""
+        """The notification that is being delivered, and who has it."""
         self._posting = asyncio.Lock()
         """Held until a question that somebody can see already is on record as shown."""
 
@@ -85,14 +84,14 @@ class Chat(ABC):
         text = harmless(text)
         await self.post(place, message_texts.cut(text, self.room(text)), [])
 
-    async def deliver(self, notice: Notice) -> None:
+    async def deliver(self, notification: Notification) -> None:
         """Show a question, a failed task or an outage to everybody who is paired."""
-        approval = notice.approval
-        is_reminder = notice.event == "approval.reminded"
+        approval = notification.approval
+        is_reminder = notification.event == "approval.reminded"
         if approval is not None and approval["status"] != "pending":
             return
-        if self._told[0] != notice.id:
-            self._told = (notice.id, set())
+        if self._told[0] != notification.id:
+            self._told = (notification.id, set())
         told = self._told[1]
         problems: list[DeliveryError] = []
         for place in await asyncio.to_thread(self._places, approval, is_reminder):
@@ -101,18 +100,20 @@ class Chat(ABC):
             try:
                 if approval is not None:
                     await self._ask(place, approval, is_reminder=is_reminder)
-                elif notice.outage is not None:
-                    await self.say(place, message_texts.outage(notice.event, notice.outage))
-                elif notice.task is not None:
-                    await self.say(place, message_texts.failed_task(notice.task))
+                elif notification.outage is not None:
+                    await self.say(
+                        place, message_texts.outage(notification.event, notification.outage)
+                    )
+                elif notification.task is not None:
+                    await self.say(place, message_texts.failed_task(notification.task))
                 told.add(place)
             except ChatError as error:
                 problems.append(error.as_delivery_error())
-        raise_worst(problems)
+        raise_most_retryable(problems)
 
-    async def update(self, notice: Notice) -> None:
+    async def update(self, notification: Notification) -> None:
         """Take the buttons away, and write what was decided."""
-        approval = notice.approval
+        approval = notification.approval
         if approval is None or approval["status"] == "pending":
             return
         problems: list[DeliveryError] = []
@@ -127,11 +128,11 @@ class Chat(ABC):
                     problems.append(error.as_delivery_error())
                     continue
             await asyncio.to_thread(self._set_shown, message.place, approval)
-        raise_worst(problems)
+        raise_most_retryable(problems)
 
-    async def caller(self, identity: str) -> Caller:
+    async def identify(self, identity: str) -> Principal:
         """Return somebody with what they may do: nothing, unless paired."""
-        return await asyncio.to_thread(pairing.caller_of, self.database, self.name, identity)
+        return await asyncio.to_thread(pairing.identify, self.database, self.name, identity)
 
     async def introduce(self, identity: str, shown: str) -> None:
         """Give a stranger a code, which whoever has the command line may confirm."""
@@ -140,13 +141,13 @@ class Chat(ABC):
             text = f"This agent does not know you. Where it runs, confirm: agent pair {code}"
             await self.say(identity, text)
 
-    async def pressed(self, caller: Caller, token: str) -> str:
+    async def pressed(self, principal: Principal, token: str) -> str:
         """Do what a button stands for, if it is this person's, and return what to tell them."""
-        if not caller.is_paired:
+        if not principal.is_paired:
             return "You are not paired with this agent."
-        return await asyncio.to_thread(self._pressed, caller, token)
+        return await asyncio.to_thread(self._pressed, principal, token)
 
-    async def heard(self, caller: Caller, text: str, answers: str | None, key: str) -> str:
+    async def heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
         """Do what somebody wrote, perhaps as an answer to a message, and return what to tell them.
 
         `key` names their message.
@@ -155,7 +156,7 @@ class Chat(ABC):
             # It may be to a message that is posted and not yet on record.
             async with self._posting:
                 pass
-        return await asyncio.to_thread(self._heard, caller, text, answers, key)
+        return await asyncio.to_thread(self._heard, principal, text, answers, key)
 
     async def _ask(self, place: str, approval: dict[str, Json], *, is_reminder: bool) -> None:
         word = "Reminder: " if is_reminder else ""
@@ -187,22 +188,22 @@ class Chat(ABC):
 
     # What follows runs in threads.
 
-    def _pressed(self, caller: Caller, token: str) -> str:
+    def _pressed(self, principal: Principal, token: str) -> str:
         try:
-            found = buttons.pressed(self.database, token, self.name, caller.identity)
+            found = buttons.pressed(self.database, token, self.name, principal.identity)
         except (NotFoundError, RefusedError) as problem:
             return str(problem)
-        return self.conversation.give(caller, found.approval_id, found.said)
+        return self.handler.answer(principal, found.approval_id, found.said)
 
-    def _heard(self, caller: Caller, text: str, answers: str | None, key: str) -> str:
+    def _heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
         if answers is not None and not text.startswith("/"):
             with self.database.connect("reader") as connection:
-                found = store.shown_as(connection, self.name, caller.identity, answers)
+                found = store.shown_as(connection, self.name, principal.identity, answers)
                 document = found and approval_documents.approval_document(connection, found)
             if found and document:
                 said = {"decision": "answer", "value": typed_value(document, text)}
-                return self.conversation.give(caller, found, said)
-        return self.conversation.reply(caller, text, f"{caller.identity}:{key}")
+                return self.handler.answer(principal, found, said)
+        return self.handler.reply(principal, text, f"{principal.identity}:{key}")
 
     def _places(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
         """Return those who are to be told, and were not yet; only who may answer is asked."""
@@ -210,17 +211,16 @@ class Chat(ABC):
             paired = pairings.listed(connection, self.name)
             if approval is None:
                 return [found.identity for found in paired]
-            everybody = [found.identity for found in paired if "approve" in implied(found.scopes)]
-            who = approval["who"]
+            recipients = [
+                found.identity
+                for found in paired
+                if may_answer(pairing.principal(found), approval["who"])
+            ]
             told: set[str] = set()
             if not is_reminder:
                 messages = store.messages_of(connection, self.name, approval["id"])
                 told = {message.place for message in messages}
-        return [
-            place
-            for place in everybody
-            if place not in told and (not who or self.name in who or f"{self.name}:{place}" in who)
-        ]
+        return [place for place in recipients if place not in told]
 
     def _messages(self, approval_id: str) -> list[Message]:
         with self.database.connect("reader") as connection:

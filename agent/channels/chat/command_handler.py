@@ -6,14 +6,14 @@ from typing import Final
 
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import InvalidAnswerError, Said
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.chat import commands, message_texts
-from agent.channels.chat.commands import Caller, Command, CommandError
+from agent.channels.chat.commands import Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
 from agent.core.state_machine import TaskStatus
-from agent.steps.spec.questions import CHATS, read_answer
+from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.db.database import Connection, Database
@@ -24,8 +24,8 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
-from agent.tasks.rules.creation import Submission
-from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
+from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
+from agent.workflows.compile.inputs import InputError
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph
 
@@ -38,9 +38,10 @@ _EXPECTED: Final = (
     NotFoundError,
     NotPlainJsonError,
     RefusedError,
+    TooManyStepsError,
 )
 _AUDITED: Final = frozenset(
-    name for name, word in commands.COMMANDS.items() if word.scope != "read"
+    name for name, spec in commands.COMMANDS.items() if spec.scope != "read"
 ) - {"run"}
 """What a task is started by is on its own record."""
 _LISTED: Final = 15
@@ -54,7 +55,7 @@ class CommandHandler:
         self._database = database
         self._most_steps = most_steps
         self._operator = Operator(database, database.clock)
-        self._does: dict[str, Callable[[Caller, Command, str | None], str]] = {
+        self._does: dict[str, Callable[[Principal, Command, str | None], str]] = {
             "status": self._status,
             "tasks": self._tasks,
             "task": self._task,
@@ -74,7 +75,7 @@ class CommandHandler:
         }
         assert self._does.keys() == commands.COMMANDS.keys()
 
-    def reply(self, caller: Caller, text: str, key: str | None = None) -> str:
+    def reply(self, principal: Principal, text: str, key: str | None = None) -> str:
         """Do what a text says, if this person may, and return what to tell them.
 
         `key` names the message: what it creates is created once however often it arrives. Only a
@@ -83,23 +84,23 @@ class CommandHandler:
         try:
             command = commands.parse(text)
             act = self._does.get(command.name, self._run_own)
-            with _audited(caller, command):
-                commands.check(caller, command)
-                return harmless(act(caller, command, key))
+            with _audited(principal, command):
+                commands.check(principal, command)
+                return harmless(act(principal, command, key))
         except _EXPECTED as error:
             return harmless(str(error))
 
-    def give(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
+    def answer(self, principal: Principal, approval_id: str, said: dict[str, Json]) -> str:
         """Give an answer that a button or a reply stands for, if this person may."""
         try:
             command = Command("answer", approval_id)
-            with _audited(caller, command):
-                commands.check(caller, command)
-                return harmless(self._given(caller, approval_id, said))
+            with _audited(principal, command):
+                commands.check(principal, command)
+                return harmless(self._given(principal, approval_id, said))
         except _EXPECTED as error:
             return harmless(str(error))
 
-    def _status(self, _caller: Caller, _command: Command, _key: str | None) -> str:
+    def _status(self, _principal: Principal, _command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
             counts = health.task_counts(connection)
             waiting = health.pending_approvals(connection)
@@ -110,7 +111,7 @@ class CommandHandler:
             lines.append(f"effects of unknown outcome: {unknown}")
         return "\n".join(lines)
 
-    def _tasks(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _tasks(self, _principal: Principal, command: Command, _key: str | None) -> str:
         status = command.subject
         if status is not None and status not in set(TaskStatus):
             raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
@@ -118,28 +119,28 @@ class CommandHandler:
             found = task_documents.list_tasks(connection, status, limit=_LISTED)
         return "\n".join(map(message_texts.task_line, found)) or "there are none"
 
-    def _task(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _task(self, _principal: Principal, command: Command, _key: str | None) -> str:
         return message_texts.cut(message_texts.task(self._document(command)), _MOST_SHOWN)
 
-    def _why(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _why(self, _principal: Principal, command: Command, _key: str | None) -> str:
         return message_texts.cut(message_texts.why(self._document(command)), _MOST_SHOWN)
 
-    def _run(self, caller: Caller, command: Command, key: str | None) -> str:
-        return self._start(caller, str(command.subject), command.pairs, key)
+    def _run(self, principal: Principal, command: Command, key: str | None) -> str:
+        return self._start(principal, str(command.subject), command.pairs, key)
 
-    def _run_own(self, caller: Caller, command: Command, key: str | None) -> str:
+    def _run_own(self, principal: Principal, command: Command, key: str | None) -> str:
         """Start the workflow that has named a command of its own (`on: chat`)."""
         for name, keys in self._own_commands():
             if keys["command"] == command.name:
-                return self._start(caller, name, command.pairs, key)
+                return self._start(principal, name, command.pairs, key)
         raise CommandError(f"there is no command /{command.name}; /help lists them")
 
-    def _help(self, caller: Caller, _command: Command, _key: str | None) -> str:
+    def _help(self, principal: Principal, _command: Command, _key: str | None) -> str:
         own = {
             keys["command"]: keys.get("description") or f"start {name}"
             for name, keys in self._own_commands()
         }
-        return commands.help_text(caller, own)
+        return commands.help_text(principal, own)
 
     def _own_commands(self) -> list[tuple[str, dict[str, Json]]]:
         """Return the workflows that have named a command, with what they say of it."""
@@ -152,38 +153,35 @@ class CommandHandler:
                     found.append((each.name, keys))
         return found
 
-    def _start(self, caller: Caller, name: str, texts: dict[str, str], key: str | None) -> str:
+    def _start(
+        self, principal: Principal, name: str, texts: dict[str, str], key: str | None
+    ) -> str:
         with self._database.connect("reader") as connection:
-            found = workflow_versions.latest(connection, name)
-        if found is None:
+            workflow = recorded_workflow(connection, name)
+        if workflow is None:
             raise NotFoundError(f"there is no workflow {name!r}")
-        _, text, source, path = found
-        graph = Graph.model_validate_json(text)
-        if len(graph.steps) > self._most_steps:
-            raise RefusedError(f"{name} has more steps than steps_per_task in [engine] allows")
-        submission = Submission(
-            graph=graph,
-            input=check_inputs(graph, read_inputs(graph, texts)),
-            trigger={"kind": "chat", "channel": caller.channel, "by": caller.identity},
-            dedupe_key=None if key is None else f"chat:{caller.channel}:{key}",
-            source=source,
-            path=path,
+        submission = new_submission(
+            workflow,
+            steps_per_task=self._most_steps,
+            trigger={"kind": "chat", "channel": principal.channel, "by": principal.identity},
+            texts=texts,
+            dedupe_key=None if key is None else f"chat:{principal.channel}:{key}",
         )
         return f"started {name}: task {short_id(self._operator.submit(submission))}"
 
-    def _pause(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _pause(self, _principal: Principal, command: Command, _key: str | None) -> str:
         return self._operator.pause(self._task_id(command), command.rest).message
 
-    def _resume(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _resume(self, _principal: Principal, command: Command, _key: str | None) -> str:
         return self._operator.resume(self._task_id(command)).message
 
-    def _cancel(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _cancel(self, _principal: Principal, command: Command, _key: str | None) -> str:
         return self._operator.cancel(self._task_id(command), command.rest).message
 
-    def _retry(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _retry(self, _principal: Principal, command: Command, _key: str | None) -> str:
         return self._operator.retry(self._task_id(command)).message
 
-    def _approvals(self, _caller: Caller, command: Command, _key: str | None) -> str:
+    def _approvals(self, _principal: Principal, command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
             if command.subject is not None:
                 approval_id = approval_documents.find_approval(connection, command.subject)
@@ -194,7 +192,7 @@ class CommandHandler:
             found = approval_documents.list_approvals(connection, limit=_LISTED)
         return "\n".join(map(message_texts.approval_line, found)) or "nothing waits for an answer"
 
-    def _decide(self, caller: Caller, command: Command, _key: str | None) -> str:
+    def _decide(self, principal: Principal, command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection:
             approval_id = approval_documents.find_approval(connection, str(command.subject))
             document = approval_documents.approval_document(connection, approval_id)
@@ -206,37 +204,28 @@ class CommandHandler:
             said = {"decision": "approve", "edits": edits}
         elif command.name == "answer":
             said = {"decision": "answer", "value": typed_value(document, command.rest or "")}
-        return self._given(caller, approval_id, said)
+        return self._given(principal, approval_id, said)
 
-    def _defer(self, caller: Caller, command: Command, _key: str | None) -> str:
+    def _defer(self, principal: Principal, command: Command, _key: str | None) -> str:
         try:
             seconds = parse_duration(command.rest or "")
         except ValueError as problem:
             raise CommandError(f"{commands.usage('defer')}: {problem}") from None
         with self._database.connect("reader") as connection:
             approval_id = approval_documents.find_approval(connection, str(command.subject))
-        answering.defer(
-            self._database,
-            approval_id,
-            seconds,
-            by=caller.identity,
-            channel=caller.channel,
-            is_paired=caller.is_paired,
-        )
+        answering.defer(self._database, approval_id, seconds, principal=principal)
         return f"you will be reminded of {short_id(approval_id)} in {command.rest}"
 
-    def _given(self, caller: Caller, approval_id: str, said: dict[str, Json]) -> str:
+    def _given(self, principal: Principal, approval_id: str, said: dict[str, Json]) -> str:
         decision: Said = said["decision"]
         done = answering.answer(
             self._database,
             approval_id,
             decision,
-            by=caller.identity,
-            channel=caller.channel,
+            principal=principal,
             comment=said.get("comment"),
             value=said.get("value"),
             edits=said.get("edits"),
-            is_paired=caller.is_paired,
         )
         with self._database.connect("writer") as tx, tx.transaction():
             answer_tokens.use_up(tx, approval_id, self._database.clock.now())
@@ -254,13 +243,12 @@ class CommandHandler:
         return task_documents.find_task(connection, str(command.subject))
 
 
-def _audited(caller: Caller, command: Command) -> AbstractContextManager[None]:
-    is_stranger = caller.channel in CHATS and not caller.is_paired
-    if command.name not in _AUDITED or is_stranger:
-        # Strangers give no commands, and must not fill the file.
+def _audited(principal: Principal, command: Command) -> AbstractContextManager[None]:
+    if command.name not in _AUDITED or principal.is_stranger:
+        # Strangers run no commands, and must not fill the file.
         return nullcontext()
-    who = f"{caller.channel}:{caller.identity}"
-    return audit.recorded(who, caller.channel, command.name, subject=command.subject)
+    who = f"{principal.channel}:{principal.identity}"
+    return audit.recorded(who, principal.channel, command.name, subject=command.subject)
 
 
 def typed_value(document: dict[str, Json], text: str) -> Json:

@@ -1,7 +1,8 @@
-"""The commands that people type in chats: what they are, how they are read, and who may give them.
+"""The commands that people type in chats: their syntax, and the scope that each needs.
 
-Reading is a function of the text alone. `check` is the one place that says who may do what, by the
-same scopes as the HTTP API's.
+Parsing is a function of the text alone. The scopes are those of the HTTP API's routes;
+`agent.approvals.permission` checks them. To add a command: an entry in `COMMANDS`, its name in
+`agent.workflows.compile.triggers.CHAT_COMMANDS`, and a method of `CommandHandler`.
 """
 
 import shlex
@@ -9,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import Principal, check_scope
 from agent.core.key_values import parse_pairs
 from agent.core.scopes import Scope
-from agent.steps.spec.questions import CHATS
 from agent.workflows.compile.triggers import CHAT_COMMANDS
 
 MAX_TEXT: Final = 10_000
@@ -23,7 +23,7 @@ class CommandError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CommandSpec:
     """One command: its scope, and what may follow it."""
 
     scope: Scope
@@ -33,37 +33,33 @@ class Word:
     usage: str = ""
 
 
-COMMANDS: Final[dict[str, Word]] = {
-    "status": Word("read", "how everything stands"),
-    "tasks": Word("read", "the newest tasks, or those of a status", "optional", usage="[STATUS]"),
-    "task": Word("read", "one task and its steps", "needed", usage="TASK"),
-    "why": Word("read", "why a task failed, or what it waits on", "needed", usage="TASK"),
-    "run": Word("operate", "start a workflow", "needed", "pairs", "WORKFLOW [KEY=VALUE]…"),
-    "pause": Word("operate", "start nothing new in a task", "needed", "text", "TASK [REASON]"),
-    "resume": Word("operate", "go on with a paused task", "needed", usage="TASK"),
-    "cancel": Word("operate", "end a task", "needed", "text", "TASK [REASON]"),
-    "retry": Word("operate", "run again what failed", "needed", usage="TASK"),
-    "approvals": Word("read", "what waits for an answer; one in full", "optional", usage="[ID]"),
-    "approve": Word("approve", "say yes", "needed", "text", "ID [COMMENT]"),
-    "deny": Word("approve", "say no", "needed", "text", "ID [REASON]"),
-    "edit": Word("approve", "say yes, with changes", "needed", "pairs", "ID KEY=VALUE…"),
-    "answer": Word("approve", "give what is asked for", "needed", "text", "ID VALUE"),
-    "defer": Word("approve", "be reminded later", "needed", "text", "ID TIME"),
-    "help": Word("read", "this list"),
+COMMANDS: Final[dict[str, CommandSpec]] = {
+    "status": CommandSpec("read", "how everything stands"),
+    "tasks": CommandSpec(
+        "read", "the newest tasks, or those of a status", "optional", usage="[STATUS]"
+    ),
+    "task": CommandSpec("read", "one task and its steps", "needed", usage="TASK"),
+    "why": CommandSpec("read", "why a task failed, or what it waits on", "needed", usage="TASK"),
+    "run": CommandSpec("operate", "start a workflow", "needed", "pairs", "WORKFLOW [KEY=VALUE]…"),
+    "pause": CommandSpec(
+        "operate", "start nothing new in a task", "needed", "text", "TASK [REASON]"
+    ),
+    "resume": CommandSpec("operate", "go on with a paused task", "needed", usage="TASK"),
+    "cancel": CommandSpec("operate", "end a task", "needed", "text", "TASK [REASON]"),
+    "retry": CommandSpec("operate", "run again what failed", "needed", usage="TASK"),
+    "approvals": CommandSpec(
+        "read", "what waits for an answer; one in full", "optional", usage="[ID]"
+    ),
+    "approve": CommandSpec("approve", "say yes", "needed", "text", "ID [COMMENT]"),
+    "deny": CommandSpec("approve", "say no", "needed", "text", "ID [REASON]"),
+    "edit": CommandSpec("approve", "say yes, with changes", "needed", "pairs", "ID KEY=VALUE…"),
+    "answer": CommandSpec("approve", "give what is asked for", "needed", "text", "ID VALUE"),
+    "defer": CommandSpec("approve", "be reminded later", "needed", "text", "ID TIME"),
+    "help": CommandSpec("read", "this list"),
 }
 assert COMMANDS.keys() == CHAT_COMMANDS
-_WORKFLOWS_OWN: Final = Word("operate", "", "none", "pairs", "[KEY=VALUE]…")
+_WORKFLOWS_OWN: Final = CommandSpec("operate", "", "none", "pairs", "[KEY=VALUE]…")
 """A command that a workflow has named for itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Somebody in a channel, as the channel has established it."""
-
-    channel: str
-    identity: str
-    scopes: frozenset[Scope]
-    is_paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +72,8 @@ class Command:
     pairs: dict[str, str] = field(default_factory=dict)
 
     @property
-    def word(self) -> Word:
-        """What is known of it."""
+    def spec(self) -> CommandSpec:
+        """The scope and the syntax of this command."""
         return COMMANDS.get(self.name, _WORKFLOWS_OWN)
 
 
@@ -93,38 +89,35 @@ def parse(text: str) -> Command:
     name = first.partition("@")[0].lower()
     if not name.replace("_", "").replace("-", "").isalnum():
         raise CommandError(f"there is no command /{name}; /help lists them")
-    word = COMMANDS.get(name, _WORKFLOWS_OWN)
+    spec = COMMANDS.get(name, _WORKFLOWS_OWN)
     subject: str | None = None
-    if word.subject != "none" and rest:
+    if spec.subject != "none" and rest:
         parts = rest.split(None, 1)
         subject, rest = parts[0], parts[1] if len(parts) > 1 else ""
-    if (word.subject == "needed" and subject is None) or (word.rest == "none" and rest):
+    if (spec.subject == "needed" and subject is None) or (spec.rest == "none" and rest):
         raise CommandError(f"write it as {usage(name)}")
-    if word.rest == "pairs":
+    if spec.rest == "pairs":
         return Command(name, subject, None, _pairs(name, rest))
     return Command(name, subject, rest or None)
 
 
-def check(caller: Caller, command: Command) -> None:
-    """Raise `NotAllowedError` unless this person may give this command."""
-    if caller.channel in CHATS and not caller.is_paired:
-        raise NotAllowedError(f"{caller.identity} is not paired with this agent")
-    if command.word.scope not in caller.scopes:
-        raise NotAllowedError(f"/{command.name} needs the scope {command.word.scope!r}")
+def check(principal: Principal, command: Command) -> None:
+    """Raise `NotAllowedError` unless the caller may run a command."""
+    check_scope(principal, command.spec.scope, f"/{command.name}")
 
 
 def usage(name: str) -> str:
     """Return how a command is written."""
-    word = COMMANDS.get(name, _WORKFLOWS_OWN)
-    return f"/{name} {word.usage}".strip()
+    spec = COMMANDS.get(name, _WORKFLOWS_OWN)
+    return f"/{name} {spec.usage}".strip()
 
 
-def help_text(caller: Caller, own: Mapping[str, str]) -> str:
-    """Return the commands that somebody may give; `own` are those of workflows."""
-    known = [(name, word.scope, word.about) for name, word in COMMANDS.items()]
+def help_text(principal: Principal, own: Mapping[str, str]) -> str:
+    """Return the commands that the caller may run; `own` are those of workflows."""
+    known = [(name, spec.scope, spec.about) for name, spec in COMMANDS.items()]
     known += [(name, _WORKFLOWS_OWN.scope, about) for name, about in own.items()]
     return "\n".join(
-        f"{usage(name)} – {about}" for name, scope, about in known if scope in caller.scopes
+        f"{usage(name)} – {about}" for name, scope, about in known if scope in principal.scopes
     )
 
 

@@ -7,7 +7,7 @@ they mean. Until then a stranger can do nothing but ask for one.
 import secrets
 from typing import Final
 
-from agent.channels.chat.commands import Caller
+from agent.approvals.permission import Principal
 from agent.core.clock import SECOND
 from agent.core.scopes import SCOPES, implied
 from agent.store.channels import pairings
@@ -45,10 +45,15 @@ def confirm(database: Database, code: str, scopes: list[str]) -> Pairing:
     return found
 
 
-def caller_of(database: Database, channel: str, identity: str) -> Caller:
-    """Return somebody in a chat with what they may do: nothing, unless paired."""
+def identify(database: Database, channel: str, identity: str) -> Principal:
+    """Return the caller that an account in a chat is: without scopes unless it is paired."""
     with database.connect("reader") as connection:
-        found = pairings.find(connection, channel, identity)
-    if found is None or found.paired_at is None:
-        return Caller(channel, identity, frozenset())
-    return Caller(channel, identity, implied(found.scopes), is_paired=True)
+        pairing = pairings.find(connection, channel, identity)
+    if pairing is None or pairing.paired_at is None:
+        return Principal(channel, identity)
+    return principal(pairing)
+
+
+def principal(pairing: Pairing) -> Principal:
+    """Return a paired account as a caller."""
+    return Principal(pairing.channel, pairing.identity, implied(pairing.scopes), is_paired=True)

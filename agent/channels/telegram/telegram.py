@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import structlog
 
-from agent.channels.channel import ReceptionError, finished
+from agent.channels.channel import ReceiveError, run_to_end
 from agent.channels.chat import message_texts
 from agent.channels.chat.chat import Chat, ChatError
 from agent.channels.chat.command_handler import CommandHandler
-from agent.channels.poll_pacing import Pacing
+from agent.channels.poll_pacer import PollPacer
 from agent.channels.telegram.telegram_api import BotApi
 from agent.store.db.database import Database, StoreError
 
@@ -34,14 +34,14 @@ class Telegram(Chat):
     name = "telegram"
 
     def __init__(
-        self, database: Database, api: BotApi, conversation: CommandHandler, poll_seconds: int
+        self, database: Database, api: BotApi, handler: CommandHandler, poll_seconds: int
     ) -> None:
-        super().__init__(database, conversation)
+        super().__init__(database, handler)
         self._api = api
         self._poll_seconds = poll_seconds
         self._offset: int | None = None
         # A long poll may end a little early. Short polls are made every second.
-        self._pacing = Pacing(poll_seconds / 2) if poll_seconds > 0 else Pacing(1.0, 1.0)
+        self._pacer = PollPacer(poll_seconds / 2) if poll_seconds > 0 else PollPacer(1.0, 1.0)
 
     async def post(self, place: str, text: str, offered: list[tuple[str, str]]) -> str:
         """Send a message; each button has a row of its own."""
@@ -67,16 +67,14 @@ class Telegram(Chat):
     async def receive(self) -> bool:
         """Take the messages and pressed buttons that have come, one after the other."""
         try:
-            self._pacing.begin()
+            self._pacer.begin()
             before = self._offset
             for update in await self._updates():
-                await finished(self._take(update))
+                await run_to_end(self._take(update))
             # Updates that were dealt with before are no news, should a server send them again.
-            await self._pacing.end(has_news=self._offset != before)
+            await self._pacer.end(has_news=self._offset != before)
         except ChatError as error:
-            raise ReceptionError(
-                str(error), retry_after_seconds=error.retry_after_seconds
-            ) from None
+            raise ReceiveError(str(error), retry_after_seconds=error.retry_after_seconds) from None
         return True
 
     async def close(self) -> None:
@@ -119,8 +117,8 @@ class Telegram(Chat):
         self._offset = int(update["update_id"]) + 1
 
     async def _press(self, query: dict[str, Any]) -> None:
-        caller = await self.caller(str(int(query["from"]["id"])))
-        text = await self.pressed(caller, str(query.get("data") or ""))
+        principal = await self.identify(str(int(query["from"]["id"])))
+        text = await self.pressed(principal, str(query.get("data") or ""))
         try:
             await self._api.call(
                 "answerCallbackQuery",
@@ -137,16 +135,16 @@ class Telegram(Chat):
         text = message.get("text")
         if chat.get("type") != "private" or not isinstance(text, str) or sender.get("is_bot"):
             return
-        caller = await self.caller(str(int(sender["id"])))
-        if not caller.is_paired:
-            await self.introduce(caller.identity, _shown_name(sender))
+        principal = await self.identify(str(int(sender["id"])))
+        if not principal.is_paired:
+            await self.introduce(principal.identity, _shown_name(sender))
             return
         if text.partition(" ")[0] == "/start":
             text = "/help"
         answered = (message.get("reply_to_message") or {}).get("message_id")
         key = f"{self._api.bot_id}:{message['message_id']}"
-        said = await self.heard(caller, text, None if answered is None else str(answered), key)
-        await self.say(caller.identity, said)
+        said = await self.heard(principal, text, None if answered is None else str(answered), key)
+        await self.say(principal.identity, said)
 
 
 def _shown_name(sender: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ Commands know this protocol alone. They get and give the same documents either w
 print and how they end does not depend on where the agent is.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +14,10 @@ if TYPE_CHECKING:
     from agent.workflows.graph import Graph
 
 Document = dict[str, Any]
+
+
+class WorkerGoneError(Exception):
+    """The process that ran the tasks has ended."""
 
 
 class AgentClient(Protocol):
@@ -48,11 +54,15 @@ class AgentClient(Protocol):
     ) -> tuple[str, str]:
         """Start a workflow, by its file or its name; return the task and the workflow's name."""
 
-    def carrier(self) -> str | None:
-        """Return who runs tasks: a `daemon`, another command's `run`, or nobody."""
+    def worker_role(self) -> str | None:
+        """Return what runs tasks: a `daemon`, another `run` command, or None."""
 
-    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
-        """Return a task's document once it ended or waits on a person."""
+    def running_tasks(self) -> AbstractContextManager[Callable[[], None]]:
+        """Keep tasks running in this block, by a worker in this process if there is no other.
+
+        Yields a check to call between two polls; it raises `WorkerGoneError` when the process that
+        ran the tasks has ended.
+        """
 
     def pause(self, task_id: str, reason: str | None) -> "Answer":
         """Let nothing new of a task start."""

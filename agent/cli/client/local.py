@@ -1,5 +1,6 @@
 """An agent by its database: commands write to it, and read from it, as the agent itself does."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from agent import bootstrap
 from agent.approvals import approval_documents
+from agent.approvals.permission import terminal_user
+from agent.cli import invocation, private_files
 from agent.cli.client.base import Document
-from agent.cli.output import terminal
 from agent.core import audit
 from agent.tasks.operator.operator import Answer, Operator, Verdict
 from agent.tasks.read_models import spending, task_documents, transcript, workflow_documents
@@ -21,18 +23,17 @@ if TYPE_CHECKING:
     from agent.store.db.database import Connection, Database
     from agent.workflows.graph import Graph
 
-_CHANNEL = "terminal"
-
 
 class LocalClient:
     """The agent whose database the configuration names."""
 
-    def __init__(self, settings: "Settings") -> None:
+    def __init__(self, settings: "Settings", *, notify: Callable[[str], None]) -> None:
         self._settings = settings
+        self._notify = notify
 
     def _audited(self, what: str, **details: Any) -> AbstractContextManager[None]:
         audit.configure(self._settings.home)
-        return audit.recorded(f"terminal:{terminal.user()}", "command line", what, **details)
+        return audit.recorded(f"terminal:{invocation.user()}", "command line", what, **details)
 
     @cached_property
     def _database(self) -> "Database":
@@ -83,27 +84,28 @@ class LocalClient:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent.cli.commands import run
+        from agent.cli.client.submission import local_submission
         from agent.daemon import workflow_sync
 
-        run.close_to_others(self._settings)
-        asked = run.submission(self._settings, workflow, values, texts, priority)
+        private_files.require(self._settings, self._notify)
+        submission = local_submission(self._settings, workflow, values, texts, priority)
+        graph = submission.graph
         bootstrap.open_database(self._settings, create=True)
-        if workflow_sync.has_children(asked.graph) and self.carrier() != "daemon":
+        if workflow_sync.has_children(graph) and self.worker_role() != "daemon":
             # A daemon has the directory's files on record; here they may be needed as well.
             workflow_sync.WorkflowSync(self._settings).sync(self._database)
-        if asked.path is not None and workflow_sync.has_children(asked.graph):
-            workflow_sync.record_beside(self._database, Path(asked.path), asked.graph)
-        return self._operator.submit(asked), asked.graph.name
+        if submission.path is not None and workflow_sync.has_children(graph):
+            workflow_sync.record_beside(self._database, Path(submission.path), graph)
+        return self._operator.submit(submission), graph.name
 
-    def carrier(self) -> str | None:
+    def worker_role(self) -> str | None:
         holder = bootstrap.holder_of(self._database)
         return None if holder is None else holder.role
 
-    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
-        from agent.cli.commands import run
+    def running_tasks(self) -> AbstractContextManager[Callable[[], None]]:
+        from agent.cli.client import local_worker
 
-        return run.see_through(self._settings, self._database, self, task_id, is_quiet=is_quiet)
+        return local_worker.running_tasks(self._settings, self._database, self._notify)
 
     def pause(self, task_id: str, reason: str | None) -> Answer:
         with self._audited("pause", task=task_id):
@@ -127,7 +129,7 @@ class LocalClient:
 
     def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
         with self._audited("resolve", task=task_id, step=step, verdict=verdict):
-            return self._operator.resolve(task_id, step, verdict, output, by=terminal.user())
+            return self._operator.resolve(task_id, step, verdict, output, by=invocation.user())
 
     def signal(self, task_id: str, name: str, payload: Any) -> Answer:
         with self._audited("signal", task=task_id, name=name):
@@ -187,8 +189,7 @@ class LocalClient:
                 self._database,
                 approval_id,
                 said,
-                by=terminal.user(),
-                channel=_CHANNEL,
+                principal=terminal_user(invocation.user()),
                 comment=comment,
                 value=value,
                 edits=edits,
@@ -199,7 +200,7 @@ class LocalClient:
 
         with self._audited("defer", approval=approval_id, seconds=seconds):
             answering.defer(
-                self._database, approval_id, seconds, by=terminal.user(), channel=_CHANNEL
+                self._database, approval_id, seconds, principal=terminal_user(invocation.user())
             )
 
     def workflows(self) -> list[Document]:

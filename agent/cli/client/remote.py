@@ -1,10 +1,13 @@
 """An agent over HTTP: the same documents from its API."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from agent.cli.client.base import Document
 from agent.cli.client.transport import Transport
+from agent.cli.errors import CommandError
 from agent.core.ids import new_id
 from agent.tasks.operator.operator import Answer, Verdict
 from agent.tasks.read_models import task_documents
@@ -21,8 +24,8 @@ _PAGE: Final = 1000
 class RemoteClient:
     """The agent at an address."""
 
-    def __init__(self, url: str, settings: "Settings") -> None:
-        self._client = Transport(url, settings)
+    def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
+        self._client = Transport(url, settings, notify=notify)
 
     def close(self) -> None:
         """Close the connection."""
@@ -70,13 +73,18 @@ class RemoteClient:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent.daemon import workflow_sync
+        from agent.tasks.submission import file_of
         from agent.workflows import loader
         from agent.workflows.compile.inputs import read_inputs
 
-        if (path := workflow_sync.file_of(workflow)) is not None:
-            # What is wrong with it is told here, with its lines.
-            loaded = loader.load(path, is_trusted=True)
+        if (path := file_of(workflow)) is not None:
+            if path.suffix == ".py":
+                raise CommandError(
+                    f"{path} is a workflow in Python, and an agent over HTTP takes YAML or JSON"
+                    " only; put the file into that agent's workflow directory and run it by name"
+                )
+            # Compiled here first: the problems then have the file's lines.
+            loaded = loader.load(path)
             graph = loaded.graph
             self._client.post_text("workflows", loaded.text, "application/yaml")
         else:
@@ -86,13 +94,11 @@ class RemoteClient:
         created = self._client.post(f"workflows/{_quoted(graph.name)}/tasks", asked, key=new_id())
         return str(created["id"]), graph.name
 
-    def carrier(self) -> str | None:
+    def worker_role(self) -> str | None:
         return "daemon"
 
-    def see_through(self, task_id: str, *, is_quiet: bool) -> Document:
-        from agent.cli.output import follow
-
-        return follow.follow(self, task_id, is_quiet=is_quiet)
+    def running_tasks(self) -> AbstractContextManager[Callable[[], None]]:
+        return nullcontext(lambda: None)
 
     def pause(self, task_id: str, reason: str | None) -> Answer:
         return self._command(f"tasks/{task_id}/pause", {"reason": reason})

@@ -2,8 +2,8 @@
 
 import ipaddress
 import os
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -33,12 +33,12 @@ _CODES: Final = {
 class Transport:
     """Asks an agent's HTTP API."""
 
-    def __init__(self, url: str, settings: "Settings") -> None:
+    def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
         self._url, is_here = _checked(url)
         self._has_answered = False
         token = _token(settings, is_here=is_here)
         if self._url.startswith("http:") and not is_here:
-            print("agent: the token travels unencrypted: https is safer", file=sys.stderr)
+            notify("agent: the token travels unencrypted: use https")
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.cli import session
+from agent.cli import invocation, session
 from agent.cli.options import JsonOption, LimitOption
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ def approvals(
     """List what waits for an answer, or show one question in full."""
     from agent.cli.output import terminal
 
-    with session.agent() as agent:
+    with session.client() as client:
         if approval is not None:
-            document = agent.approval(agent.find_approval(approval))
+            document = client.approval(client.find_approval(approval))
             terminal.print_json(document) if as_json else _print_one(document)
             return
-        found = agent.approvals(is_all=show_all, limit=limit)
+        found = client.approvals(is_all=show_all, limit=limit)
     if as_json:
         terminal.print_json(found)
     elif not found:
-        terminal.say("nobody was ever asked" if show_all else "nothing waits for an answer")
+        terminal.print_line("nobody was ever asked" if show_all else "nothing waits for an answer")
     else:
         headings = ("id", "task", "step", "kind", "status", "asked", "expires", "question")
         terminal.print_table(headings, [_row(entry) for entry in found])
@@ -110,14 +110,16 @@ def defer(
         seconds = parse_duration(time)
     except ValueError as problem:
         raise CommandError(f"{time}: {problem}") from None
-    with session.agent() as agent:
-        approval_id = agent.find_approval(approval)
-        agent.defer(approval_id, seconds)
-        document = agent.approval(approval_id)
+    with session.client() as client:
+        approval_id = client.find_approval(approval)
+        client.defer(approval_id, seconds)
+        document = client.approval(approval_id)
     if as_json:
         terminal.print_json(document)
     else:
-        terminal.say(f"{terminal.short(approval_id)}: deferred until {document['remind_at']}")
+        terminal.print_line(
+            f"{terminal.short(approval_id)}: deferred until {document['remind_at']}"
+        )
 
 
 def _answer(
@@ -133,19 +135,19 @@ def _answer(
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
-    with session.agent() as agent:
-        approval_id = agent.find_approval(approval)
-        value = None if text is None else _value(agent.approval(approval_id), text)
-        agent.decide(approval_id, said, comment=comment, value=value, edits=edits)
-        document = agent.approval(approval_id)
+    with session.client() as client:
+        approval_id = client.find_approval(approval)
+        value = None if text is None else _value(client.approval(approval_id), text)
+        client.decide(approval_id, said, comment=comment, value=value, edits=edits)
+        document = client.approval(approval_id)
         if as_json:
             terminal.print_json(document)
             return
-        terminal.say(
+        terminal.print_line(
             f"{terminal.short(approval_id)}: {document['status']} (step {document['step']})"
         )
         if document["task_status"] == "running":
-            run.tell_if_nobody_runs(agent)
+            run.warn_if_no_worker(client)
 
 
 def _value(document: dict[str, Any], text: str) -> Any:
@@ -184,25 +186,29 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 def _print_one(document: dict[str, Any]) -> None:
     """Print a question with all that an answer would be for."""
     from agent.cli.output import terminal
-    from agent.cli.output.terminal import program, say, short
+    from agent.cli.output.terminal import print_line, short
 
     approval = short(document["id"])
-    say(f"{document['status']}: {document['kind']} {approval}", "bold")
-    say(f"step {document['step']} of task {short(document['task'])} ({document['workflow']})")
-    say(document["message"])
-    say("what it is about:", "bold")
-    say(terminal.written(document["request"]))
+    print_line(f"{document['status']}: {document['kind']} {approval}", "bold")
+    print_line(
+        f"step {document['step']} of task {short(document['task'])} ({document['workflow']})"
+    )
+    print_line(document["message"])
+    print_line("what it is about:", "bold")
+    print_line(terminal.to_json_text(document["request"]))
     for name in ("choices", "schema", "editable", "who", "expires_at", "renews"):
         if document[name]:
-            say(f"{name.replace('_', ' ')}: {terminal.one_line(document[name], 200)}")
+            print_line(f"{name.replace('_', ' ')}: {terminal.one_line(document[name], 200)}")
     if document["decision"]:
-        say("decided:", "bold")
-        say(terminal.written(document["decision"]))
+        print_line("decided:", "bold")
+        print_line(terminal.to_json_text(document["decision"]))
         return
     if document["kind"] == "unknown":
-        say(f"  {program()} answer {approval} done | retry | fail")
+        print_line(f"  {invocation.program()} answer {approval} done | retry | fail")
     elif document["kind"] == "input":
         values = " | ".join(map(str, document["choices"] or ["VALUE"]))
-        say(f"  {program()} answer {approval} {values}")
+        print_line(f"  {invocation.program()} answer {approval} {values}")
     else:
-        say(f"  {program()} approve {approval}   or   {program()} deny {approval} --reason WHY")
+        print_line(
+            f"  {invocation.program()} approve {approval}   or   {invocation.program()} deny {approval} --reason WHY"
+        )

@@ -22,7 +22,7 @@ def artifact(
     name = name.strip().lower()
     if len(name) < _LEAST_CHARACTERS or not set(name) <= set("0123456789abcdef"):
         raise CommandError(f"give a hash, or at least {_LEAST_CHARACTERS} characters of it")
-    with session.agent() as agent:
-        content = agent.artifact(name)
+    with session.client() as client:
+        content = client.artifact(name)
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.write(b"\n")

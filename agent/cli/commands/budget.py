@@ -56,8 +56,8 @@ def budget(
         raise CommandError("a budget is more than nothing")
     seconds = None if time is None else _seconds(time)
 
-    def command(agent: "AgentClient", task_id: str) -> "Answer":
-        return agent.raise_budget(task_id, step=step, tokens=tokens, usd=usd, seconds=seconds)
+    def command(client: "AgentClient", task_id: str) -> "Answer":
+        return client.raise_budget(task_id, step=step, tokens=tokens, usd=usd, seconds=seconds)
 
     operate(task, command, as_json=as_json)
 
@@ -76,14 +76,14 @@ def _show(task: str, *, as_json: bool) -> None:
     from agent.cli.output import terminal
     from agent.cli.output.transcript import used
 
-    with session.agent() as agent:
-        task_id = agent.find_task(task)
-        document = agent.budget(task_id)
+    with session.client() as client:
+        task_id = client.find_task(task)
+        document = client.budget(task_id)
     if as_json:
         terminal.print_json(document)
         return
     usage = used({**document, "turns": document["calls"], "tools": 0})
-    terminal.say(f"task {terminal.short(task_id)}: {usage}")
+    terminal.print_line(f"task {terminal.short(task_id)}: {usage}")
     if document["budgets"]:
         rows = [_row(budget) for budget in document["budgets"]]
         terminal.print_table(("budget", "tokens", "of", "usd", "of"), rows)
@@ -92,12 +92,12 @@ def _show(task: str, *, as_json: bool) -> None:
 def _show_day(*, as_json: bool) -> None:
     from agent.cli.output import terminal
 
-    with session.agent() as agent:
-        day = agent.day()
+    with session.client() as client:
+        day = client.day()
     if as_json:
         terminal.print_json(day)
         return
-    terminal.say(f"used of models on {day['day']} (UTC), of what [budget] allows in a day:")
+    terminal.print_line(f"used of models on {day['day']} (UTC), of what [budget] allows in a day:")
     rows = [
         ("tokens", str(day["tokens"]), _of(day["tokens_limit"], "{}")),
         ("usd", f"{day['usd']:.6f}", _of(day["usd_limit"], "{:.6f}")),

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import session
+from agent.cli import invocation, session
 
 if TYPE_CHECKING:
+    from agent.approvals.permission import Principal
     from agent.channels.chat.command_handler import CommandHandler
-    from agent.channels.chat.commands import Caller
     from agent.store.db.database import Database
 
 _LOOK_SECONDS = 0.5
@@ -24,35 +24,34 @@ def chat() -> None:
     Lines from a pipe are taken one by one as well.
     """
     from agent import bootstrap
+    from agent.approvals.permission import terminal_user
     from agent.channels.chat.command_handler import CommandHandler
-    from agent.channels.chat.commands import Caller
     from agent.cli.output import terminal
     from agent.core import audit, logging
-    from agent.core.scopes import SCOPES, implied
 
     settings = session.settings()
     database = bootstrap.open_database(settings)
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
-    conversation = CommandHandler(database, settings.engine.steps_per_task)
-    caller = Caller("terminal", terminal.user(), implied(SCOPES))
+    handler = CommandHandler(database, settings.engine.steps_per_task)
+    principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
-        terminal.note(f"no agent is running: `{terminal.program()} up` carries tasks on")
+        terminal.note(f"no agent is running: `{invocation.program()} up` carries tasks on")
     is_over = threading.Event()
     if sys.stdin.isatty():
-        _converse(database, conversation, caller, is_over)
+        _converse(database, handler, principal, is_over)
     else:
         for line in sys.stdin:
             if line.strip() in _LEAVING:
                 break
             if line.strip():
-                print(terminal.harmless(conversation.reply(caller, line)), flush=True)
+                print(terminal.harmless(handler.reply(principal, line)), flush=True)
 
 
 def _converse(
     database: "Database",
-    conversation: "CommandHandler",
-    caller: "Caller",
+    handler: "CommandHandler",
+    principal: "Principal",
     is_over: threading.Event,
 ) -> None:
     """Take lines at a prompt while another thread shows, above it, what is asked and decided."""
@@ -76,7 +75,7 @@ def _converse(
         try:
             while (line := prompt.prompt("agent> ").strip()) not in _LEAVING:
                 if line:
-                    print(terminal.harmless(conversation.reply(caller, line)))
+                    print(terminal.harmless(handler.reply(principal, line)))
         except (EOFError, KeyboardInterrupt):
             pass
         finally:

@@ -25,17 +25,17 @@ def pause(
 
     Steps in flight finish, or stop at their next checkpoint.
     """
-    operate(task, lambda agent, task_id: agent.pause(task_id, reason), as_json=as_json)
+    operate(task, lambda client, task_id: client.pause(task_id, reason), as_json=as_json)
 
 
 def resume(task: TaskArgument, *, as_json: JsonOption = False) -> None:
     """Let a paused task go on."""
-    operate(task, lambda agent, task_id: agent.resume(task_id), as_json=as_json)
+    operate(task, lambda client, task_id: client.resume(task_id), as_json=as_json)
 
 
 def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
     """End a task now; its steps in flight are stopped."""
-    operate(task, lambda agent, task_id: agent.cancel(task_id), as_json=as_json)
+    operate(task, lambda client, task_id: client.cancel(task_id), as_json=as_json)
 
 
 def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption = False) -> None:
@@ -44,8 +44,8 @@ def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption =
     It is a new task that starts from what the old one has done.
     """
 
-    def command(agent: "AgentClient", task_id: str) -> "Answer":
-        return agent.retry(task_id)
+    def command(client: "AgentClient", task_id: str) -> "Answer":
+        return client.retry(task_id)
 
     operate(task, command, wait=wait, as_json=as_json)
 
@@ -65,11 +65,11 @@ def fork(
     """
     from agent.cli import inputs
 
-    values, texts = inputs.given_inputs(given or [], input_json)
+    values, texts = inputs.parse_inputs(given or [], input_json)
 
-    def command(agent: "AgentClient", task_id: str) -> "Answer":
-        edited = _edited(agent, task_id, values, texts) if values or texts else None
-        return agent.fork(task_id, from_step, edited)
+    def command(client: "AgentClient", task_id: str) -> "Answer":
+        edited = _edited(client, task_id, values, texts) if values or texts else None
+        return client.fork(task_id, from_step, edited)
 
     operate(task, command, wait=wait, as_json=as_json)
 
@@ -98,8 +98,8 @@ def resolve(
         raise CommandError("--output goes with --done")
     value = None if output is None else inputs.parse_json(output, "--output")
 
-    def command(agent: "AgentClient", task_id: str) -> "Answer":
-        return agent.resolve(task_id, step, chosen[0], value)
+    def command(client: "AgentClient", task_id: str) -> "Answer":
+        return client.resolve(task_id, step, chosen[0], value)
 
     operate(task, command, as_json=as_json)
 
@@ -117,17 +117,17 @@ def signal(
     from agent.cli import inputs
 
     value = None if payload is None else inputs.parse_json(payload, "the payload")
-    operate(task, lambda agent, task_id: agent.signal(task_id, name, value), as_json=as_json)
+    operate(task, lambda client, task_id: client.signal(task_id, name, value), as_json=as_json)
 
 
 def _edited(
-    agent: "AgentClient", task_id: str, values: dict[str, Any], texts: dict[str, str]
+    client: "AgentClient", task_id: str, values: dict[str, Any], texts: dict[str, str]
 ) -> dict[str, Any]:
     """Return edited inputs, what was typed being read as the workflow's types."""
     from agent.workflows.compile.inputs import read_inputs
 
-    document = agent.task(task_id)
-    graph = agent.graph(document["workflow"], document["version"])
+    document = client.task(task_id)
+    graph = client.graph(document["workflow"], document["version"])
     return {**values, **read_inputs(graph, texts)}
 
 
@@ -142,20 +142,20 @@ def operate(
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
-    with session.agent() as agent:
-        task_id = agent.find_task(task)
-        answer = command(agent, task_id)
+    with session.client() as client:
+        task_id = client.find_task(task)
+        answer = command(client, task_id)
         message = answer.message.replace(answer.task_id, terminal.short(answer.task_id))
         told = f"task {terminal.short(task_id)}: {message}"
         if wait:
             if not as_json:
                 terminal.note(told)
-            run.see_to_its_end(agent, answer.task_id, as_json=as_json)
+            run.follow_to_end(client, answer.task_id, as_json=as_json)
         if as_json:
             terminal.print_json(
                 {"changed": answer.is_changed, "message": answer.message, "task_id": answer.task_id}
             )
             return
-        terminal.say(told)
-        if agent.task(answer.task_id)["status"] == "running":
-            run.tell_if_nobody_runs(agent)
+        terminal.print_line(told)
+        if client.task(answer.task_id)["status"] == "running":
+            run.warn_if_no_worker(client)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.cli import session
+from agent.cli import invocation, session
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
 
@@ -38,7 +38,7 @@ def upgrade(
     if as_json:
         terminal.print_json({"schema": migrate.HEAD})
     else:
-        terminal.say(f"the database has schema {migrate.HEAD}")
+        terminal.print_line(f"the database has schema {migrate.HEAD}")
 
 
 @app.command("backup")
@@ -51,7 +51,7 @@ def backup(
     from agent.cli.output import terminal
     from agent.store import pruning
 
-    database = session.existing_database()
+    database = session.database()
     if target.exists():
         raise CommandError(f"{target}: there is already something here", Exit.REFUSED)
     if not target.absolute().parent.is_dir():
@@ -61,7 +61,7 @@ def backup(
     if as_json:
         terminal.print_json({"file": str(target), "bytes": size})
     else:
-        terminal.say(f"wrote {target} ({size:,} bytes)")
+        terminal.print_line(f"wrote {target} ({size:,} bytes)")
 
 
 @app.command("prune")
@@ -91,7 +91,7 @@ def prune(
         raise CommandError(f"--days {days}: give a number of days")
     settings = session.settings()
     age_days = settings.engine.retention_days if days is None else days
-    database = session.existing_database()
+    database = session.database()
     before = database.clock.now() - int(age_days * 86_400 * SECOND)
     size_before = free_space.measure(database)
     with database.connect("writer") as connection:
@@ -111,7 +111,7 @@ def prune(
         terminal.print_json(counts | more)
         return
     what = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    terminal.say(f"removed what ended more than {age_days:g} days ago: {what}")
+    terminal.print_line(f"removed what ended more than {age_days:g} days ago: {what}")
     _say_kept(kept)
     _say_space(size, freed or 0)
 
@@ -133,29 +133,29 @@ def _rewrite(database: "Database") -> None:
 
 
 def _say_kept(kept: "Kept") -> None:
-    from agent.cli.output.terminal import say
+    from agent.cli.output.terminal import print_line
 
     if kept.tasks:
-        say(
+        print_line(
             f"kept {kept.tasks:,} tasks that ended before: their parents, children, retries or forks"
             " still need them, or a process had them locked"
         )
     if kept.artifacts:
-        say(
+        print_line(
             f"kept {kept.artifacts:,} large values ({kept.artifact_bytes:,} bytes) that nothing"
             " refers to: they go one day after they were last written"
         )
 
 
 def _say_space(size: "Space | None", freed: int) -> None:
-    from agent.cli.output.terminal import program, say
+    from agent.cli.output.terminal import print_line
 
     if size is None:
-        say("PostgreSQL reuses the space by itself, through autovacuum")
+        print_line("PostgreSQL reuses the space by itself, through autovacuum")
         return
-    say(f"gave {freed:,} bytes back to the disk; the database takes {size.file_bytes:,}")
+    print_line(f"gave {freed:,} bytes back to the disk; the database takes {size.file_bytes:,}")
     if size.free_bytes and not size.is_incremental:
-        say(
+        print_line(
             f"{size.free_bytes:,} bytes more are free inside the file and will be reused;"
-            f" `{program()} db prune --vacuum`, while no agent runs, gives them back"
+            f" `{invocation.program()} db prune --vacuum`, while no agent runs, gives them back"
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.cli import invocation
 from agent.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Reading:
             return
         terminal.note(
             f"interrupted: {self._count:,} of {self._total:,} tasks were read; go on with"
-            f" `{terminal.program()} doctor --deep --since {_written(created)}`"
+            f" `{invocation.program()} doctor --deep --since {_written(created)}`"
         )
 
 

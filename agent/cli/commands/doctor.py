@@ -59,7 +59,7 @@ def doctor(
         findings.append(finding)
         if not as_json:
             mark, style = _MARKS[finding.state]
-            terminal.say(f"{mark} {finding.what}: {finding.message}", style)
+            terminal.print_line(f"{mark} {finding.what}: {finding.message}", style)
     is_well = all(finding.state != "error" for finding in findings)
     if as_json:
         terminal.print_json({"ok": is_well, "findings": [asdict(found) for found in findings]})

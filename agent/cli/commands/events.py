@@ -32,16 +32,16 @@ def events(
         task_documents.parse_cursor(after)
     except ValueError as error:
         raise CommandError(f"--after: {error}") from None
-    with session.agent() as agent:
-        task_id = None if task is None else agent.find_task(task)
+    with session.client() as client:
+        task_id = None if task is None else client.find_task(task)
         while True:
-            found = agent.events(after, task_id, limit)
+            found = client.events(after, task_id, limit)
             after = found[-1]["cursor"] if found else after
             if as_json:
                 terminal.print_json({"events": found, "cursor": after})
                 return
             for event in found:
-                terminal.say(_line(event, is_one_task=task is not None))
+                terminal.print_line(_line(event, is_one_task=task is not None))
             if len(found) < limit:
                 if not follow:
                     return

@@ -45,7 +45,7 @@ def init(
     from agent.config import settings as config
     from agent.config.loader import DEFAULT_FILE, load
 
-    session.stay_here()
+    session.require_local()
     # What others could write would be refused at the next start.
     os.umask(os.umask(0) | 0o022)
     made: list[str] = []
@@ -57,11 +57,11 @@ def init(
         terminal.print_json({"made": made, "home": str(settings.home)})
         return
     for path in made:
-        terminal.say(f"made {path}")
+        terminal.print_line(f"made {path}")
     where = database.path or "the configured PostgreSQL"
-    terminal.say(f"the database is ready: {where}")
+    terminal.print_line(f"the database is ready: {where}")
     enter = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
-    terminal.say(f"\ntry: {enter}agent run hello -i name=you\nor:  {enter}agent up")
+    terminal.print_line(f"\ntry: {enter}agent run hello -i name=you\nor:  {enter}agent up")
 
 
 def _write(path: Path, text: str, made: list[str]) -> None:

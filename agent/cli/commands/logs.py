@@ -31,20 +31,20 @@ def logs(
 
     if follow and as_json:
         raise CommandError("--follow prints lines as they come; --json prints one document")
-    with session.agent() as agent:
-        task_id = agent.find_task(task)
-        _check_step(agent, task_id, step)
+    with session.client() as client:
+        task_id = client.find_task(task)
+        _check_step(client, task_id, step)
         after = 0
         gathered: list[dict[str, Any]] = []
         while True:
-            page = agent.logs(task_id, step, attempt, after, _PAGE)
+            page = client.logs(task_id, step, attempt, after, _PAGE)
             after = page[-1]["id"] if page else after
             if as_json:
                 gathered += page
             else:
                 _print(page, is_one_step=step is not None)
             if len(page) < _PAGE:
-                if not follow or _has_ended(agent, task_id):
+                if not follow or _has_ended(client, task_id):
                     break
                 time.sleep(_LOOK_SECONDS)
     if as_json:
@@ -58,21 +58,21 @@ def _print(page: list[dict[str, Any]], *, is_one_step: bool) -> None:
         lead = "" if is_one_step else f"{piece['step']} | "
         style = "dim" if piece["stream"] == "stderr" else None
         for line in piece["text"].rstrip("\n").split("\n"):
-            terminal.say(f"{lead}{line}", style)
+            terminal.print_line(f"{lead}{line}", style)
 
 
-def _check_step(agent: "AgentClient", task_id: str, step: str | None) -> None:
+def _check_step(client: "AgentClient", task_id: str, step: str | None) -> None:
     """Refuse a step that the task does not have: silence would look like an empty log."""
     if step is None:
         return
-    document = agent.task(task_id)
-    graph = agent.graph(document["workflow"], document["version"])
+    document = client.task(task_id)
+    graph = client.graph(document["workflow"], document["version"])
     if step.partition("[")[0] not in graph.index_of:
         names = ", ".join(graph.index_of)
         raise CommandError(f"the task has no step {step!r}; it has {names}", Exit.REFUSED)
 
 
-def _has_ended(agent: "AgentClient", task_id: str) -> bool:
+def _has_ended(client: "AgentClient", task_id: str) -> bool:
     from agent.cli.output.follow import ENDED
 
-    return agent.task(task_id)["status"] in ENDED
+    return client.task(task_id)["status"] in ENDED

@@ -31,16 +31,14 @@ def pair(
     from agent.cli.output import terminal
 
     try:
-        found = pairing.confirm(
-            session.existing_database(), code, scope or list(pairing.DEFAULT_SCOPES)
-        )
+        found = pairing.confirm(session.database(), code, scope or list(pairing.DEFAULT_SCOPES))
     except ValueError as problem:
         raise CommandError(str(problem)) from None
     session.audit("pair", f"{found.channel}:{found.identity}", scopes=list(found.scopes))
     if as_json:
         terminal.print_json(_document(found))
         return
-    terminal.say(
+    terminal.print_line(
         f"{found.name} ({found.channel}:{found.identity}) is paired: {', '.join(found.scopes)}"
     )
 
@@ -62,7 +60,7 @@ def list_pairings(*, as_json: JsonOption = False) -> None:
     if as_json:
         terminal.print_json(found)
     elif not found:
-        terminal.say("nobody is paired")
+        terminal.print_line("nobody is paired")
     else:
         terminal.print_table(
             ("who", "name", "scopes", "since"),
@@ -87,7 +85,7 @@ def remove(
     from agent.store.channels import pairings
 
     channel, _, identity = who.partition(":")
-    with session.existing_database().connect("writer") as tx, tx.transaction():
+    with session.database().connect("writer") as tx, tx.transaction():
         is_removed = pairings.remove(tx, channel, identity)
     if not is_removed:
         raise CommandError(f"{who} is not paired; `agent pairings` lists who is", Exit.REFUSED)
@@ -95,7 +93,7 @@ def remove(
     if as_json:
         terminal.print_json({"who": who, "removed": True})
     else:
-        terminal.say(f"{who} is removed")
+        terminal.print_line(f"{who} is removed")
 
 
 def _document(found: Any) -> dict[str, Any]:

@@ -28,14 +28,14 @@ def tasks(
 
     if status is not None and status not in STATUSES:
         raise CommandError(f"there is no status {status!r}; known are " + ", ".join(STATUSES))
-    with session.agent() as agent:
-        found = agent.tasks(status, workflow, limit)
+    with session.client() as client:
+        found = client.tasks(status, workflow, limit)
         if as_json:
             terminal.print_json(found)
             return
         if not found:
             how = " like that" if status or workflow else " yet: agent run FILE"
-            terminal.say("no tasks" + how)
+            terminal.print_line("no tasks" + how)
             return
         terminal.print_table(
             ("task", "workflow", "status", "created", "took", "remarks"),
@@ -43,7 +43,7 @@ def tasks(
             status_column=2,
         )
         if any(task["status"] == "running" for task in found):
-            run.tell_if_nobody_runs(agent)
+            run.warn_if_no_worker(client)
 
 
 def show(
@@ -58,19 +58,19 @@ def show(
     from agent.cli.commands import run
     from agent.cli.output import task_view, terminal, transcript
 
-    with session.agent() as agent:
-        task_id = agent.find_task(task)
+    with session.client() as client:
+        task_id = client.find_task(task)
         if step is not None:
-            found = agent.transcript(task_id, step)
+            found = client.transcript(task_id, step)
             (terminal.print_json if as_json else transcript.print_transcript)(found)
             return
-        document = agent.task(task_id)
+        document = client.task(task_id)
         if as_json:
             terminal.print_json(document)
             return
-        task_view.print_task(document, agent.graph(document["workflow"], document["version"]))
+        task_view.print_task(document, client.graph(document["workflow"], document["version"]))
         if document["status"] == "running":
-            run.tell_if_nobody_runs(agent)
+            run.warn_if_no_worker(client)
 
 
 def _row(task: dict[str, Any]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def create(
         return
     until = "" if ends is None else f", valid until {ends}"
     terminal.note(f"the token {name!r}{until}; it is not kept and cannot be shown again:")
-    terminal.say(token)
+    terminal.print_line(token)
 
 
 @app.command("list")
@@ -56,7 +56,7 @@ def list_tokens(*, as_json: JsonOption = False) -> None:
         terminal.print_json(found)
         return
     if not found:
-        terminal.say(f"none but the owner's, in {_tokens().owner_file}")
+        terminal.print_line(f"none but the owner's, in {_tokens().owner_file}")
         return
     terminal.print_table(
         ("token", "scopes", "made", "expires"),
@@ -82,7 +82,7 @@ def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
     if as_json:
         terminal.print_json({"name": name, "revoked": True})
     else:
-        terminal.say(f"{name!r} is revoked")
+        terminal.print_line(f"{name!r} is revoked")
 
 
 def _seconds(text: str) -> float:

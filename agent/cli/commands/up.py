@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.cli import session
+from agent.cli import invocation, private_files, session
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -39,15 +39,16 @@ def worker() -> None:
 
 def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent import bootstrap
-    from agent.cli.commands import run
+    from agent.cli.client.submission import local_submission
     from agent.cli.errors import CommandError, Exit
+    from agent.cli.output import terminal
     from agent.core import event_loop, logging
     from agent.daemon import daemon, startup_retry
     from agent.server.bind import check_bind
 
     check_bind(settings.server)
-    run.close_to_others(settings)
-    submission = None if first is None else run.submission(settings, first, {}, {})
+    private_files.require(settings, terminal.note)
+    first_task = None if first is None else local_submission(settings, first, {}, {})
     logging.configure(settings.log.format, settings.log.level)
     database = startup_retry.open_database(settings)
     try:
@@ -62,15 +63,15 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             _tell_address(settings, address)
             _tell_channels(settings)
         task_id = None
-        if submission is not None:
+        if first_task is not None:
             from agent.tasks.operator.operator import Operator
 
             operator = Operator(database, database.clock)
             task_id = await startup_retry.patiently(
-                lambda: operator.submit(submission), may_be_done_twice=False
+                lambda: operator.submit(first_task), may_be_done_twice=False
             )
         if not is_worker:
-            _suggest(task_id, first_name if submission is None else submission.graph.name)
+            _suggest(task_id, first_name if first_task is None else first_task.graph.name)
 
     try:
         event_loop.run(
@@ -90,43 +91,43 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
 def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
     """Say what runs here; return the name of a workflow to begin with."""
     from agent import __version__
-    from agent.cli.output.terminal import program, say
+    from agent.cli.output.terminal import print_line
     from agent.daemon import workflow_sync
 
     where = "PostgreSQL" if database.path is None else str(database.path)
     name = "agent worker" if is_worker else "agent"
-    say(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
+    print_line(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
     if is_worker:
         return "NAME"
     entries = workflow_sync.scan(settings)
-    say(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
+    print_line(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
     known = workflow_sync.graphs_of(entries)
     for entry in entries:
         if entry.problems:
             count = len(entry.problems)
             about = [
-                f"{count} problem{'s'[: count > 1]}: `{program()} validate` shows what is wrong"
+                f"{count} problem{'s'[: count > 1]}: `{invocation.program()} validate` shows what is wrong"
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
             about = [description or "", *workflow_sync.remarks(entry, known)]
         style = "red" if entry.problems else None
-        say(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
+        print_line(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
     return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
 
 
 def _tell_address(settings: "Settings", address: str | None) -> None:
     """Say where programs find the agent and the token that lets them in, or why they cannot."""
-    from agent.cli.output.terminal import say
+    from agent.cli.output.terminal import print_line
 
     server = settings.server
     if address is not None:
         from agent.server.tokens import Tokens
 
         token = Tokens(settings.home).owner_file
-        say(f"\nits HTTP API is at {address}/api/v1; the token is in {token}")
+        print_line(f"\nits HTTP API is at {address}/api/v1; the token is in {token}")
     elif server.enabled:
-        say(
+        print_line(
             f"\nit has no HTTP API: port {server.port} of {server.host} is not to be had;"
             " set another `port` in [server]",
             "yellow",
@@ -135,15 +136,17 @@ def _tell_address(settings: "Settings", address: str | None) -> None:
 
 def _tell_channels(settings: "Settings") -> None:
     """Say where people are told and asked besides."""
-    from agent.cli.output.terminal import program, say
+    from agent.cli.output.terminal import print_line
 
     if names := settings.channels.turned_on:
-        say(f"channels: {', '.join(names)}; `{program()} doctor` says how they fare")
+        print_line(
+            f"channels: {', '.join(names)}; `{invocation.program()} doctor` says how they fare"
+        )
 
 
 def _suggest(task_id: str | None, workflow: str) -> None:
     """Say how to talk to it."""
-    from agent.cli.output.terminal import program, say, short
+    from agent.cli.output.terminal import print_line, short
 
     rows = [
         (f"run {workflow} --wait", "start one and follow it"),
@@ -154,7 +157,7 @@ def _suggest(task_id: str | None, workflow: str) -> None:
     if task_id is not None:
         rows.insert(0, (f"show {short(task_id)}", "the task that was just started"))
     width = max(len(command) for command, _ in rows)
-    say("\nin another terminal, try:")
+    print_line("\nin another terminal, try:")
     for command, about in rows:
-        say(f"  {program()} {command:<{width}}   {about}")
-    say("")
+        print_line(f"  {invocation.program()} {command:<{width}}   {about}")
+    print_line("")

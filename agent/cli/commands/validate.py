@@ -106,16 +106,16 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     if not entry.problems:
         assert entry.workflow is not None
         count = len(entry.workflow.graph.steps)
-        terminal.say(
+        terminal.print_line(
             f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
         )
         for remark in workflow_sync.remarks(entry, known):
-            terminal.say(f"  {remark}", "yellow")
+            terminal.print_line(f"  {remark}", "yellow")
         return
     try:
         texts = {str(entry.path): read_content(entry.path).decode()}
     except (WorkflowError, UnicodeError):
         texts = {}
-    terminal.say(show(entry.problems, texts))
+    terminal.print_line(show(entry.problems, texts))
     count = len(entry.problems)
-    terminal.say(f"✗ {entry.path}: {count} problem{'s' if count > 1 else ''}", "red")
+    terminal.print_line(f"✗ {entry.path}: {count} problem{'s' if count > 1 else ''}", "red")

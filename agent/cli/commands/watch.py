@@ -11,11 +11,11 @@ def watch(task: TaskArgument, *, as_json: JsonOption = False) -> None:
     from agent.cli.commands import run
     from agent.cli.output import follow, task_view, terminal
 
-    with session.agent() as agent:
-        task_id = agent.find_task(task)
-        if not as_json and agent.task(task_id)["status"] not in follow.ENDED:
-            run.tell_if_nobody_runs(agent)
-        document = follow.follow(agent, task_id, is_quiet=as_json)
+    with session.client() as client:
+        task_id = client.find_task(task)
+        if not as_json and client.task(task_id)["status"] not in follow.ENDED:
+            run.warn_if_no_worker(client)
+        document = follow.follow(client, task_id, is_quiet=as_json)
     if as_json:
         terminal.print_json(document)
     else:

@@ -23,13 +23,13 @@ def list_workflows(*, as_json: JsonOption = False) -> None:
     """List workflows, in files and on record."""
     from agent.cli.output import terminal
 
-    with session.agent() as agent:
-        found = agent.workflows()
+    with session.client() as client:
+        found = client.workflows()
     if as_json:
         terminal.print_json(found)
         return
     if not found:
-        terminal.say("no workflows yet: agent validate FILE checks one")
+        terminal.print_line("no workflows yet: agent validate FILE checks one")
         return
     terminal.print_table(
         ("workflow", "version", "tasks", "file", "remarks"),
@@ -60,21 +60,21 @@ def show(
     from agent.workflows.draw import draw
     from agent.workflows.graph import Graph
 
-    with session.agent() as agent:
-        document = agent.workflow(name, version)
+    with session.client() as client:
+        document = client.workflow(name, version)
     if as_json:
         terminal.print_json(document)
         return
     graph = Graph.model_validate(document["graph"])
-    terminal.say(f"{name} version {document['version']}", "bold")
+    terminal.print_line(f"{name} version {document['version']}", "bold")
     if graph.description:
-        terminal.say(graph.description)
+        terminal.print_line(graph.description)
     for line in draw(graph, None):
-        terminal.say(line)
+        terminal.print_line(line)
     for key, keys in graph.inputs.items():
-        terminal.say(f"input {key}: {terminal.one_line(keys)}")
+        terminal.print_line(f"input {key}: {terminal.one_line(keys)}")
     for each in document["versions"]:
-        terminal.say(
+        terminal.print_line(
             f"version {each['version']}  {each['created_at']}  {each['tasks']} tasks"
             + ("  removed" if each["removed_at"] else ""),
             "dim",
@@ -94,8 +94,8 @@ def compare(
 
     from agent.cli.output import terminal
 
-    with session.agent() as agent:
-        documents = [agent.workflow(name, number) for number in (old, new)]
+    with session.client() as client:
+        documents = [client.workflow(name, number) for number in (old, new)]
     # Sources show what a person wrote; graphs serve where one came without.
     sources = [each["source"] for each in documents]
     if None in sources:
@@ -110,6 +110,6 @@ def compare(
         terminal.print_json({"name": name, "old": old, "new": new, "diff": lines})
         return
     if not lines:
-        terminal.say("they read the same")
+        terminal.print_line("they read the same")
     for line in lines:
-        terminal.say(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
+        terminal.print_line(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))

@@ -22,17 +22,17 @@ Look = Callable[[dict[str, Any]], None]
 
 
 def follow(
-    agent: "AgentClient", task_id: str, *, is_quiet: bool, beat: Callable[[], None] | None = None
+    client: "AgentClient", task_id: str, *, is_quiet: bool, check: Callable[[], None] | None = None
 ) -> dict[str, Any]:
     """Return the task's document once it has ended or waits on a person.
 
-    `beat` is called between two looks: it may raise to give the waiting up.
+    `check` is called between two looks: it may raise to give the waiting up.
     """
     if is_quiet:
-        return _wait(agent, task_id, lambda _: None, beat)
+        return _wait(client, task_id, lambda _: None, check)
     if terminal.console().is_terminal:
-        return _watch_live(agent, task_id, beat)
-    return _wait(agent, task_id, _Lines(agent), beat)
+        return _watch_live(client, task_id, check)
+    return _wait(client, task_id, _Lines(client), check)
 
 
 def exit_code(document: dict[str, Any]) -> Exit:
@@ -54,29 +54,29 @@ def waits_on_person(document: dict[str, Any]) -> bool:
 
 
 def _wait(
-    agent: "AgentClient", task_id: str, look: Look, beat: Callable[[], None] | None
+    client: "AgentClient", task_id: str, look: Look, check: Callable[[], None] | None
 ) -> dict[str, Any]:
     while True:
         started = time.monotonic()
-        document = agent.task(task_id)
+        document = client.task(task_id)
         look(document)
         if document["status"] in ENDED or waits_on_person(document):
             return document
-        if beat is not None:
-            beat()
+        if check is not None:
+            check()
         time.sleep(max(_SHORTEST_SECONDS, (time.monotonic() - started) * _SHARE))
 
 
 def _watch_live(
-    agent: "AgentClient", task_id: str, beat: Callable[[], None] | None
+    client: "AgentClient", task_id: str, check: Callable[[], None] | None
 ) -> dict[str, Any]:
     from rich.live import Live
 
     from agent.cli.output import live_view
 
-    document = agent.task(task_id)
-    graph = agent.graph(document["workflow"], document["version"])
-    calls = _Calls(agent)
+    document = client.task(task_id)
+    graph = client.graph(document["workflow"], document["version"])
+    calls = _Calls(client)
     latest: deque[str] = deque(maxlen=_MOST_CALLS)
     console = terminal.console()
     with Live(console=console, auto_refresh=False) as screen:
@@ -86,7 +86,7 @@ def _watch_live(
             beside = [*latest, *calls.open][-_MOST_CALLS:]
             screen.update(live_view.running_view(now, graph, beside, console.height), refresh=True)
 
-        document = _wait(agent, task_id, look, beat)
+        document = _wait(client, task_id, look, check)
         screen.update(live_view.last_view(document, graph), refresh=True)
     return document
 
@@ -94,8 +94,8 @@ def _watch_live(
 class _Calls:
     """The calls of a task's models and their tools, each told once it has ended."""
 
-    def __init__(self, agent: "AgentClient") -> None:
-        self._agent = agent
+    def __init__(self, client: "AgentClient") -> None:
+        self._client = client
         self._after = ""
         self._told: set[str] = set()
         self.open: list[str] = []
@@ -108,7 +108,7 @@ class _Calls:
 
         if not any(step["kind"] in record.MODELLED for step in document["steps"]):
             return []
-        found = self._agent.calls(document["id"], self._after)
+        found = self._client.calls(document["id"], self._after)
         found.sort(key=lambda call: call["id"])
         ended = [call for call in found if call["status"] != "unknown"]
         fresh = [call for call in ended if call["id"] not in self._told]
@@ -124,9 +124,9 @@ class _Calls:
 class _Lines:
     """Where there is no terminal: one line for each step that began or ended, and for each call."""
 
-    def __init__(self, agent: "AgentClient") -> None:
+    def __init__(self, client: "AgentClient") -> None:
         self._seen: dict[str, str] = {}
-        self._calls = _Calls(agent)
+        self._calls = _Calls(client)
 
     def __call__(self, document: dict[str, Any]) -> None:
         for line in self._calls.ended(document):

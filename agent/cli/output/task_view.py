@@ -3,8 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Any
 
+from agent.cli import invocation
 from agent.cli.output import terminal
-from agent.cli.output.terminal import program, say, short
+from agent.cli.output.terminal import print_line, short
 from agent.cli.output.transcript import used
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ _IN_DOUBT = {
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
     """Print all that a person wants to know of one task."""
-    say(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["status"]))
     _print_origins(document)
     for line in graph_lines(document, graph):
-        say(line)
-    say("")
+        print_line(line)
+    print_line("")
     terminal.print_table(
         ("step", "attempt", "took", "result"),
         [_row(step) for step in _shown(document["steps"])],
@@ -47,7 +48,7 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
 
 def print_ending(document: dict[str, Any]) -> None:
     """Print how a task that was followed ended, or what it waits on."""
-    say(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["status"]))
     _print_usage(document)
     _print_result(document)
     _print_hints(document)
@@ -55,11 +56,11 @@ def print_ending(document: dict[str, Any]) -> None:
 
 def print_started(task_id: str, workflow: str, *, is_running: bool) -> None:
     """Print that a task was handed over."""
-    say(f"task {short(task_id)} of {workflow} was handed over")
+    print_line(f"task {short(task_id)} of {workflow} was handed over")
     if is_running:
-        say(f"  {program()} watch {short(task_id)}   follows it")
+        print_line(f"  {invocation.program()} watch {short(task_id)}   follows it")
     else:
-        say(f"  no agent is running: `{program()} up` carries it on")
+        print_line(f"  no agent is running: `{invocation.program()} up` carries it on")
 
 
 def step_line(step: dict[str, Any]) -> str:
@@ -192,67 +193,73 @@ def _print_usage(document: dict[str, Any]) -> None:
     """Say what the task has used of models, and where to read what they said."""
     if document["usage"]["turns"]:
         steps = [step["name"] for step in document["steps"] if step["usage"]]
-        say(f"models: {used(document['usage'])}")
+        print_line(f"models: {used(document['usage'])}")
         if steps:
-            say(f"  {program()} show {short(document['id'])} {steps[0]}   what was said")
+            print_line(
+                f"  {invocation.program()} show {short(document['id'])} {steps[0]}   what was said"
+            )
 
 
 def _print_origins(document: dict[str, Any]) -> None:
     """Print where a task comes from and what it was given."""
     kind = (document["trigger"] or {}).get("kind")
     by = f", by {kind}" if kind not in (None, "manual") else ""
-    say(f"created {terminal.ago(document['created_at'])}{by}", "dim")
+    print_line(f"created {terminal.ago(document['created_at'])}{by}", "dim")
     for name, value in (document["input"] or {}).items():
-        say(f"input {name}: {terminal.one_line(value, 100)}", "dim")
+        print_line(f"input {name}: {terminal.one_line(value, 100)}", "dim")
     relations = {"child of": "parent", "retry of": "retry_of", "fork of": "forked_from"}
     for words, key in relations.items():
         if document[key]:
-            say(f"{words} {short(document[key])}", "dim")
+            print_line(f"{words} {short(document[key])}", "dim")
     if document["children"]:
-        say(f"children: {', '.join(map(short, document['children']))}", "dim")
+        print_line(f"children: {', '.join(map(short, document['children']))}", "dim")
 
 
 def _print_result(document: dict[str, Any]) -> None:
     if document["status"] == "succeeded" and document["output"] is not None:
-        say("output:", "bold")
+        print_line("output:", "bold")
         output = document["output"]
-        say(output if isinstance(output, str) else terminal.written(output))
+        print_line(output if isinstance(output, str) else terminal.to_json_text(output))
     if document["error"]:
         error = document["error"]
         step = f"step {error['step']}: " if error.get("step") else ""
-        say(f"{step}{error['message']}", "red")
+        print_line(f"{step}{error['message']}", "red")
 
 
 def _print_ask(on: dict[str, Any], task: str) -> None:
     """Print what a step of a task, or of one of its children, wants of somebody."""
     if "paused" in on:
         why = f" ({on['paused']})" if on["paused"] else ""
-        say(f"the child task {task} is paused{why}; let it go on with:")
-        say(f"  {program()} resume {task}")
+        print_line(f"the child task {task} is paused{why}; let it go on with:")
+        print_line(f"  {invocation.program()} resume {task}")
         return
     where = f"step {on['step']}" + (f" of the child task {task}" if "task" in on else "")
     if "signal" in on:
-        say(f"{where} waits for a signal; send it with:")
-        say(f"  {program()} signal {task} {on['signal']} [JSON]")
+        print_line(f"{where} waits for a signal; send it with:")
+        print_line(f"  {invocation.program()} signal {task} {on['signal']} [JSON]")
     elif "unknown" not in on:
         _print_question(on, where)
     else:
-        say(f"nobody knows whether the effect of {where} happened; say what is true:")
+        print_line(f"nobody knows whether the effect of {where} happened; say what is true:")
         if "now" in on:
-            say(f"  sent, outcome unknown:      {terminal.one_line(on['was'], 2000)}")
-            say(f"  what --retry would send:    {terminal.one_line(on['now'], 2000)}")
-        say(f"  {program()} resolve {task} {on['step']} --done | --retry | --fail")
+            print_line(f"  sent, outcome unknown:      {terminal.one_line(on['was'], 2000)}")
+            print_line(f"  what --retry would send:    {terminal.one_line(on['now'], 2000)}")
+        print_line(
+            f"  {invocation.program()} resolve {task} {on['step']} --done | --retry | --fail"
+        )
 
 
 def _print_question(on: dict[str, Any], where: str) -> None:
     """Print what a step asks, and how to answer."""
     approval = short(on["approval"])
-    say(f"{where} asks: {on.get('message')}")
+    print_line(f"{where} asks: {on.get('message')}")
     if on.get("kind") == "input":
-        say(f"  {program()} answer {approval} VALUE")
+        print_line(f"  {invocation.program()} answer {approval} VALUE")
     else:
-        say(f"  {program()} approve {approval}   or   {program()} deny {approval} --reason WHY")
-    say(f"  {program()} approvals {approval}   shows it in full")
+        print_line(
+            f"  {invocation.program()} approve {approval}   or   {invocation.program()} deny {approval} --reason WHY"
+        )
+    print_line(f"  {invocation.program()} approvals {approval}   shows it in full")
 
 
 def _print_hints(document: dict[str, Any]) -> None:
@@ -266,14 +273,18 @@ def _print_hints(document: dict[str, Any]) -> None:
         # A budget that is used up pauses it again; its reason says what raises it.
         raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")
         command = raising[1] if raising else f"resume {task}"
-        say(f"  {program()} {command}   lets it go on")
+        print_line(f"  {invocation.program()} {command}   lets it go on")
     if document["status"] in ("failed", "canceled"):
-        say(f"  {program()} logs {task}     what its steps wrote")
+        print_line(f"  {invocation.program()} logs {task}     what its steps wrote")
         forking = _fork_of(document)
         if forking is not None:
-            say(f"  {program()} {forking}   runs that step again, with all its effects")
+            print_line(
+                f"  {invocation.program()} {forking}   runs that step again, with all its effects"
+            )
         else:
-            say(f"  {program()} retry {task}    runs again only what has not succeeded")
+            print_line(
+                f"  {invocation.program()} retry {task}    runs again only what has not succeeded"
+            )
 
 
 def _fork_of(document: dict[str, Any]) -> str | None:

@@ -3,17 +3,14 @@
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import session
 from agent.core.escape import harmless as escaped
 from agent.core.escape import harmless_json
 
@@ -58,7 +55,7 @@ def console(*, is_error: bool = False) -> "Console":
     )
 
 
-def say(text: str, style: str | None = None) -> None:
+def print_line(text: str, style: str | None = None) -> None:
     """Print one line for a person."""
     console().print(harmless(text), style=style, soft_wrap=True)
 
@@ -75,7 +72,7 @@ def harmless(text: str) -> str:
 
 def print_json(document: Any) -> None:
     """Print exactly one document."""
-    print(written(document), flush=True)
+    print(to_json_text(document), flush=True)
 
 
 @contextmanager
@@ -112,37 +109,7 @@ def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Calla
         yield show
 
 
-def program() -> str:
-    """Return how this program is called from here, for the agent that this command was for."""
-    return _name() + session.server_option()
-
-
-@cache
-def _name() -> str:
-    # Not everybody has it on their PATH.
-    own = Path(sys.argv[0])
-    found = shutil.which("agent")
-    if own.name != "agent" or (found is not None and Path(found).absolute() == own.absolute()):
-        return "agent"
-    try:
-        return str(own.absolute().relative_to(Path.cwd()))
-    except ValueError:
-        return str(own)
-
-
-@cache
-def user() -> str:
-    """Return who sits here."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # An account without a name, as in some containers.
-        return f"user {os.getuid()}"
-
-
-def written(value: Any) -> str:
+def to_json_text(value: Any) -> str:
     """Write a value as JSON that a person can read, and a program as the very same value."""
     return harmless_json(value, indent=2)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.cli.output import terminal
-from agent.cli.output.terminal import say
+from agent.cli.output.terminal import print_line
 
 _MOST_SHOWN = 160
 
@@ -14,19 +14,19 @@ def print_transcript(document: dict[str, Any]) -> None:
     title = f"{terminal.marked(status)}: step {document['step']} ({document['kind']})"
     if document["attempt"] > 1:
         title += f", attempt {document['attempt']}"
-    say(f"{title} of task {terminal.short(document['task'])}", terminal.style_of(status))
+    print_line(f"{title} of task {terminal.short(document['task'])}", terminal.style_of(status))
     for call in document["calls"]:
-        say("")
-        say(_headline(call), "bold" if call["status"] == "succeeded" else "yellow")
+        print_line("")
+        print_line(_headline(call), "bold" if call["status"] == "succeeded" else "yellow")
         if call["model"]:
-            say(_origin(call))
+            print_line(_origin(call))
         for line in _question(call) + _answer(call):
-            say(line)
+            print_line(line)
     if not document["calls"]:
-        say("it has made no calls")
+        print_line("it has made no calls")
     elif document["usage"]["turns"]:
-        say("")
-        say(f"in all: {used(document['usage'])}")
+        print_line("")
+        print_line(f"in all: {used(document['usage'])}")
 
 
 def used(usage: dict[str, Any]) -> str:

@@ -126,19 +126,18 @@ async def give(request: Request, approval_id: ApprovalId, asked: Answering) -> R
 )
 async def defer(request: Request, approval_id: ApprovalId, asked: Deferring) -> Response:
     """Leave a question open and be reminded of it later; it expires when it would have."""
-    context, by = here(request), caller(request).name
+    context, principal = here(request), caller(request).principal
     await context.commands.run(
-        lambda: answering.defer(context.database, approval_id, asked.seconds, by=by, channel="api")
+        lambda: answering.defer(context.database, approval_id, asked.seconds, principal=principal)
     )
     return await get_approval(request, approval_id)
 
 
 async def _decide(request: Request, approval_id: str, decision: Said, **given: Any) -> Response:
-    # The token's name is the identity: a question's `who` may list `api:phone`.
-    context, by = here(request), caller(request).name
+    context, principal = here(request), caller(request).principal
     done = await context.commands.run(
         lambda: answering.answer(
-            context.database, approval_id, decision, by=by, channel="api", **given
+            context.database, approval_id, decision, principal=principal, **given
         )
     )
     return answer(

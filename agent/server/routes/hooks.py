@@ -15,9 +15,9 @@ from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
 from agent.server.schemas import HookAnswer
-from agent.server.task_submitter import Workflow
 from agent.server.webhook_signatures import Delivery, SignatureError
 from agent.tasks.errors import NotFoundError
+from agent.tasks.submission import StartableWorkflow
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ async def deliver(
     return answer({"task": task_id}, 202)
 
 
-async def _hooked(context: Context, name: str) -> Workflow | None:
+async def _hooked(context: Context, name: str) -> StartableWorkflow | None:
     """Return a workflow that takes webhooks; None if there is none of this name."""
     try:
         workflow = await context.desk.workflow(name)
@@ -96,7 +96,7 @@ async def _hooked(context: Context, name: str) -> Workflow | None:
 
 
 def _verified(
-    context: Context, workflow: Workflow | None, request: Request, body: bytes
+    context: Context, workflow: StartableWorkflow | None, request: Request, body: bytes
 ) -> Delivery:
     if workflow is None:
         webhook_signatures.spend_time(body)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.chat.message_texts import cut
 from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
 from agent.channels.secret_ref import SecretError, read_secret
@@ -173,9 +173,11 @@ async def _approval(request: Request, link: Link) -> dict[str, Json]:
 async def _answer(request: Request, approval_id: str, by: str, **said: Any) -> answering.Answered:
     context = here(request)
     source = client_address(request.scope)
+    # The signature is the permission to answer.
+    principal = Principal(CHANNEL, by, frozenset({"approve"}))
     with audit.recorded(f"{CHANNEL}:{by}", source, str(said["decision"]), approval=approval_id):
         return await context.commands.run(
-            lambda: answering.answer(context.database, approval_id, by=by, channel=CHANNEL, **said)
+            lambda: answering.answer(context.database, approval_id, principal=principal, **said)
         )
 
 

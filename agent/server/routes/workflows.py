@@ -15,6 +15,7 @@ from agent.server.schemas import WorkflowDocument, WorkflowList
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import workflow_documents
+from agent.tasks.submission import TooManyStepsError
 from agent.workflows.compile.compiler import compile_text
 
 table = RouteRegistry("workflows")
@@ -131,9 +132,9 @@ async def _document(context: Context, name: str, number: int | None = None) -> d
 
 def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
     graph = compile_text(body, "workflow.yaml")
-    most = context.settings.engine.steps_per_task
-    if len(graph.steps) > most:
-        raise Problem(422, "invalid", f"more than {most:,} steps (steps_per_task in [engine])")
+    steps_per_task = context.settings.engine.steps_per_task
+    if len(graph.steps) > steps_per_task:
+        raise TooManyStepsError(graph, steps_per_task)
     source = body.decode("utf-8-sig", errors="replace")
     with context.database.connect("writer") as connection:
         with connection.transaction():

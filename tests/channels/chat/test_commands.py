@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.chat import commands
 from agent.channels.chat.command_handler import CommandHandler
-from agent.channels.chat.commands import COMMANDS, Caller, Command, CommandError, check, parse
+from agent.channels.chat.commands import COMMANDS, Command, CommandError, check, parse
 from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
 from agent.store.db.database import Database
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.diagnostics import WorkflowError
 
-OWNER = Caller("terminal", "ada", implied(SCOPES))
+OWNER = Principal("terminal", "ada", implied(SCOPES))
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_every_command_needs_its_scope(name: str) -> None:
     """Nobody gives a command without its scope; in a chat nobody does who is not paired."""
     needed = COMMANDS[name].scope
     for scope in SCOPES:
-        caller = Caller("telegram", "1", implied([scope]), is_paired=True)
+        principal = Principal("telegram", "1", implied([scope]), is_paired=True)
         if needed in implied([scope]):
-            check(caller, Command(name))
+            check(principal, Command(name))
         else:
             with pytest.raises(NotAllowedError, match=f"needs the scope {needed!r}"):
-                check(caller, Command(name))
+                check(principal, Command(name))
     with pytest.raises(NotAllowedError, match="not paired"):
-        check(Caller("telegram", "1", implied(SCOPES)), Command(name))
+        check(Principal("telegram", "1", implied(SCOPES)), Command(name))
 
 
 def test_scopes_are_those_of_the_api() -> None:
@@ -129,7 +129,7 @@ def test_scopes_are_those_of_the_api() -> None:
 
 def test_help_lists_what_somebody_may_do() -> None:
     """What needs another scope is not in the list."""
-    reader = Caller("telegram", "1", implied(["read"]), is_paired=True)
+    reader = Principal("telegram", "1", implied(["read"]), is_paired=True)
     assert "/approve" not in commands.help_text(reader, {"sort": "sort the post"})
     assert "/sort" not in commands.help_text(reader, {"sort": "sort the post"})
     everything = commands.help_text(OWNER, {"sort": "sort the post"})

@@ -95,5 +95,5 @@ def test_texts_do_not_steer_the_terminal() -> None:
     assert terminal.harmless("a\x1b]0;x\x07\x1b[2J\r\x9b") == "a\\x1b]0;x\\x07\\x1b[2J\\r\\x9b"
     assert terminal.harmless("pay \u202e001") == "pay \\u202e001"
     assert terminal.harmless("pay\u3164\u200e1\u2800") == "pay\\u3164\\u200e1\\u2800"
-    assert terminal.written({"a": "\u202e\x9b"}) == '{\n  "a": "\\u202e\\u009b"\n}'
+    assert terminal.to_json_text({"a": "\u202e\x9b"}) == '{\n  "a": "\\u202e\\u009b"\n}'
     assert terminal.harmless("Grüße 👩‍👩‍👧 שלום") == "Grüße 👩‍👩‍👧 שלום"

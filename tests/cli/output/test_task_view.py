@@ -72,7 +72,7 @@ def test_a_retry_is_not_advised_where_it_fails_in_the_same_way(
 ) -> None:
     """The error names a fork, and so does the hint below the task."""
     lines: list[str] = []
-    monkeypatch.setattr(task_view, "say", lambda text, _style="": lines.append(text))
+    monkeypatch.setattr(task_view, "print_line", lambda text, _style="": lines.append(text))
     advice = " `agent fork ABCDEFGH --from pay` runs the step" if is_advised else ""
     task_view._print_hints(failed_with(f"its outcome is unknown.{advice}"))
     said = "\n".join(lines)

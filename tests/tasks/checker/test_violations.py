@@ -10,6 +10,7 @@ import pytest
 
 from agent import bootstrap
 from agent.approvals import answering
+from agent.approvals.permission import terminal_user
 from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings, Settings
 from agent.core.clock import SECOND, Clock
@@ -82,7 +83,7 @@ async def _fill(database: Database) -> None:
         ((canceled,),) = reader.query("SELECT id FROM tasks WHERE workflow_name = 'canceled'")
         ((approval,),) = reader.query("SELECT id FROM approvals")
     Operator(database, database.clock).cancel(canceled)
-    answering.answer(database, approval, "approve", by="ann", channel="terminal")
+    answering.answer(database, approval, "approve", principal=terminal_user("ann"))
     with database.connect("reader") as reader:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while reader.query(  # noqa: ASYNC110

@@ -14,7 +14,7 @@ FIRST_SECONDS: Final = 0.5
 LONGEST_SECONDS: Final = 10.0
 
 
-class Pacing:
+class PollPacer:
     """Lengthens the pause between rounds that end early and bring nothing."""
 
     def __init__(self, expected_seconds: float, longest_seconds: float = LONGEST_SECONDS) -> None:

@@ -1,7 +1,7 @@
 """Notices made of events, with what a person needs to know of them."""
 
 from agent.approvals import approval_documents
-from agent.channels.channel import Notice
+from agent.channels.channel import Notification
 from agent.config.channels import OUTAGES
 from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
@@ -13,11 +13,11 @@ from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 
 
-def notice_of(connection: Connection, event: Event) -> Notice | None:
+def notification_of(connection: Connection, event: Event) -> Notification | None:
     """Return what an event tells people; None when what it is about is gone."""
     # By the task's id, which no other database has: a receiver of several agents drops repetitions
     # by this id alone.
-    notice_id = f"event-{event.task_id or event.at}-{event.xid}-{event.id}"
+    notification_id = f"event-{event.task_id or event.at}-{event.xid}-{event.id}"
     data = event.data if isinstance(event.data, dict) else {}
     approval = None
     if "approval" in data:
@@ -29,14 +29,14 @@ def notice_of(connection: Connection, event: Event) -> Notice | None:
     if event.task_id is not None and task is None:
         return None
     outage = data if event.type in OUTAGES else None
-    return Notice(notice_id, event.type, event.at, event.place, task, approval, outage)
+    return Notification(notification_id, event.type, event.at, event.place, task, approval, outage)
 
 
-def open_questions(connection: Connection, limit: int) -> list[Notice]:
-    """Return notices of what waits for an answer, for a channel that is new."""
+def open_questions(connection: Connection, limit: int) -> list[Notification]:
+    """Return notifications of what waits for an answer, for a channel that is new."""
     found = approval_documents.list_approvals(connection, limit=limit)
     return [
-        Notice(
+        Notification(
             f"open-{document['id']}",
             "approval.requested",
             approvals.created_at(connection, document["id"]),

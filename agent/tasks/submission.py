@@ -1,0 +1,125 @@
+"""Starting a workflow: the one way, for the command line, the API, chats and webhooks.
+
+Each of them resolves a workflow (`find_workflow`, `recorded_workflow`), builds the task to create
+with `new_submission`, and commits it: `Worker.submit` inside the daemon's own process, which puts
+many submissions into one commit, and `Operator.submit` from any other place. Both return the
+existing task's id if the dedupe key is known already.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Registers the kinds of steps: without them every step of a file would have an unknown kind.
+import agent.steps.spec.registry  # noqa: F401
+from agent.steps.types.outcome import Json
+from agent.store.db.database import Connection
+from agent.store.db.json_values import encode
+from agent.store.engine import workflow_versions
+from agent.tasks.errors import NotFoundError
+from agent.tasks.rules.creation import Submission
+from agent.workflows import loader
+from agent.workflows.compile.inputs import check_inputs, read_inputs
+from agent.workflows.diagnostics import WorkflowError, did_you_mean
+from agent.workflows.directory import Directory
+from agent.workflows.graph import Graph
+
+
+class TooManyStepsError(ValueError):
+    """A workflow has more steps than `steps_per_task` in [engine] allows."""
+
+    def __init__(self, graph: Graph, steps_per_task: int) -> None:
+        super().__init__(
+            f"{graph.name} has {len(graph.steps):,} steps,"
+            f" and steps_per_task in [engine] allows {steps_per_task:,}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StartableWorkflow:
+    """A compiled workflow with the file it came from."""
+
+    graph: Graph
+    source: str | None
+    path: str | None
+
+
+def recorded_workflow(connection: Connection, name: str) -> StartableWorkflow | None:
+    """Return the newest recorded version of a workflow that has not been removed."""
+    latest = workflow_versions.latest(connection, name)
+    if latest is None:
+        return None
+    _, graph, source, path = latest
+    return StartableWorkflow(Graph.model_validate_json(graph), source, path)
+
+
+def file_of(name: str) -> Path | None:
+    """Return the path if an argument is a file, and None if it is a workflow's name."""
+    path = Path(name)
+    is_file = path.suffix in loader.SUFFIXES or len(path.parts) > 1 or path.is_file()
+    return path if is_file else None
+
+
+def find_workflow(
+    name: str, directory_path: Path, recorded: Callable[[str], StartableWorkflow | None]
+) -> StartableWorkflow:
+    """Return the workflow of a file, or of a name in the directory, or of a recorded name.
+
+    A Python file is executed: call this only to start a task.
+    """
+    if (path := file_of(name)) is not None:
+        return _from_file(loader.load(path, is_trusted=True))
+    directory = Directory(directory_path)
+    directory.scan()
+    for entry in directory.entries:
+        if name in (entry.name, entry.path.stem) and entry.problems:
+            raise WorkflowError(entry.problems)
+    file = directory.find(name)
+    if file is not None:
+        return _from_file(file)
+    workflow = recorded(name)
+    if workflow is not None:
+        return workflow
+    known = sorted(directory.workflows)
+    hint = did_you_mean(name, known)
+    if hint is None:
+        hint = f"there are {', '.join(known)}" if known else "give a file, as in flow.yaml"
+    raise NotFoundError(f"no workflow is called {name!r} in {directory_path}; {hint}")
+
+
+def _from_file(file: loader.WorkflowFile) -> StartableWorkflow:
+    return StartableWorkflow(file.graph, file.text, str(file.path.absolute()))
+
+
+def new_submission(
+    workflow: StartableWorkflow,
+    *,
+    steps_per_task: int,
+    trigger: dict[str, Json],
+    values: Mapping[str, Json] | None = None,
+    texts: Mapping[str, str] | None = None,
+    priority: str | None = None,
+    dedupe_key: str | None = None,
+) -> Submission:
+    """Check what a workflow is started with and return the task to create.
+
+    `trigger` is the origin that the task records: its `kind`, and who or what started it. `texts`
+    are inputs typed as `key=value`, which take the declared types. Raise `InputError`,
+    `TooManyStepsError` or `NotPlainJsonError` for the caller's own mistakes; the transaction that
+    creates the task then has nothing left to refuse.
+    """
+    graph = workflow.graph
+    if len(graph.steps) > steps_per_task:
+        raise TooManyStepsError(graph, steps_per_task)
+    checked = check_inputs(graph, {**(values or {}), **read_inputs(graph, texts or {})})
+    encode(checked, "input")
+    encode(trigger, "trigger")
+    return Submission(
+        graph=graph,
+        input=checked,
+        priority=priority,
+        trigger=trigger,
+        dedupe_key=dedupe_key,
+        source=workflow.source,
+        path=workflow.path,
+    )
