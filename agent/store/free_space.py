@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.write_lock import WriteLockTimeoutError
@@ -82,7 +82,7 @@ def rewrite(database: Database) -> None:
             _checkpoint(connection)
         handle.bump()
     except WriteLockTimeoutError:
-        raise StoreError(Fault.BUSY, sqlite.locked(database.path)) from None
+        raise StoreError(Fault.BUSY, sqlite_errors.locked(database.path)) from None
     finally:
         handle.close()
 

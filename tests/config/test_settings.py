@@ -7,6 +7,7 @@ from typing import Any, get_origin
 import pytest
 
 from agent.config import settings as config
+from agent.config.default_file import default_text
 from agent.config.loader import ConfigError, load
 from agent.config.settings import sections
 
@@ -27,7 +28,7 @@ def _refused(tmp_path: Path, text: str, **environment: str) -> list[str]:
 
 def test_shipped_file_is_the_defaults() -> None:
     """The commented config.toml says exactly what the models do, in values and in words."""
-    assert (ROOT / "config.toml").read_text(encoding="utf-8") == config.default_text()
+    assert (ROOT / "config.toml").read_text(encoding="utf-8") == default_text()
     settings = load(ROOT / "config.toml", {})
     assert settings.model_dump() == config.Settings().model_dump()
 

@@ -687,7 +687,7 @@ MUTANTS: Final = (
     Mutant(
         "base64 at the beginning alone",
         "a password behind a name, as in basic authentication, is written down",
-        "agent/core/redaction.py",
+        "agent/core/secret_forms.py",
         "for before in range(3):",
         "for before in range(1):",
     ),

@@ -15,7 +15,7 @@ from agent.server import task_submitter
 from agent.server.readiness import Readiness
 from agent.store.artifacts import bounded_calls
 from agent.store.artifacts.blobs import BlobStores
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver
 from agent.store.db.database import Database
 from tests.support import faulty_store
 from tests.support.server import Running, wait_for
@@ -64,7 +64,7 @@ def without_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Let SQLite find the disk full for as long as the list holds True."""
     is_full = [False]
     execute = sqlite.SqliteConnection._begin
-    full = sqlite.driver().module.OperationalError("database or disk is full")
+    full = sqlite_driver.driver().module.OperationalError("database or disk is full")
     full.sqlite_errorcode = 13
 
     def begin(connection: sqlite.SqliteConnection) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import free_space, pruning
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate
@@ -27,7 +27,7 @@ def _fill(database: Database, count: int = TASKS) -> None:
 def _without_incremental(path: Path) -> Database:
     """Return a database as earlier versions made it."""
     sqlite.create(path)
-    raw = sqlite.driver().module.connect(str(path))
+    raw = sqlite_driver.driver().module.connect(str(path))
     raw.execute("CREATE TABLE first (x)")
     raw.execute("DROP TABLE first")
     raw.commit()

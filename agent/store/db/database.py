@@ -252,9 +252,9 @@ class Database:
     def sql(self) -> Sql:
         """The words of this database's SQL."""
         if self.is_sqlite:
-            from agent.store.db import sqlite
+            from agent.store.db import sqlite_driver
 
-            return sqlite.driver().sql
+            return sqlite_driver.driver().sql
         from agent.store.db.dialect import POSTGRESQL
 
         return POSTGRESQL

@@ -1,17 +1,14 @@
 """SQLite: one file, many processes, one writer at a time."""
 
-import errno
 import os
 import time
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from agent.core import inode
+from agent.store.db import sqlite_errors
 from agent.store.db.database import (
     CommitUnknownError,
     Connection,
@@ -21,65 +18,21 @@ from agent.store.db.database import (
     StoreError,
     replaced,
 )
-from agent.store.db.dialect import SQLITE, Fault, Sql, sqlite_fault
+from agent.store.db.dialect import Fault, sqlite_fault
+from agent.store.db.sqlite_driver import driver
 from agent.store.db.write_lock import WriteLock, WriteLockHandle, WriteLockTimeoutError
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a statement waits for other writers before it is `busy`."""
 
-_OLDEST: Final = (3, 38, 0)
-_SAFE_IN_WAL: Final = (3, 51, 3)
 _POLL_SECONDS: Final = 0.02
 _CACHED_STATEMENTS: Final = 256
 _IOERR: Final = 10
-_LEAST_ROOM_BYTES: Final = 64 * 1024
-"""Twice what SQLite adds to its index of the log at a time."""
 # 16 MB: pages that many turns write are then copied to the database once, not four times.
 _CHECKPOINT_PAGES: Final = 4000
 
 # What the driver raises for a value it cannot bind; they are no errors of the database to it.
 _BINDING_ERRORS: Final = (OverflowError, UnicodeEncodeError)
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The module that speaks to SQLite, and what its library can do."""
-
-    module: Any
-    sql: Sql
-    journal_mode: str
-
-
-@cache
-def driver() -> Driver:
-    """Choose the newest SQLite there is: `pysqlite3` brings its own, Python's may be old."""
-    try:
-        import pysqlite3.dbapi2 as module
-    except ImportError:
-        import sqlite3 as module
-    return choose(module)
-
-
-def choose(module: Any) -> Driver:
-    """Say how this module's library may be used.
-
-    Before 3.51.3 two connections that write or checkpoint a write-ahead log at once can damage the
-    file. A rollback journal has no such defect: it is slower, and readers wait for writers.
-    """
-    version = module.sqlite_version_info
-    if version >= _SAFE_IN_WAL:
-        return Driver(module, SQLITE, "wal")
-    if version < _OLDEST:
-        raise StoreError(
-            Fault.DEFECT,
-            f"SQLite {module.sqlite_version} is too old; install the package pysqlite3",
-        )
-    warnings.warn(
-        f"SQLite {module.sqlite_version} can damage a database in its fast mode (fixed in 3.51.3):"
-        " the slow one is used. Install the package pysqlite3 for speed.",
-        stacklevel=2,
-    )
-    return Driver(module, replace(SQLITE, each="json_each"), "delete")
 
 
 class SqliteConnection(Connection):
@@ -99,10 +52,10 @@ class SqliteConnection(Connection):
         try:
             self._file: inode.OpenFile | None = inode.open_file(path)
         except FileNotFoundError:
-            raise StoreError(Fault.LOST, _missing(path)) from None
+            raise StoreError(Fault.LOST, sqlite_errors.missing(path)) from None
         except OSError as error:
             reason = f"{path} cannot be opened: {error.strerror}"
-            raise StoreError(_os_fault(error), reason) from error
+            raise StoreError(sqlite_errors.os_fault(error), reason) from error
         self.identity = self._file.identity
         self._log: str | None = None
         """The write-ahead log, where there is one; its name comes from the file's own."""
@@ -131,7 +84,7 @@ class SqliteConnection(Connection):
         except OSError as error:
             self.close()
             raise StoreError(
-                _os_fault(error), f"cannot open the gate of {path}: {error.strerror}"
+                sqlite_errors.os_fault(error), f"cannot open the gate of {path}: {error.strerror}"
             ) from error
         except BaseException:
             self.close()
@@ -213,7 +166,7 @@ class SqliteConnection(Connection):
             finally:
                 target.close()
         except self._errors as error:
-            if _has_no_room(path):
+            if sqlite_errors.is_disk_full(path):
                 raise StoreError(Fault.FULL, f"no room is left in {path.parent}") from error
             self._fail(error)
 
@@ -257,7 +210,7 @@ class SqliteConnection(Connection):
             try:
                 gate.approach(PATIENCE_SECONDS)
             except WriteLockTimeoutError:
-                raise StoreError(Fault.BUSY, locked(self._path)) from None
+                raise StoreError(Fault.BUSY, sqlite_errors.locked(self._path)) from None
         try:
             self._execute("BEGIN IMMEDIATE")
         except self._errors as error:
@@ -317,10 +270,10 @@ class SqliteConnection(Connection):
             raise StoreError(Fault.DATA, f"a value cannot be stored: {error}") from error
         code = getattr(error, "sqlite_errorcode", None)
         fault = sqlite_fault(code)
-        if code == _IOERR and not at_commit and _has_no_room(self._path):
+        if code == _IOERR and not at_commit and sqlite_errors.is_disk_full(self._path):
             # The log's index cannot grow then, which SQLite calls an error of the disk.
             fault = Fault.FULL
-        message = _message(fault, self._path, error)
+        message = sqlite_errors.message(fault, self._path, error)
         if at_commit and fault is Fault.CORRUPT:
             # A failed sync may have written all there is: after a crash it would count.
             raise CommitUnknownError(fault, message) from error
@@ -332,61 +285,10 @@ def create(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except FileNotFoundError:
-        raise StoreError(Fault.LOST, _missing(path)) from None
+        raise StoreError(Fault.LOST, sqlite_errors.missing(path)) from None
     except OSError as error:
         reason = f"{path} cannot be opened for writing: {error.strerror}"
-        raise StoreError(_os_fault(error), reason) from error
-
-
-def _os_fault(error: OSError) -> Fault:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Fault.READONLY
-    return Fault.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Fault.LOST
-
-
-def _has_no_room(path: Path) -> bool:
-    try:
-        disk = os.statvfs(path.parent)
-    except OSError:
-        return False
-    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES
-
-
-def locked(path: Path) -> str:
-    """Say that a database is busy and stays so."""
-    return f"another process keeps {path} locked"
-
-
-def _missing(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"the directory {path.parent} does not exist"
-    return f"there is no database at {path}"
-
-
-def _message(fault: Fault, path: Path, error: Exception) -> str:
-    match fault:
-        case Fault.BUSY:
-            return locked(path)
-        case Fault.FULL:
-            return f"no room is left for {path}: {error}"
-        case Fault.READONLY:
-            return f"{path} cannot be written: {error}"
-        case Fault.LOST:
-            return f"cannot open {path}: {_why_not_opened(path) or error}"
-        case Fault.CORRUPT:
-            return f"{path} or its disk is damaged, or it is no database of ours: {error}"
-        case Fault.DATA:
-            return f"a row was refused: {error}"
-        case Fault.DEFECT | Fault.STALE | Fault.REPLACED | Fault.UNREACHABLE:
-            return f"a statement failed on {path}: {error}"
-
-
-def _why_not_opened(path: Path) -> str | None:
-    """Say why SQLite could not open a file that is there, where it is this."""
-    is_effective = os.access in os.supports_effective_ids
-    if path.is_file() and not os.access(path.parent, os.W_OK, effective_ids=is_effective):
-        return "its directory cannot be written, which even readers need"
-    return None
+        raise StoreError(sqlite_errors.os_fault(error), reason) from error
 
 
 def connect_for_migration(path: Path) -> Any:

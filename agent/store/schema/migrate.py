@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent.core import inode
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault, Sql, postgresql_fault, sqlite_fault
 from agent.store.db.write_lock import WriteLockTimeoutError
@@ -125,10 +125,10 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
             try:
                 handle.take(sqlite.PATIENCE_SECONDS)
             except WriteLockTimeoutError:
-                raise StoreError(Fault.BUSY, sqlite.locked(path)) from None
+                raise StoreError(Fault.BUSY, sqlite_errors.locked(path)) from None
         engine = create_engine(
             "sqlite://",
-            module=sqlite.driver().module,
+            module=sqlite_driver.driver().module,
             creator=lambda: sqlite.connect_for_migration(path),
             poolclass=NullPool,
         )

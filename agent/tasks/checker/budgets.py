@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_rows
+from agent.store.read import audit_reads
 from agent.store.read.audit_rows import AuditRows, BudgetFacts, CallFacts, EventFacts
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
@@ -42,7 +42,7 @@ def budgets(task: AuditRows, graph: Graph) -> Iterator[Said]:
 
 def days(connection: Connection) -> Iterator[str]:
     """All days together hold what all calls used and may still use; more where tasks are gone."""
-    for name, stored, counted in audit_rows.days(connection):
+    for name, stored, counted in audit_reads.daily_sums(connection):
         if stored < counted:
             yield f"the days' budgets say {name} {stored}, and the calls of models {counted}"
 

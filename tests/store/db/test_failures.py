@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.postgres import PostgresConnection
@@ -83,11 +83,11 @@ def test_a_file_system_that_is_read_only() -> None:
         path = Path(name) / "agent.db"
         path.touch()
         vague = Exception("unable to open database file")
-        assert str(vague) in sqlite._message(Fault.LOST, path, vague)
+        assert str(vague) in sqlite_errors.message(Fault.LOST, path, vague)
         Path(name).chmod(0o555)
         try:
             with _unprivileged():
-                told = sqlite._message(Fault.LOST, path, vague)
+                told = sqlite_errors.message(Fault.LOST, path, vague)
         finally:
             Path(name).chmod(0o755)
         assert (
@@ -300,9 +300,9 @@ def test_an_old_sqlite_is_used_without_its_defect() -> None:
         sqlite_version_info = (3, 31, 0)
 
     with pytest.warns(UserWarning, match="pysqlite3"):
-        assert sqlite.choose(Old).journal_mode == "delete"
+        assert sqlite_driver.choose(Old).journal_mode == "delete"
     with pytest.raises(StoreError, match="too old"):
-        sqlite.choose(Ancient)
+        sqlite_driver.choose(Ancient)
 
 
 @pytest.mark.skipif(
@@ -319,7 +319,7 @@ from agent.store.db.database import Database
 database = Database("sqlite:///{tmp_path}/agent.db")
 schema.upgrade(database)
 schema.check(database)
-assert sqlite.driver().module.__name__ == "sqlite3"
+assert sqlite_driver.driver().module.__name__ == "sqlite3"
 with database.connect("turn") as turn, database.connect("writer") as writer:
     for connection in (turn, writer):
         with connection.transaction():
@@ -327,7 +327,7 @@ with database.connect("turn") as turn, database.connect("writer") as writer:
                 "INSERT INTO step_logs (task_id, step_id, attempt, at, stream, text) SELECT"
                 " r.a, r.a, r.b, r.b, r.a, r.a FROM " + database.sql.rows(a="text", b="int")
                 + " WHERE r.a NOT IN " + database.sql.ids(), rows="[]", ids='["x"]')
-    assert writer.query("PRAGMA journal_mode") == [(sqlite.driver().journal_mode,)]
+    assert writer.query("PRAGMA journal_mode") == [(sqlite_driver.driver().journal_mode,)]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
