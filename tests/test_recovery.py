@@ -18,6 +18,7 @@ from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND
 from agent.core.ids import idempotency_key, new_id, request_hash
 from agent.core.state_machine import CallStatus
+from agent.core.waits import ChildRequest
 from agent.recovery import Recovered
 from agent.steps.process import processes
 from agent.steps.process.processes import start_time
@@ -443,7 +444,7 @@ def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str)
     tidy = step("tidy", after=["bad"], run_on="always" if parent == "goes on" else "success")
     sub = Step(name="sub", kind="workflow", config={"name": "child"}, retry=AT_ONCE)
     task_id = dying.start(Graph(name="parent", steps=[sub, step("bad"), tidy]))
-    dying.settle({"sub": Waiting({"child": {"workflow": "child", "input": {}}})})
+    dying.settle({"sub": Waiting(ChildRequest("child", {}))})
     ((child_id,),) = dying.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
     # `fail_fast` skips the step that waits; whoever was to cancel the child dies with this turn.
     dying.settle({"bad": Failed(StepError("no", "code", "no"))})

@@ -1,4 +1,4 @@
-"""What a turn costs that claims, with so many tasks waiting in the table.
+"""The cost of a commit that claims, by the number of waiting tasks.
 
 Half of them are due and wait for a slot, half wait for a time to come. They are copies of one task
 that the engine made, so that they are as it would have made them.
@@ -24,7 +24,7 @@ _LATER_US: Final = 86_400 * SECOND
 
 
 def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Fill the tables of migrated databases, each with so many tasks, then measure turns.
+    """Fill migrated databases, each with its number of tasks, then measure commits.
 
     The databases take turns too: whatever else the machine does then falls on all of them alike.
     """

@@ -17,7 +17,7 @@ _AT_ONCE: Final = 100
 
 
 def main(url: str, running: int) -> dict[str, Any]:
-    """Let a worker claim a step of so many tasks and vanish; recover."""
+    """Let a worker claim a step of each task and die; recover."""
     database = Database(url)
     database.set_clock()
     _claim_and_vanish(database, running)

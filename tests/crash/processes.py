@@ -1,7 +1,6 @@
 """Real processes: agents that are killed and stopped, and a world that counts what they do."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -16,6 +15,8 @@ from typing import Any
 
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
+from agent.core import waits
+from agent.core.waits import Approval, UnknownCall
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.errors import RefusedError
@@ -160,20 +161,20 @@ class Agents:
         return set(task_ids) <= {task_id for (task_id,) in ended}
 
     def _be_the_person(self) -> None:
-        """Say of each effect in doubt what the world knows of it, and yes to everything else."""
+        """Resolve each unknown effect by what the world saw, and approve everything else."""
         for task_id, name, parallel_index, waiting_on in self.rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
-            on = json.loads(waiting_on or "{}")
-            # Whoever did it may have told of it in the meantime.
+            on = waits.parse(waiting_on)
+            # The worker may have recorded the result in the meantime.
             with contextlib.suppress(RefusedError):
-                if "unknown" in on:
+                if isinstance(on, UnknownCall):
                     title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
-                    did_happen = self._did_happen(on["unknown"])
+                    did_happen = self._did_happen(on.call_id)
                     self.operator.resolve(task_id, title, "done" if did_happen else "retry")
-                elif "approval" in on:
+                elif isinstance(on, Approval):
                     person = terminal_user("a person")
-                    answering.answer(self.database, on["approval"], "approve", principal=person)
+                    answering.answer(self.database, on.approval_id, "approve", principal=person)
 
     def _did_happen(self, call_id: str) -> bool:
         ((request,),) = self.rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
@@ -187,7 +188,7 @@ class Agents:
             return checker.check(reader)
 
     def describe(self) -> str:
-        """Say how things are, for whoever reads a failure."""
+        """Describe the state, for the message of a failure."""
         steps = self.rows(
             "SELECT task_id, name, parallel_index, status, attempt, owner, waiting_on, error"
             " FROM steps WHERE status NOT IN ('succeeded', 'skipped')"

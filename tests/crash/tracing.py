@@ -1,7 +1,7 @@
 """Faults at the very places where a process makes things durable, put there by strace from outside.
 
 A kill comes at the Nth sync of the whole process, whichever thread makes it: every sync stops the
-process, and whoever watches lets it go on or ends it. An error is given to the Nth sync of every
+process, and the tracer continues it or ends it. An error is given to the Nth sync of every
 thread, since that is how strace counts.
 """
 

@@ -249,8 +249,8 @@ MUTANTS: Final = (
         "early signals are lost",
         "a step waits for what was sent before it began to wait",
         "agent/tasks/rules/settlement.py",
-        '        take_signal(tx, locked, step, on["signal"])\n',
-        "        pass\n",
+        "            take_signal(tx, locked, step, name)\n",
+        "            pass\n",
     ),
     Mutant(
         "the silent count as gone",
@@ -326,8 +326,8 @@ MUTANTS: Final = (
         "another input counts as the same",
         "a child is given what an earlier one did for somebody else",
         "agent/tasks/rules/retried_children.py",
-        'return bool(graph.name == asked.get("workflow") and json.loads(given) == wanted)',
-        'return bool(graph.name == asked.get("workflow"))',
+        "return bool(graph.name == request.workflow and json.loads(given) == wanted)",
+        "return bool(graph.name == request.workflow)",
     ),
     Mutant(
         "one unreadable task stops the start",
@@ -354,8 +354,8 @@ MUTANTS: Final = (
         "what is known is asked",
         "a person is asked about an effect whose late word has come",
         "agent/tasks/rules/settlement.py",
-        'if "unknown" in on and not call_rows.is_call_resolved(tx, on["unknown"]):',
-        'if "unknown" in on:',
+        "case UnknownCall(call_id) if not call_rows.is_call_resolved(tx, call_id):",
+        "case UnknownCall(call_id):",
     ),
     Mutant(
         "a command forgets the family",
@@ -411,8 +411,8 @@ MUTANTS: Final = (
         "any child will do",
         "a step that waits for one child takes the end of another for it",
         "agent/tasks/rules/child_tasks.py",
-        "if step.status == StepStatus.WAITING and child_of(step) == end.task_id:",
-        "if step.status == StepStatus.WAITING:",
+        "if isinstance(on, Child) and on.task_id == end.task_id:",
+        "if isinstance(on, Child):",
     ),
     Mutant(
         "intents under an old claim",

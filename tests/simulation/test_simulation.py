@@ -63,7 +63,7 @@ FAULTS = {
     "person: answer": 5,
     "person: saw another request": 3,
 }
-"""What happens on the simulated machine, and how often at least in so many seeds."""
+"""What happens on the simulated machine, and how often at least in this number of seeds."""
 COUNTED_SEEDS = 80
 
 

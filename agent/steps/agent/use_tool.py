@@ -6,7 +6,6 @@ What is refused is on record like what was done: each wish of the model has exac
 import asyncio
 import json
 import re
-from dataclasses import asdict
 from typing import Final
 
 from agent.core.state_machine import ApprovalStatus
@@ -92,7 +91,7 @@ class ToolUser:
                 who=self._config.who or None,
                 expires_seconds=self._config.expires,
             )
-            context.calls.end(Waiting({"approval": asdict(asked)}, None, context.checkpoint))
+            context.calls.end(Waiting(asked, None, context.checkpoint))
         if found.status == ApprovalStatus.DENIED:
             reason = f": {found.comment}" if found.comment else ""
             raise ToolRefusedError(f"{found.by} denied this use{reason}")

@@ -8,6 +8,7 @@ into the configuration, which must then be just what was approved.
 from dataclasses import asdict
 from typing import Any
 
+from agent.core import waits
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.spec.questions import ApprovalConfig, InputConfig
@@ -54,9 +55,8 @@ def ask(kind: str, config: Answerable, request: Json, checkpoint: Json) -> Waiti
         on_expiry=config.on_expiry,
         remind_seconds=config.remind,
     )
-    document = asdict(asked)
-    encode(document, "the question")
-    return Waiting({"approval": document}, None, checkpoint)
+    encode(asdict(asked), "the question")
+    return Waiting(asked, None, checkpoint)
 
 
 def answered(approval: RecordedApproval) -> dict[str, Json]:
@@ -89,8 +89,9 @@ def _set(value: dict[str, Json], path: list[str], new: Json) -> dict[str, Json]:
 def own_checkpoint(claimed: AttemptInput) -> Json:
     """Return the step's own checkpoint, without what the engine put around it while it asked."""
     checkpoint, waited = claimed.checkpoint, claimed.waited
-    if waited is None or not isinstance(waited.get("approval"), str):
+    approval_id = None if waited is None else waits.approval_of(waited.on)
+    if approval_id is None:
         return checkpoint
-    if isinstance(checkpoint, dict) and checkpoint.get("approval_id") == waited["approval"]:
+    if isinstance(checkpoint, dict) and checkpoint.get("approval_id") == approval_id:
         return checkpoint.get("saved")
     return checkpoint

@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 from agent.core import file_descriptors, ids
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Timer, UnknownCall
 from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
 from agent.steps.attempt.containment import MAX_ERROR_TEXT, described
@@ -210,7 +211,7 @@ class Calls:
         """Follow `on_unknown`; `now` is what would be sent, when that is another request."""
         if self._services.clock.now() < call.expires_at and request.is_effect:
             then = request.on_unknown if now is None or request.on_unknown == "fail" else "ask"
-            on = {"timer": call.expires_at, "in_doubt": then}
+            on = Timer(call.expires_at, on_unknown=then)
             self.end(Waiting(on, call.expires_at, self.checkpoint))
         if request.on_unknown == "fail":
             text = (
@@ -220,7 +221,7 @@ class Calls:
             self.end(Failed(StepError("unknown_outcome", "unknown", text)))
         if now is not None:
             # Neither policy covers a request that was never sent, nor does a remote know its key.
-            self.end(Waiting({"unknown": call.call_id, "now": now}, None, self.checkpoint))
+            self.end(Waiting(UnknownCall(call.call_id), None, self.checkpoint, now))
         if request.on_unknown == "reconcile" and request.reconcile is not None:
             found = await request.reconcile(call)
             if isinstance(found, Applied) or found is True:
@@ -235,7 +236,7 @@ class Calls:
                     self.end(Failed(StepError("attempts_exhausted", "remote", text)))
                 return None
         if request.on_unknown in ("ask", "reconcile"):
-            self.end(Waiting({"unknown": call.call_id}, None, self.checkpoint))
+            self.end(Waiting(UnknownCall(call.call_id), None, self.checkpoint))
         return None
 
     async def _intend(
@@ -258,7 +259,7 @@ class Calls:
         if apart is not None and (reason := await self._services.journal.keep(claimed, apart)):
             # Before the time in which it may be sent begins, and without using up an attempt.
             again = clock.now() + _STORE_WAIT_SECONDS * SECOND
-            self.end(Waiting({"timer": again, "store": reason}, again, self.checkpoint))
+            self.end(Waiting(Timer(again, store_error=reason), again, self.checkpoint))
         if prepare is not None:
             process = await prepare()
         else:

@@ -1,6 +1,7 @@
 """The `wait` kind: a duration, an instant or a signal; it holds no slot while it waits."""
 
 from agent.core.clock import SECOND
+from agent.core.waits import Signal, Timer
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.configs import WaitConfig
 from agent.steps.types.outcome import Outcome, Succeeded, Waiting
@@ -20,11 +21,11 @@ async def run(config: WaitConfig, context: StepContext) -> Outcome:
     assert instant is not None
     if now >= instant:
         return Succeeded()
-    return Waiting({"timer": instant}, instant, {"until": instant})
+    return Waiting(Timer(instant), instant, {"until": instant})
 
 
 def _for_signal(name: str, context: StepContext) -> Outcome:
     waited = context.claimed.waited
-    if waited is not None and waited.get("signal") == name and "value" in waited:
-        return Succeeded(waited["value"])
-    return Waiting({"signal": name})
+    if waited is not None and waited.on == Signal(name) and "value" in waited.result:
+        return Succeeded(waited.result["value"])
+    return Waiting(Signal(name))

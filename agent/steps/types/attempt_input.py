@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
@@ -81,8 +82,8 @@ class AttemptInput:
     parallel_count: int | None = None
     item: Json = None
     checkpoint: Json = None
-    waited: dict[str, Json] | None = None
-    """What a woken step had waited on, with what came: ``{"signal": name, "value": …}``."""
+    waited: EndedWait | None = None
+    """What a woken step had waited on, with what came of it."""
     deadline: int | None = None
     """When the time of the step's own budget is over."""
     failures: int = 0

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
+
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
 
@@ -80,16 +82,15 @@ class Failed:
 class Waiting:
     """The step waits on something named, holding no claim, no slot and no timeout.
 
-    `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
-    ``{"child": task_id}``, ``{"approval": question}`` (an `Question` as a document; the row is made
-    when this is settled). Beside an unknown, `now` is what the step would send instead of it. Beside
-    a timer, `in_doubt` says that an effect may be under way until then, and what follows
-    (`on_unknown`). With `wake_at` it is woken then at the latest.
+    A question's row and a child task are created by the transaction that settles this. With
+    `wake_at` the step is woken then at the latest.
     """
 
-    on: dict[str, Json]
+    on: "Timer | Signal | ChildRequest | UnknownCall | Question"
     wake_at: int | None = None
     checkpoint: Json = None
+    changed_request: dict[str, Json] | None = None
+    """Of an unknown call: what the step would send now, where that is another request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
+from agent.core.waits import Child
 from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
@@ -135,9 +137,10 @@ def equip(
         known = tasks[step.task_id]
         ended = known.ended
         checkpoint, item, waiting_on, error = own.get(step.id, _NOTHING)
-        waited = json.loads(waiting_on) if waiting_on else None
-        if waited is not None and isinstance(waited.get("child"), str):
-            waited.update(outputs.child_result(connection, waited["child"], graphs, fetched.take))
+        waited = waits.parse_ended(waiting_on)
+        if waited is not None and isinstance(waited.on, Child) and waited.on.task_id is not None:
+            child_id = waited.on.task_id
+            waited.result.update(outputs.child_result(connection, child_id, graphs, fetched.take))
         result.append(
             AttemptInput(
                 task=_as_of_now(known.view, locked),

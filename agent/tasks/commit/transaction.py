@@ -5,11 +5,11 @@ one round trip; it ends with all writes and the COMMIT in another. A turn never 
 another transaction holds: what it could not lock it hands back, to be carried into the next.
 """
 
-import json
 from typing import Any
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
-from agent.steps.types.outcome import Json, Retry
+from agent.core.waits import Approval, Child, Timer, UnknownCall
+from agent.steps.types.outcome import Retry
 from agent.store.db.database import Connection, DeferredRows
 from agent.store.engine import begin_tx, reads, task_rows, workflow_versions, writes
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry, TxResult
@@ -252,18 +252,19 @@ def _wake(tx: Connection, locked: LockedTask, step: StepRow) -> None:
         step.wake_at = None
         fanout.admit(tx, locked, step)
         return
-    on: dict[str, Json] = json.loads(step.waiting_on) if step.waiting_on else {}
-    if "approval" in on:
-        approvals.look(tx, locked, step)
-        return
-    if isinstance(on.get("child"), str):
-        status = child_tasks.ended_status(tx, on["child"])
-        if status is None:
-            step.wake_at = locked.now + settlement.CHILD_LOOK_US
-        else:
-            transitions.wake(locked, step, {"status": status})
-        return
-    transitions.wake(locked, step, {"expired": True} if "timer" not in on else None)
+    match step.wait:
+        case Approval() | UnknownCall(approval_id=str()):
+            approvals.check(tx, locked, step)
+        case Child(task_id=str() as child_id):
+            status = child_tasks.ended_status(tx, child_id)
+            if status is None:
+                step.wake_at = locked.now + settlement.CHILD_CHECK_US
+            else:
+                transitions.wake(locked, step, {"status": status})
+        case Timer():
+            transitions.wake(locked, step)
+        case _:
+            transitions.wake(locked, step, {"expired": True})
 
 
 def _apply(

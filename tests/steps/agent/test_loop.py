@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
+from agent.core.waits import UnknownCall
 from agent.models.registry import ModelRegistry
 from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
@@ -17,7 +18,7 @@ from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
 from agent.steps.types.call_records import RecordedApproval
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Failed, Outcome, Paused, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Outcome, Paused, Question, Succeeded, Waiting
 from tests.support.attempt import Trial, callable_name, run
 
 
@@ -54,8 +55,8 @@ def failed(outcome: Outcome) -> str:
 def approved(made: Trial, status: ApprovalStatus, outcome: Outcome) -> None:
     """Answer the question that an attempt ended with."""
     assert isinstance(outcome, Waiting), outcome
-    request = outcome.on["approval"]["request"]
-    digest = request_hash(request)
+    assert isinstance(outcome.on, Question)
+    digest = request_hash(outcome.on.request)
     made.claim.setdefault("approvals", []).append(
         RecordedApproval(
             f"a{len(made.claim.get('approvals', []))}",
@@ -121,7 +122,7 @@ def test_an_unknown_use_asks_and_goes_on() -> None:
     run(made.attempt())
     made.pass_expiry()
     outcome = run(made.attempt())
-    assert isinstance(outcome, Waiting) and "unknown" in outcome.on
+    assert isinstance(outcome, Waiting) and isinstance(outcome.on, UnknownCall)
     made.journal.resolve_by_person(CallStatus.SUCCEEDED, "it was sent")
     assert run(made.attempt()) == Succeeded("done")
 

@@ -12,6 +12,7 @@ import structlog.testing
 from agent.core import ids as keys
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Signal, Timer
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Failed, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Connection, Database, Role, StoreError
@@ -55,7 +56,7 @@ def quiet() -> Iterator[None]:
     [
         Failed(StepError("no", "code", LONE_SURROGATE)),
         Retry(ERROR, delay_seconds=float("inf")),
-        Waiting({"signal": LONE_SURROGATE}),
+        Waiting(Signal(LONE_SURROGATE)),
         Succeeded({"key": LONE_SURROGATE}),
         Succeeded({"key": object()}),
         Succeeded(float("nan")),
@@ -79,7 +80,7 @@ def test_a_value_that_only_postgresql_refuses(postgres_database: Database) -> No
     """An instant beyond 64 bits is the outcome's own fault, found by the database alone."""
     hand = Hand(postgres_database)
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
-    hand.settle({"a": Waiting({"timer": 2**70}, wake_at=2**70), "b": Succeeded(1)})
+    hand.settle({"a": Waiting(Timer(2**70), wake_at=2**70), "b": Succeeded(1)})
     assert hand.document(first)["error"]["code"] == "bad_outcome"
     assert hand.status(second) == "succeeded"
     hand.close()
@@ -105,7 +106,7 @@ def two_that_are_due(hand: Hand) -> tuple[str, str]:
     """Return two tasks whose steps wait for one instant, which has come."""
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
     instant = hand.clock.now() + 10 * SECOND
-    until = Waiting({"timer": instant}, instant, {"until": instant})
+    until = Waiting(Timer(instant), instant, {"until": instant})
     hand.settle({"a": until, "b": until})
     hand.skip(11)
     return first, second

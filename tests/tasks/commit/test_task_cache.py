@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.core.waits import Timer
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
@@ -138,7 +139,7 @@ OUTCOMES: list[Outcome] = [
     FAILURE,
     Failed(ERROR),
     Retry(ERROR),
-    Waiting({"timer": 1}, wake_at=1),
+    Waiting(Timer(1), wake_at=1),
 ]
 
 _STEPS = (

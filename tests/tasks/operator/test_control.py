@@ -3,6 +3,7 @@
 import pytest
 
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Paused, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
@@ -136,7 +137,7 @@ def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(han
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
-    hand.settle({"pay": Waiting({"unknown": call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call_id))})
     hand.operator.cancel(task_id)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
@@ -151,7 +152,7 @@ def test_a_late_result_wakes_the_step_that_waits_on_it(hand: Hand) -> None:
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
-    hand.settle({"pay": Waiting({"unknown": call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
     hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
@@ -172,7 +173,7 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     hand.turn(
         Batch(
             notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
-            settles=[settle_of(claimed, Waiting({"unknown": call_id}))],
+            settles=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
         )
     )
     if hand.names() == []:

@@ -9,6 +9,7 @@ import pytest
 
 from agent import recovery
 from agent.core.clock import SECOND, Clock
+from agent.core.waits import ChildRequest
 from agent.steps.process import processes
 from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
@@ -273,7 +274,7 @@ def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
     silent = Hand(postgres_database)
     register(silent, graph(other("ask", "wait", config={"signal": "go"}), name="child"))
     task_id = silent.start(graph(other("run", "workflow"), step("bad"), name="parent"))
-    silent.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    silent.settle({"run": Waiting(ChildRequest("child", {}))})
     child_id = child_of(silent, task_id)
     silent.fail("bad")
     assert (silent.status(task_id), silent.status(child_id)) == ("failed", "running")

@@ -4,6 +4,7 @@ import pytest
 
 from agent.core.ids import new_id
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Failed, Retry, StepError, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
@@ -144,7 +145,7 @@ def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
     hand.turn()
     (call,) = hand.claimed("pay", second).calls
     assert (call.status, call.number, call.on_unknown) == ("unknown", 1, "ask")
-    hand.settle({"pay": Waiting({"unknown": call.call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call.call_id))})
     hand.operator.resolve(second, "pay", "done", {"paid": True})
     hand.turn()
     assert [known.response for known in hand.claimed("pay", second).calls] == [{"paid": True}]

@@ -4,6 +4,7 @@ The child is created in the transaction that lets the step wait for it, so it ha
 the use of the tool is written down once the child has ended. While it runs the step holds nothing.
 """
 
+from agent.core.waits import Child, ChildRequest, EndedWait
 from agent.steps.agent.tool import AgentTool, ToolRun
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_types import Call
@@ -42,23 +43,25 @@ class _Child(ToolRun):
         self.prepare = self._wait
 
     @property
-    def _ended(self) -> dict[str, Json] | None:
+    def _ended(self) -> EndedWait | None:
         """What became of the child that this very use asked for."""
         waited = self._context.claimed.waited
-        is_ours = waited is not None and waited.get("for") == self._context.calls.number
-        return waited if is_ours else None
+        if waited is None or not isinstance(waited.on, Child):
+            return None
+        return waited if waited.on.tool_use == self._context.calls.number else None
 
     async def _wait(self) -> None:
         """End the attempt by asking for the child, unless it has ended."""
         if self._ended is None:
             number = self._context.calls.number
-            asked = {"workflow": self._workflow, "input": self._arguments, "for": number}
-            checkpoint = self._context.checkpoint
-            self._context.calls.end(Waiting({"child": asked}, None, checkpoint))
+            request = ChildRequest(self._workflow, self._arguments, number)
+            self._context.calls.end(Waiting(request, None, self._context.checkpoint))
 
     async def perform(self, call: Call) -> Json:
-        ended = self._ended
-        assert ended is not None
+        waited = self._ended
+        assert waited is not None
+        assert isinstance(waited.on, Child)
+        ended = waited.result
         status = ended.get("status")
         error = ended.get("error")
         reason = error.get("message") if isinstance(error, dict) else error
@@ -66,5 +69,5 @@ class _Child(ToolRun):
             # Its steps have run, also where no output can be made of what they gave.
             return ended.get("output") if error is None else {"error": reason}
         text = f"the workflow {self._workflow} was not run" if status == "refused" else ""
-        text = text or f"the task {ended['child']} of {self._workflow} is {status or 'gone'}"
+        text = text or f"the task {waited.on.task_id} of {self._workflow} is {status or 'gone'}"
         raise DefiniteFailure(f"{text}: {reason}" if reason else text, may_retry=False)
