@@ -18,7 +18,7 @@ from agent.steps.kinds import python_modules
 from agent.steps.spec.agent_config import workflows_of
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.workflows import loader
 from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.compile.triggers import inactive_triggers
@@ -47,7 +47,7 @@ def overview(settings: Settings, connection: Connection | None) -> list[dict[str
     """Return every workflow that has a file or a record, with remarks on what to know of it."""
     recorded = {}
     if connection is not None:
-        recorded = {each.name: each for each in workflow_histories.latest_versions(connection)}
+        recorded = {each.name: each for each in workflow_versions.latest_versions(connection)}
     listed: dict[str, dict[str, Any]] = {}
     entries = scan(settings)
     known = graphs_of(entries)
@@ -185,7 +185,7 @@ class WorkflowSync:
         names = {str(entry.path.absolute()): entry.name for entry in self._directory.entries}
         return [
             record.name
-            for record in workflow_histories.latest_versions(connection)
+            for record in workflow_versions.latest_versions(connection)
             if record.removed_at is None
             and record.path is not None
             and Path(record.path).parent == here

@@ -96,7 +96,7 @@ class SchemaCost:
     def count(self, value: Any, limit: int = MAX_OPERATIONS, max_pairs: int = MAX_PAIRS) -> Cost:
         """Return what checking a value takes; raise `TooCostlyError` beyond the limits."""
         done: dict[tuple[int, int], int] = {}
-        first = _Frame(self._schema, value, self)
+        first = _CountedCheck(self._schema, value, self)
         stack, under_way, largest = [first], {first.key}, 0
         while stack:
             frame = stack[-1]
@@ -115,13 +115,13 @@ class SchemaCost:
                 frame.add(done[key])
             # What comes back to the same pair adds nothing: the validator stops there as well.
             elif key not in under_way:
-                stack.append(_Frame(*child, self))
+                stack.append(_CountedCheck(*child, self))
                 under_way.add(key)
             if frame.total > limit or len(done) > max_pairs:
                 raise TooCostlyError(f"it takes more than {limit:,} operations")
         return Cost(first.total, largest)
 
-    def find_circle(self) -> bool:
+    def has_endless_reference(self) -> bool:
         """Whether a reference leads back to itself without going into the value."""
         finished: set[int] = set()
         for start, _ in _with_resources(self._schema):
@@ -157,7 +157,7 @@ class SchemaCost:
         return found
 
     def _in_place(self, schema: Schema) -> Iterator[Schema]:
-        """Yield the subschemas that are held against the same value."""
+        """Yield the subschemas that are checked against the same value."""
         yield from self._targets.get(id(schema), ())
         for word in _LISTS:
             yield from _listed(schema.get(word))
@@ -214,8 +214,8 @@ class SchemaCost:
             self._targets[id(each)] = [target for target in found if isinstance(target, dict)]
 
 
-class _Frame:
-    """One subschema that is held against one value, while its parts are counted."""
+class _CountedCheck:
+    """The check of one value against one subschema, while its operations are counted."""
 
     __slots__ = ("_factor", "children", "has_choice", "key", "total")
 
@@ -259,37 +259,44 @@ def _plain_items(schema: Schema, cost: SchemaCost) -> Iterator[str]:
 
 
 def _children(schema: Schema, value: Any, cost: SchemaCost) -> Iterator[tuple[Schema, Any]]:
-    """Yield each subschema with each value that it may be held against."""
-    for each in cost._in_place(schema):
-        yield each, value
+    """Yield each subschema with each value that it may be checked against."""
+    for subschema in cost._in_place(schema):
+        yield subschema, value
     if isinstance(value, dict):
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            for name, each in properties.items():
-                if name in value and isinstance(each, dict):
-                    yield each, value[name]
-        for each in _named(schema.get("patternProperties")):
-            for inner in value.values():
-                yield each, inner
-        for word in _OF_MEMBERS:
-            for each in _one(schema.get(word)):
-                for inner in value.values():
-                    yield each, inner
-        for each in _one(schema.get("propertyNames")):
-            for name in value:
-                yield each, name
+        yield from _children_of_members(schema, value)
     elif isinstance(value, list):
-        for each, inner in zip(_listed(schema.get("prefixItems")), value, strict=False):
-            yield each, inner
-        plain = set(_plain_items(schema, cost))
-        for word in _OF_ITEMS:
-            for each in _one(schema.get(word)) if word not in plain else ():
-                for inner in value:
-                    yield each, inner
+        yield from _children_of_items(schema, value, cost)
+
+
+def _children_of_members(schema: Schema, value: dict[str, Any]) -> Iterator[tuple[Schema, Any]]:
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        for name, subschema in properties.items():
+            if name in value and isinstance(subschema, dict):
+                yield subschema, value[name]
+    of_all = [*_named(schema.get("patternProperties"))]
+    of_all += [subschema for word in _OF_MEMBERS for subschema in _one(schema.get(word))]
+    for subschema in of_all:
+        for member in value.values():
+            yield subschema, member
+    for subschema in _one(schema.get("propertyNames")):
+        for name in value:
+            yield subschema, name
+
+
+def _children_of_items(
+    schema: Schema, value: list[Any], cost: SchemaCost
+) -> Iterator[tuple[Schema, Any]]:
+    yield from zip(_listed(schema.get("prefixItems")), value, strict=False)
+    plain = set(_plain_items(schema, cost))
+    for word in _OF_ITEMS:
+        for subschema in _one(schema.get(word)) if word not in plain else ():
+            for item in value:
+                yield subschema, item
 
 
 def _of_parts(schema: Schema) -> Iterator[Schema]:
-    """Yield the subschemas that are held against parts of a value."""
+    """Yield the subschemas that are checked against parts of a value."""
     for word in ("properties", "patternProperties"):
         yield from _named(schema.get(word))
     for word in (*_OF_MEMBERS, "propertyNames", *_OF_ITEMS):

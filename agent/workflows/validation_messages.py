@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in the words of the people who write workflow files."""
+"""Turns pydantic's errors into messages for authors of workflow files."""
 
 import json
 import re
@@ -31,8 +31,15 @@ _TYPES = {
     "none_required": "empty",
 }
 
+_BOUNDS = {
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
 _MOST_SUGGESTIONS = 100
-"""Of one check: looking for similar words takes time, and people read the first few."""
+"""Suggestions in one check: finding similar words takes time, and people read the first few."""
 
 
 def find_problems(
@@ -45,15 +52,16 @@ def find_problems(
 ) -> tuple[BaseModel | None, list[Problem]]:
     """Check a value against a model: the model's instance, or every problem with its place.
 
-    With `may_have_templates` nothing is said of values that are only known once rendered.
+    With `may_have_templates` values that are only known once rendered are not checked.
     """
     try:
         return model.model_validate(value), []
     except ValidationError as error:
-        found = faults(model, value, error, may_have_templates=may_have_templates)
         return None, [
-            source.problem(path + each.place, each.message, each.hint, at_value=each.is_of_value)
-            for each in found
+            source.problem(
+                path + fault.place, fault.message, fault.hint, at_value=fault.is_of_value
+            )
+            for fault in faults(model, value, error, may_have_templates=may_have_templates)
         ]
 
 
@@ -74,7 +82,7 @@ def faults(
     *,
     may_have_templates: bool = False,
 ) -> Iterator[Fault]:
-    """Yield what a model found wrong, each thing once."""
+    """Yield what a model refused, one fault per place."""
     seen: set[Path] = set()
     for detail in error.errors(include_url=False):
         is_key = detail["loc"][-1:] == ("[key]",)
@@ -124,35 +132,42 @@ def _message(
     if kind == "value_error":
         return str(limits["error"]), None
     if kind == "literal_error":
-        words = [word.strip("'") for word in limits["expected"].replace(" or ", ", ").split(", ")]
-        message = f"{shown(given)} is not one of {', '.join(words)}"
-        if len(words) == 1:
-            message = f"must be {words[0]}, and is {shown(given)}"
-        return message, did_you_mean(given, words) if isinstance(given, str) else None
+        return _literal_message(given, limits["expected"])
     if kind in _TYPES:
         place = next((part for part in reversed(detail["loc"]) if isinstance(part, str)), "")
         hint = _as_in(place, given) or _quoted(kind, given)
         return f"must be {_TYPES[kind]}, and is {shown(given)}", hint
     if kind == "string_pattern_mismatch":
         return _pattern_message(given, limits["pattern"], _field_at(model, detail["loc"]))
-    bounds = {
-        "greater_than": ("greater than", "gt"),
-        "greater_than_equal": ("at least", "ge"),
-        "less_than": ("less than", "lt"),
-        "less_than_equal": ("at most", "le"),
-    }
-    if kind in bounds:
-        bound, key = bounds[kind]
-        if isinstance(written, str) and not isinstance(given, str):
-            # What is written as text and has bounds is a duration.
-            return f"must be {bound} {format_duration(limits[key])}, and is {written}", None
-        return f"must be {bound} {_count(limits[key])}, and is {shown(given)}", None
-    if kind in ("too_short", "string_too_short"):
-        return "must not be empty", None
-    if kind in ("too_long", "string_too_long"):
-        parts = " characters" if kind == "string_too_long" else ""
-        return f"is too long: {_count(limits['max_length'])}{parts} are allowed", None
+    if kind in _BOUNDS:
+        return _bound_message(*_BOUNDS[kind], limits, written, given), None
+    if kind in ("too_short", "string_too_short", "too_long", "string_too_long"):
+        return _length_message(kind, limits), None
     return detail["msg"][:1].lower() + detail["msg"][1:], None
+
+
+def _length_message(kind: str, limits: Mapping[str, Any]) -> str:
+    if kind.endswith("too_short"):
+        return "must not be empty"
+    parts = " characters" if kind == "string_too_long" else ""
+    return f"is too long: {_count(limits['max_length'])}{parts} are allowed"
+
+
+def _literal_message(given: Any, expected: str) -> tuple[str, str | None]:
+    words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    message = f"{shown(given)} is not one of {', '.join(words)}"
+    if len(words) == 1:
+        message = f"must be {words[0]}, and is {shown(given)}"
+    return message, did_you_mean(given, words) if isinstance(given, str) else None
+
+
+def _bound_message(
+    bound: str, key: str, limits: Mapping[str, Any], written: Any, given: Any
+) -> str:
+    if isinstance(written, str) and not isinstance(given, str):
+        # What is written as text and has bounds is a duration.
+        return f"must be {bound} {format_duration(limits[key])}, and is {written}"
+    return f"must be {bound} {_count(limits[key])}, and is {shown(given)}"
 
 
 def _count(limit: float) -> str:

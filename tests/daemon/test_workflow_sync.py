@@ -8,7 +8,7 @@ import pytest
 from agent.config.settings import Settings
 from agent.daemon.workflow_sync import Change, WorkflowSync, overview
 from agent.store.db.database import Database
-from agent.store.engine import workflow_histories
+from agent.store.engine import workflow_versions
 
 FLOW = "name: {name}\nsteps:\n  one: {{shell: {{argv: [echo, {word}], effect: none}}}}\n"
 
@@ -30,7 +30,7 @@ def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
 
 def _on_record(database: Database) -> dict[str, tuple[int, bool]]:
     with database.connect("reader") as connection:
-        found = workflow_histories.latest_versions(connection)
+        found = workflow_versions.latest_versions(connection)
     return {each.name: (each.number, each.removed_at is not None) for each in found}
 
 

@@ -18,7 +18,7 @@ from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
-from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.store.read import health
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
@@ -146,7 +146,7 @@ class CommandHandler:
         """Return the workflows that have named a command, with what they say of it."""
         found: list[tuple[str, dict[str, Json]]] = []
         with self._database.connect("reader") as connection, connection.snapshot():
-            for each in workflow_histories.latest_versions(connection):
+            for each in workflow_versions.latest_versions(connection):
                 latest = workflow_versions.latest(connection, each.name)
                 keys = Graph.model_validate_json(latest[1]).on.get("chat") if latest else None
                 if keys:

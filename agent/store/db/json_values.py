@@ -74,16 +74,13 @@ def _is_unicode(text: str) -> bool:
 
 
 def _inspect(value: Json, path: str, depth: int) -> None:
-    """Walk a value that the quick look did not clear, and name the first thing that is wrong."""
+    """Walk a value that the quick check did not clear, and name the first problem."""
     if depth > MAX_DEPTH:
         raise NotPlainJsonError(path, f"nested more than {MAX_DEPTH} deep")
     if isinstance(value, str):
         _inspect_text(value, path)
-    elif isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise NotPlainJsonError(path, f"{value} is not a JSON number")
-    elif isinstance(value, int) and not isinstance(value, bool):
-        _inspect_int(value, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        _inspect_number(value, path)
     elif isinstance(value, dict):
         for key, member in value.items():
             if not isinstance(key, str):
@@ -104,7 +101,11 @@ def _inspect_text(text: str, path: str) -> None:
         raise NotPlainJsonError(path, "contains a lone surrogate, which is not valid Unicode")
 
 
-def _inspect_int(value: int, path: str) -> None:
+def _inspect_number(value: float, path: str) -> None:
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise NotPlainJsonError(path, f"{value} is not a JSON number")
+        return
     try:
         int.__repr__(value)
     except ValueError:

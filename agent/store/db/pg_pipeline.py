@@ -1,12 +1,12 @@
 """PostgreSQL's protocol at the level of libpq: prepared statements, sent in batches.
 
-A round trip is what a statement costs. So the connection stays in pipeline mode: statements are
-queued, go out together, and are answered together; BEGIN travels with the first statement of a
-transaction and whatever nobody waits for travels with the next one. Each statement is parsed and
-planned once a connection. The driver's own cursors offer the same with twice the processor time.
+Most of a statement's cost is its round trip. So the connection stays in pipeline mode: statements are
+queued, sent together and answered together. BEGIN is sent with the first statement of a transaction,
+and a statement whose result is not needed is sent with the next one. Each statement is parsed and
+planned once per connection. The driver's own cursors do the same with twice the processor time.
 
-Behind a connection pooler the next transaction may meet another session, which knows none of these
-statements: there every statement is sent whole, and parsed each time.
+Behind a connection pooler the next transaction may use another session, which knows none of the
+prepared statements: there every statement is sent whole and parsed each time.
 """
 
 import select
@@ -46,6 +46,41 @@ class WireError(Exception):
 
 class UnstorableError(Exception):
     """A parameter has a value that PostgreSQL has no place for."""
+
+
+def _encode(
+    names: tuple[str, ...], params: dict[str, Any]
+) -> tuple[list[bytes | None], tuple[int, ...], list[int] | None]:
+    """Return the values of parameters as they are sent, their types, and their formats if any is binary."""
+    values: list[bytes | None] = []
+    types: list[int] = []
+    formats: list[int] | None = None
+    for name in names:
+        value = params[name]
+        if isinstance(value, str):
+            data = value.encode("utf-8")
+            if b"\0" in data:
+                raise UnstorableError(f"{name} contains a NUL character")
+            values.append(data)
+            types.append(_UNKNOWN)
+        elif value is None:
+            values.append(None)
+            types.append(_UNKNOWN)
+        elif isinstance(value, int):
+            # Always as BIGINT: the server would guess INTEGER beside a small literal.
+            values.append(b"%d" % value)
+            types.append(_BIGINT)
+        elif isinstance(value, bytes):
+            values.append(value)
+            types.append(_BYTEA)
+            formats = formats or [0] * len(names)
+            formats[len(values) - 1] = 1
+        elif isinstance(value, float):
+            values.append(repr(value).encode())
+            types.append(_DOUBLE)
+        else:
+            raise UnstorableError(f"{name} is a {type(value).__name__}")
+    return values, tuple(types), formats
 
 
 class NumberLoader(Loader):
@@ -96,35 +131,7 @@ class PgPipeline:
             text, names = numbered(sql)
             statement = self._statements[sql] = (text.encode("utf-8"), names, {})
         text_bytes, names, by_types = statement
-        values: list[bytes | None] = []
-        types: list[int] = []
-        formats: list[int] | None = None
-        for name in names:
-            value = params[name]
-            if isinstance(value, str):
-                data = value.encode("utf-8")
-                if b"\0" in data:
-                    raise UnstorableError(f"{name} contains a NUL character")
-                values.append(data)
-                types.append(_UNKNOWN)
-            elif value is None:
-                values.append(None)
-                types.append(_UNKNOWN)
-            elif isinstance(value, int):
-                # Always as BIGINT: the server would guess INTEGER beside a small literal.
-                values.append(b"%d" % value)
-                types.append(_BIGINT)
-            elif isinstance(value, bytes):
-                values.append(value)
-                types.append(_BYTEA)
-                formats = formats or [0] * len(names)
-                formats[len(values) - 1] = 1
-            elif isinstance(value, float):
-                values.append(repr(value).encode())
-                types.append(_DOUBLE)
-            else:
-                raise UnstorableError(f"{name} is a {type(value).__name__}")
-        signature = tuple(types)
+        values, signature, formats = _encode(names, params)
         prepared = by_types.get(signature)
         pgconn = self._pgconn
         try:

@@ -1,6 +1,30 @@
 """Workflows and their versions: a changed definition is a new version, and none is ever rewritten."""
 
+from dataclasses import dataclass
+from typing import Final
+
 from agent.store.db.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One recorded version of a workflow."""
+
+    name: str
+    number: int
+    hash: str
+    path: str | None
+    created_at: int
+    removed_at: int | None
+    task_count: int
+
+
+_VERSIONS: Final = (
+    "SELECT w.name, w.version, w.hash, w.path, w.created_at, w.removed_at,"
+    " (SELECT count(*) FROM tasks t"
+    " WHERE t.workflow_name = w.name AND t.workflow_version = w.version)"
+    " FROM workflows w"
+)
 
 
 def register(
@@ -92,3 +116,28 @@ def remove(tx: Connection, name: str, now: int) -> bool:
         now=now,
     )
     return changed > 0
+
+
+def latest_versions(connection: Connection) -> list[Version]:
+    """Return every workflow's latest version, by name."""
+    rows = connection.query(
+        f"{_VERSIONS} WHERE w.version = (SELECT max(o.version) FROM workflows o"
+        " WHERE o.name = w.name) ORDER BY w.name"
+    )
+    return [Version(*row) for row in rows]
+
+
+def versions_of(connection: Connection, name: str) -> list[Version]:
+    """Return a workflow's versions, the newest first; none for an unknown name."""
+    rows = connection.query(f"{_VERSIONS} WHERE w.name = :name ORDER BY w.version DESC", name=name)
+    return [Version(*row) for row in rows]
+
+
+def texts_of(connection: Connection, name: str, number: int) -> tuple[str, str | None] | None:
+    """Return (graph, source) of one version; None if it does not exist."""
+    rows = connection.query(
+        "SELECT graph, source FROM workflows WHERE name = :name AND version = :version",
+        name=name,
+        version=number,
+    )
+    return (str(rows[0][0]), rows[0][1]) if rows else None

@@ -118,29 +118,35 @@ def _page(connection: Connection, last: str, since: int | None) -> list[AuditRow
 
 def _read(connection: Connection, page: dict[str, AuditRows], span: tuple[str, str] | None) -> None:
     """Add to tasks what belongs to them; rows of a task outside the page are left out."""
-
-    def rows_of(sql: str, task_column: int = 0) -> Iterator[tuple[AuditRows, Row]]:
-        if span is None:
-            rows = _query_ids(connection, sql.replace("{within}", "IN {ids}"), list(page))
-        else:
-            between = "BETWEEN :first AND :end"
-            rows = connection.query(sql.replace("{within}", between), first=span[0], end=span[1])
-        for row in rows:
-            if (task := page.get(row[task_column])) is not None:
-                yield task, row
-
-    for task, row in rows_of(_STEPS, task_column=1):
+    for task, row in _rows_of(connection, page, span, _STEPS, task_column=1):
         task.step_rows.append(row)
-    for task, row in rows_of(_EVENTS):
+    for task, row in _rows_of(connection, page, span, _EVENTS):
         task.event_rows.append(row)
-    for task, row in rows_of(_CALLS):
+    for task, row in _rows_of(connection, page, span, _CALLS):
         task.calls.append(CallFacts(*row))
-    for task, row in rows_of(_APPROVALS):
+    for task, row in _rows_of(connection, page, span, _APPROVALS):
         task.approvals.append(ApprovalFacts(*row))
-    for task, row in rows_of(_BUDGETS):
+    for task, row in _rows_of(connection, page, span, _BUDGETS):
         task.budgets.append(BudgetFacts(*row))
-    for task, row in rows_of(_CHILDREN):
+    for task, row in _rows_of(connection, page, span, _CHILDREN):
         task.children.add(row[1])
+
+
+def _rows_of(
+    connection: Connection,
+    page: dict[str, AuditRows],
+    span: tuple[str, str] | None,
+    sql: str,
+    task_column: int = 0,
+) -> Iterator[tuple[AuditRows, Row]]:
+    if span is None:
+        rows = _query_ids(connection, sql.replace("{within}", "IN {ids}"), list(page))
+    else:
+        between = "BETWEEN :first AND :end"
+        rows = connection.query(sql.replace("{within}", between), first=span[0], end=span[1])
+    for row in rows:
+        if (task := page.get(row[task_column])) is not None:
+            yield task, row
 
 
 def task_count(connection: Connection, since: int | None = None) -> int:

@@ -8,9 +8,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from agent.workflows.compile.field_types import (
+    AttemptTimeout,
+    Duration,
+    PositiveDuration,
+    one_or_more,
+)
 from agent.workflows.compile.inputs import InputKeys
 from agent.workflows.compile.triggers import TriggerKeys
-from agent.workflows.compile.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 from agent.workflows.graph import (
     MAX_ITEMS,
     MAX_NAME_CHARS,

@@ -202,7 +202,7 @@ def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
         if not _is_of_library(error):
             raise
         raise UnusableSchemaError(f"not a JSON Schema: {_cut(str(error))}") from error
-    if cost.find_circle():
+    if cost.has_endless_reference():
         raise UnusableSchemaError("a $ref of this schema leads back to itself, without an end")
     if not cost.is_recursive and cost.expanded > MAX_EXPANDED:
         text = f"its $refs stand for more than {MAX_EXPANDED:,} schemas, counting what they repeat"

@@ -1,4 +1,4 @@
-"""What the templates of a workflow name, checked against what there will be when they run."""
+"""Checks the names that a workflow's templates read against what will exist when they run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -17,15 +17,15 @@ _MOST_LISTED: Final = 50
 
 
 class Ancestry:
-    """Who is upstream of whom, as one integer of bits per step.
+    """Which steps are upstream of which, as one integer of bits per step.
 
-    Of a step in a circle, or below one, everything counts as upstream: the circle is told once, and
-    not again for every template in it.
+    For a step in a cycle, or downstream of one, every step counts as upstream: the cycle is reported
+    once, and not again for every template in it.
     """
 
     def __init__(self, depends_on: Mapping[str, Sequence[str]], *, has_cycle: bool = False) -> None:
         self._depends_on = depends_on
-        self._below_circles = _below_circles(depends_on) if has_cycle else frozenset()
+        self._unordered = _unordered_steps(depends_on) if has_cycle else frozenset()
         self._number = {name: number for number, name in enumerate(depends_on)}
         self._above: dict[str, int] = {}
 
@@ -39,7 +39,7 @@ class Ancestry:
 
     def is_upstream(self, name: str, of: str) -> bool:
         """Whether one step has surely ended before another starts."""
-        if of in self._below_circles or name in self._depends_on[of]:
+        if of in self._unordered or name in self._depends_on[of]:
             return True
         return bool(self._above_of(of) >> self._number[name] & 1)
 
@@ -60,8 +60,8 @@ class Ancestry:
         return self._above[name]
 
 
-def _below_circles(depends_on: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """Return the steps of circles, and all that are downstream of them: those without an order."""
+def _unordered_steps(depends_on: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Return the steps that have no topological order: those in cycles and downstream of them."""
     dependents: dict[str, list[str]] = {name: [] for name in depends_on}
     waiting: dict[str, int] = {}
     for name, parents in depends_on.items():

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from agent.workflows.compile.values import PositiveDuration, one_or_more
+from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 
 _MACROS = {
     "@hourly": "0 * * * *",

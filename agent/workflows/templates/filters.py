@@ -12,9 +12,14 @@ from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 from jinja2.tests import TESTS
 
-from agent.workflows.templates.limits import MAX_INTEGER_BITS, MAX_RANGE, Meter, TemplateError
+from agent.workflows.templates.limits import (
+    MAX_INTEGER_BITS,
+    MAX_RANGE,
+    Meter,
+    TemplateError,
+    weight,
+)
 from agent.workflows.templates.to_json import plain, refuse
-from agent.workflows.templates.weighing import weight
 
 _local = threading.local()
 

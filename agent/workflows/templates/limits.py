@@ -5,7 +5,8 @@ a runaway template, so that it ends alike on every machine; the clock only backs
 """
 
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 MAX_TEMPLATE_CHARS: Final = 65_536
 MAX_OPERATIONS: Final = 1_000_000
@@ -17,7 +18,9 @@ MAX_DEPTH: Final = 200
 """Nesting of values, the store's own limit."""
 MAX_CPU_SECONDS: Final = 2.0
 
-_CLOCK_EVERY = 64
+_CLOCK_EVERY: Final = 64
+_CHARS_PER_OPERATION: Final = 4096
+_VALUES_PER_OPERATION: Final = 16
 
 
 class TemplateError(ValueError):
@@ -56,8 +59,22 @@ class Meter:
             raise TemplateError(
                 f"the templates make more than {MAX_TOTAL_CHARS:,} characters of text together"
             )
-        self.charge(1 + chars // 4096)
+        self.charge(1 + chars // _CHARS_PER_OPERATION)
 
     def _check_clock(self) -> None:
         if time.thread_time() > self._deadline:
             raise TemplateError("the template takes too long")
+
+
+def weight(value: Any) -> int:
+    """Return the operations that comparing a whole value is charged with.
+
+    Its size in memory says nothing: a list may contain one large text many times.
+    """
+    if isinstance(value, str):
+        return len(value) // _CHARS_PER_OPERATION
+    if isinstance(value, Mapping):
+        return len(value) // _VALUES_PER_OPERATION + sum(map(weight, value.values()))
+    if isinstance(value, list | tuple):
+        return len(value) // _VALUES_PER_OPERATION + sum(map(weight, value))
+    return 0

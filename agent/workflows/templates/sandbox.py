@@ -21,9 +21,8 @@ from agent.workflows.templates.filters import (
     meter,
     metered_tests,
 )
-from agent.workflows.templates.limits import MAX_INTEGER_BITS, TemplateError
+from agent.workflows.templates.limits import MAX_INTEGER_BITS, TemplateError, weight
 from agent.workflows.templates.to_json import refuse
-from agent.workflows.templates.weighing import weight
 
 _METHODS: Final[dict[type, frozenset[str]]] = {
     str: frozenset(
