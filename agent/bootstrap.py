@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.config.settings import Settings
-from agent.core.process_lock import Holder, Lock
+from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
@@ -130,7 +130,7 @@ def lock_of(database: Database) -> Lock | None:
     return None if database.path is None else Lock(database.path)
 
 
-def holder_of(database: Database) -> Holder | None:
+def holder_of(database: Database) -> LockHolder | None:
     """Return who runs this database's tasks at the moment, as far as can be told from here."""
     lock = lock_of(database)
     if lock is not None:
@@ -143,7 +143,7 @@ def holder_of(database: Database) -> Holder | None:
     for _, _, host, process_id, started in living:
         # A worker of this machine that was killed is still on record as living for one lease.
         if host != socket.gethostname() or is_running(process_id, started):
-            return Holder(process_id, "daemon")
+            return LockHolder(process_id, "daemon")
     return None
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 MIN_LENGTH: Final = 4
-"""Shorter values cannot be told from ordinary text."""
+"""Shorter values also occur in ordinary text."""
 _MIN_ENCODED: Final = 6
 """Shorter pieces of base64 and hex are found in ordinary text."""
 _MIN_ANCHOR: Final = 3
@@ -118,7 +118,7 @@ class _EscapedForm(FoldedForm):
 
     def __init__(self, text: str) -> None:
         self.anchors_of = _escaped_anchors(text)
-        anchors = [anchor for found in self.anchors_of.values() for anchor in found]
+        anchors = [anchor for anchors in self.anchors_of.values() for anchor in anchors]
         chars = (
             rf"\\*+(?:{'|'.join(_encodings(char))})" if _PLAIN.match(char) else _char(char)
             for char in text
@@ -156,7 +156,7 @@ def spellings(secret: str) -> list[str]:
         json.dumps(secret, ensure_ascii=False)[1:-1],
         html.escape(secret),
         *quoted,
-        *(re.sub("%..", lambda found: found[0].lower(), each) for each in quoted),
+        *(re.sub("%..", lambda match: match[0].lower(), text) for text in quoted),
     ]
     data = secret.encode("utf-8", "surrogatepass")
     for _, core in _cores(data):
@@ -194,8 +194,8 @@ def _as_text(text: str) -> Form:
 
 def _escaped_anchors(text: str) -> dict[str, list[str]]:
     """Return, for each mark of an escape, how a few characters of a text look in such escapes."""
-    found = _RUN.search(text)
-    run = found[0] if found else ""
+    match = _RUN.search(text)
+    run = match[0] if match else ""
     octets = [f"{ord(char):02x}" for char in run]
     numbers = [str(ord(char)) for char in run]
     return {
@@ -218,9 +218,9 @@ def _as_hex(data: bytes) -> "_HexForm":
     digits = data.hex()
     # Two of each: a line break may go through one of them.
     whole = [digits[:_ANCHOR_LENGTH], digits[_ANCHOR_LENGTH : 2 * _ANCHOR_LENGTH]]
-    parts = [each for each in (data[:4], data[4:8]) if len(each) * 2 >= _MIN_ENCODED]
-    spaced = [each.hex(separator) for each in parts for separator in " :"]
-    anchors = [each for each in (*whole, *spaced) if len(each) >= _MIN_ENCODED]
+    parts = [part for part in (data[:4], data[4:8]) if len(part) * 2 >= _MIN_ENCODED]
+    spaced = [part.hex(separator) for part in parts for separator in " :"]
+    anchors = [anchor for anchor in (*whole, *spaced) if len(anchor) >= _MIN_ENCODED]
     pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
     pattern = r"(?:[\s:]|\\[rn])*+".join(pairs)
     return _HexForm(anchors, f"(?i:{pattern})", 2 * len(digits))
@@ -243,7 +243,7 @@ def _char(char: str) -> str:
 
 def _encodings(char: str) -> set[str]:
     """Return patterns for the forms in which encoders write a character, without a backslash."""
-    forms = {re.escape(each) for each in _SHELL_ESCAPES.get(char, ())}
+    forms = {re.escape(escape) for escape in _SHELL_ESCAPES.get(char, ())}
     if char in _SHORT_ESCAPES:
         forms.add(_SHORT_ESCAPES[char])
     if char == " ":
@@ -286,8 +286,8 @@ def _as_base64(data: bytes) -> Iterator[Form]:
     for before, core in _cores(data):
         # Two anchors: a line break may go through one of them.
         anchors = [core[:_ANCHOR_LENGTH], core[_ANCHOR_LENGTH : 2 * _ANCHOR_LENGTH]]
-        anchors = [each for each in anchors if len(each) >= _MIN_ENCODED]
-        if any(char in each for each in anchors for char in "+/"):
+        anchors = [anchor for anchor in anchors if len(anchor) >= _MIN_ENCODED]
+        if any(char in anchor for anchor in anchors for char in "+/"):
             anchors = _plain_parts(anchors)
         inner = _BREAK.join(map(_base64_char, core))
         # The characters at its ends hold some bits of the secret too.
@@ -299,7 +299,7 @@ def _as_base64(data: bytes) -> Iterator[Form]:
 def _plain_parts(anchors: list[str]) -> list[str]:
     """Return of each anchor the longest part that is the same in both alphabets."""
     parts = [max(re.split("[+/]", anchor), key=len) for anchor in anchors]
-    # Too short a part tells nothing: then the pattern is tried at once.
+    # Too short a part occurs in any text: then the pattern itself is tried.
     return parts if all(len(part) >= _MIN_ANCHOR for part in parts) else []
 
 

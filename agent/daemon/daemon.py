@@ -23,7 +23,7 @@ from agent import bootstrap
 from agent.approvals import expiry
 from agent.config.settings import Settings
 from agent.core import audit, event_loop, file_descriptors, logging
-from agent.core.process_lock import Holder, Lock
+from agent.core.process_lock import Lock, LockHolder
 from agent.daemon import startup_retry, workflow_sync
 from agent.store.channels.cursors import Place
 from agent.store.db.database import Database, StoreError
@@ -58,7 +58,7 @@ _WARNED = frozenset({"tool_call.unknown", "step.lost"})
 class AlreadyRunningError(Exception):
     """Another process runs this database's tasks."""
 
-    def __init__(self, holder: Holder | None) -> None:
+    def __init__(self, holder: LockHolder | None) -> None:
         who = f" (process {holder.process_id})" if holder and holder.process_id else ""
         super().__init__(f"an agent is already running on this database{who}")
 
