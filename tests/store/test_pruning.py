@@ -10,7 +10,7 @@ import pytest
 
 from agent.store import pruning
 from agent.store.artifacts import artifact_rows
-from agent.store.db import sqlite, sqlite_driver
+from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate
@@ -223,7 +223,7 @@ def test_a_backup_that_finds_no_room_names_where(
         def backup(self, *_: object, **__: object) -> None:
             raise sqlite_driver.driver().module.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(sqlite, "_has_no_room", lambda path: path.parent == tmp_path)
+    monkeypatch.setattr(sqlite_errors, "is_disk_full", lambda path: path.parent == tmp_path)
     with sqlite_database.connect("reader") as connection:
         assert isinstance(connection, sqlite.SqliteConnection)
         raw, connection._raw = connection._raw, Raw()

@@ -314,11 +314,12 @@ def test_pythons_own_sqlite_serves(tmp_path: Path) -> None:
 import json, sys, warnings
 sys.modules["pysqlite3"] = None
 warnings.simplefilter("ignore")
-from agent.store import schema, sqlite
+from agent.store.db import sqlite_driver
 from agent.store.db.database import Database
+from agent.store.schema import migrate
 database = Database("sqlite:///{tmp_path}/agent.db")
-schema.upgrade(database)
-schema.check(database)
+migrate.upgrade(database)
+migrate.check(database)
 assert sqlite_driver.driver().module.__name__ == "sqlite3"
 with database.connect("turn") as turn, database.connect("writer") as writer:
     for connection in (turn, writer):
