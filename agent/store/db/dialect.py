@@ -40,10 +40,10 @@ class Fault(StrEnum):
     @property
     def is_transient(self) -> bool:
         """Whether the same transaction may succeed later, without anything being repaired."""
-        return self in _TRANSIENT
+        return self in TRANSIENT_FAULTS
 
 
-_TRANSIENT: Final = frozenset({Fault.BUSY, Fault.LOST, Fault.FULL})
+TRANSIENT_FAULTS: Final = frozenset({Fault.BUSY, Fault.LOST, Fault.FULL})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
