@@ -21,7 +21,7 @@ class Claim:
     """Whether no other token's key could have been written in the same way."""
 
     def known_as(self, known: Mapping[str, str]) -> str:
-        """Return the key that the request is, or will be, on record by."""
+        """Return the key under which the request is recorded."""
         first = None if self.earlier_key is None else known.get(self.earlier_key)
         if first is None or not (self.is_earlier_sure or first == self.request_hash):
             return self.key
@@ -30,9 +30,9 @@ class Claim:
 
 
 def claim(database: Database, asked: Sequence[Claim], now: int) -> list[tuple[str, str]]:
-    """Put requests on record, each by its key and its hash, in one commit.
+    """Record requests, each by its key and its hash, in one commit.
 
-    Returns for each the key that it is on record by, and the hash of the first that came under it.
+    Returns for each the key under which it is recorded, and the hash of the first request under it.
     """
     keys = {each.key for each in asked}
     with database.connect("reader") as connection:
@@ -42,7 +42,7 @@ def claim(database: Database, asked: Sequence[Claim], now: int) -> list[tuple[st
         (key, each.request_hash) for key, each in zip(found, asked, strict=True) if key not in known
     ]
     if missing:
-        # In the order of keys, as everybody does: two that insert the same ones cannot deadlock.
+        # In the order of keys, as everywhere: two transactions that insert the same keys cannot deadlock.
         rows = [
             (key, request_hash, now) for key, request_hash in sorted(dict(missing[::-1]).items())
         ]
@@ -63,7 +63,7 @@ def prune(connection: Connection, before_us: int) -> int:
 @cache
 def _insert(sql: Sql) -> str:
     rows = sql.rows(key="text", request_hash="text", now="int")
-    # `true`: without it SQLite takes ON for a part of the join.
+    # WHERE true: without it SQLite reads ON as a join's condition.
     return (
         "INSERT INTO request_keys (key, request_hash, created_at)"
         f" SELECT r.key, r.request_hash, r.now FROM {rows} WHERE true ON CONFLICT (key) DO NOTHING"

@@ -1,6 +1,7 @@
 """Files of databases that this process has open."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,12 @@ class CollectingFiles(dict[Identity, OpenFile]):
 
     abandoned: OpenFile | None = None
 
-    def get(self, identity: Identity, default: OpenFile | None = None) -> OpenFile | None:
+    def get(self, identity: Identity, default: Any = None) -> Any:
         file = super().get(identity, default)
         self._collect()
         return file
 
-    def setdefault(self, identity: Identity, default: OpenFile) -> OpenFile:  # type: ignore[override]
+    def setdefault(self, identity: Identity, default: OpenFile) -> OpenFile:
         file = super().setdefault(identity, default)
         self._collect()
         return file

@@ -446,8 +446,8 @@ MUTANTS: Final = (
         "commits into nowhere count",
         "tasks are acknowledged into a database file that was deleted or replaced",
         "agent/store/db/sqlite.py",
-        "            self._gate.drop()\n        self._check_commit()\n",
-        "            self._gate.drop()\n",
+        "            self._write_lock.release()\n        self._check_commit()\n",
+        "            self._write_lock.release()\n",
     ),
     Mutant(
         "outcomes overtake results",

@@ -173,7 +173,7 @@ def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_pat
     is_writing = threading.Event()
 
     def write() -> None:
-        with sqlite_database.connect("turn") as turn:
+        with sqlite_database.connect("worker") as turn:
             number = 0
             while not is_over.is_set():
                 number += 1
@@ -269,7 +269,7 @@ def test_what_a_prune_keeps_is_counted(database: Database) -> None:
         with connection.transaction():
             artifact_rows.put(connection, unused, database.clock.now())
         assert pruning.prune(connection, BEFORE)["artifacts"] == 0
-        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 1, unused.size)
+        assert pruning.retained(connection, BEFORE) == pruning.Retained(1, 1, unused.size)
         connection.execute("UPDATE artifacts SET touched_at = 1")
         assert pruning.prune(connection, BEFORE)["artifacts"] == 1
-        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 0, 0)
+        assert pruning.retained(connection, BEFORE) == pruning.Retained(1, 0, 0)

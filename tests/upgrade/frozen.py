@@ -65,7 +65,7 @@ def _freeze_sqlite(directory: Path) -> bytes:
     copy = directory / "frozen.db"
     with in_flight(database), database.connect("writer") as connection:
         connection.execute("VACUUM INTO :path", path=str(copy))
-    with Database(f"sqlite:///{copy}", gate=False).connect("writer") as connection:
+    with Database(f"sqlite:///{copy}", has_write_lock=False).connect("writer") as connection:
         connection.execute(_ANONYMOUS)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return copy.read_bytes()

@@ -33,7 +33,7 @@ _MESSAGE: Final = pq.DiagnosticField.MESSAGE_PRIMARY
 
 _Statement = tuple[bytes, tuple[str, ...], dict[tuple[int, ...], bytes]]
 _New = tuple[dict[tuple[int, ...], bytes], tuple[int, ...]]
-"""The place of a new statement's name."""
+"""Where a new statement's name is stored: the cache of its SQL, and the types of its parameters."""
 
 
 class WireError(Exception):
@@ -45,7 +45,7 @@ class WireError(Exception):
 
 
 class UnstorableError(Exception):
-    """A parameter has a value that PostgreSQL has no place for."""
+    """A parameter has a value that PostgreSQL cannot store."""
 
 
 def _encode(
@@ -84,7 +84,7 @@ def _encode(
 
 
 class NumberLoader(Loader):
-    """Reads sums as plain numbers, as SQLite gives them."""
+    """Reads sums as plain numbers, as SQLite returns them."""
 
     def load(self, data: Buffer) -> int | float:
         text = bytes(data)
@@ -102,14 +102,14 @@ class Exchange:
 
 
 class PgPipeline:
-    """One connection's queue of statements and the way to their results."""
+    """One connection's queue of statements, and their results."""
 
     def __init__(self, connection: "Connection[Any]", *, can_prepare: bool = True) -> None:
         connection.adapters.register_loader("numeric", NumberLoader)
         self._pgconn = connection.pgconn
         self._transformer = Transformer(connection)
         self._statements: dict[str, _Statement] = {}
-        # Of each command not yet answered: what it prepares, or who wants its rows.
+        # For each command without an answer: the statement that it prepares, or the receiver of its rows.
         self._sent: list[_New | DeferredRows | None] = []
         self._unanswered: deque[Exchange] = deque()
         self._is_broken = False
@@ -175,8 +175,8 @@ class PgPipeline:
     def collect(self, exchange: "Exchange") -> list[pq.abc.PGresult]:
         """Return the results of what was sent, or raise the first error.
 
-        Answers come in the order of sending: those to what was sent before are kept for whoever
-        collects them.
+        Answers come in the order of sending: those of earlier exchanges are kept until they are
+        collected.
         """
         while exchange.answers is None:
             if self._is_broken:
@@ -188,7 +188,7 @@ class PgPipeline:
             except Error as error:
                 raise self._lost(error) from error
             finally:
-                # Whatever broke the exchange, an interrupt included, its answers are still to come.
+                # After any interruption the answers of this exchange are still to come.
                 self._is_broken = not is_whole
             self._unanswered.popleft()
         sent, answers = exchange.sent, exchange.answers
@@ -201,7 +201,7 @@ class PgPipeline:
     def _told(
         self, sent: list[_New | DeferredRows | None], answers: list[pq.abc.PGresult]
     ) -> Iterator[pq.abc.PGresult]:
-        """Give the statements' own results, and their rows to those who wait for them."""
+        """Return the statements' results, and fill in the rows of deferred ones."""
         for what, answer in zip(sent, answers, strict=True):
             if isinstance(what, tuple):
                 continue
@@ -219,7 +219,7 @@ class PgPipeline:
         return transformer.load_rows(0, count, tuple)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait for a notification; all that have come count as one."""
+        """Wait for a notification; several count as one."""
         pgconn = self._pgconn
         try:
             if pgconn.notifies() is None:
@@ -235,7 +235,7 @@ class PgPipeline:
         return True
 
     def _send_rest(self) -> None:
-        # Reading meanwhile: a server that cannot hand over its answers would stop listening.
+        # Read meanwhile: a server that cannot send its answers stops reading.
         both = select.poll()
         both.register(self._pgconn.socket, select.POLLIN | select.POLLOUT)
         while self._pgconn.flush():
@@ -264,7 +264,7 @@ class PgPipeline:
         sent: list[_New | DeferredRows | None],
         answers: list[pq.abc.PGresult],
     ) -> None:
-        """Drop the names of statements that the server did not get to prepare."""
+        """Drop the names of statements that the server has not prepared."""
         for place, what in enumerate(sent):
             is_done = place < len(answers) and answers[place].status == _COMMAND_OK
             if isinstance(what, tuple) and not is_done:

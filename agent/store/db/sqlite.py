@@ -28,23 +28,23 @@ PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.02
 _CACHED_STATEMENTS: Final = 256
 _IOERR: Final = 10
-# 16 MB: pages that many turns write are then copied to the database once, not four times.
+# 16 MB: pages that many commits write are then copied to the database once, not four times.
 _CHECKPOINT_PAGES: Final = 4000
 
-# What the driver raises for a value it cannot bind; they are no errors of the database to it.
+# Raised by the driver for a value that it cannot bind; they are not subclasses of its Error.
 _BINDING_ERRORS: Final = (OverflowError, UnicodeEncodeError)
 
 
 class SqliteConnection(Connection):
     """A connection to a file; the file must exist."""
 
-    def __init__(self, path: Path, role: Role, gate: WriteLock | None) -> None:
+    def __init__(self, path: Path, role: Role, write_lock: WriteLock | None) -> None:
         chosen = driver()
         self.sql = chosen.sql
         self.role = role
         self._path = path
-        self._gate: WriteLockHandle | None = None
-        self._marks = gate
+        self._write_lock: WriteLockHandle | None = None
+        self._commit_counter = write_lock
         self._seen_mark = 0
         self._begun = 0
         self._errors: tuple[type[Exception], ...] = (chosen.module.Error, *_BINDING_ERRORS)
@@ -58,7 +58,7 @@ class SqliteConnection(Connection):
             raise StoreError(sqlite_errors.os_fault(error), reason) from error
         self.identity = self._file.identity
         self._log: str | None = None
-        """The write-ahead log, where there is one; its name comes from the file's own."""
+        """The write-ahead log, if there is one; its name is derived from the file's."""
         self._log_identity: inode.Identity | None = None
         try:
             self._raw = chosen.module.connect(
@@ -75,23 +75,24 @@ class SqliteConnection(Connection):
         self._execute = self._raw.execute
         try:
             self._set_up(chosen.journal_mode)
-            # Between the two openings another file may have taken the name.
+            # Another file may have taken the name between the two openings.
             self.check_file()
-            if gate is not None and role in ("turn", "writer"):
-                self._gate = gate.open()
-            if gate is not None and role == "listener":
-                self._seen_mark = gate.mark()
+            if write_lock is not None and role in ("worker", "writer"):
+                self._write_lock = write_lock.open()
+            if write_lock is not None and role == "listener":
+                self._seen_mark = write_lock.mark()
         except OSError as error:
             self.close()
             raise StoreError(
-                sqlite_errors.os_fault(error), f"cannot open the gate of {path}: {error.strerror}"
+                sqlite_errors.os_fault(error),
+                f"cannot open the write lock of {path}: {error.strerror}",
             ) from error
         except BaseException:
             self.close()
             raise
 
     def _set_up(self, journal_mode: str) -> None:
-        if self.role in ("turn", "writer"):
+        if self.role in ("worker", "writer"):
             if self._path.stat().st_size == 0:
                 # Only possible before anything is written; lets the file shrink later.
                 self.query("PRAGMA auto_vacuum = INCREMENTAL")
@@ -126,7 +127,7 @@ class SqliteConnection(Connection):
 
     def defer(self, sql: str, /, **params: Any) -> None:
         try:
-            # Fetched, since a COMMIT fails while a statement still has rows to give.
+            # A COMMIT fails while a statement has unread rows.
             self._execute(sql, params).fetchall()
         except self._errors as error:
             self._fail(error)
@@ -138,15 +139,15 @@ class SqliteConnection(Connection):
         return self.query("PRAGMA data_version")[0][0], self._begun
 
     def lock_timeout(self, timeout_ms: int) -> None:
-        """Nothing to bound: the one writer holds the whole file."""
+        """There are no row locks: the one writer locks the whole file."""
 
     def notify(self) -> None:
-        """Nothing to send: the mark in the gate's file tells."""
+        """Nothing to send: listeners read the counter of commits."""
 
     def wait_for_notify(self, timeout_seconds: float) -> bool:
         deadline = time.monotonic() + timeout_seconds
         while True:
-            mark = 0 if self._marks is None else self._marks.mark()
+            mark = 0 if self._commit_counter is None else self._commit_counter.mark()
             if mark != self._seen_mark:
                 self._seen_mark = mark
                 return True
@@ -156,12 +157,12 @@ class SqliteConnection(Connection):
             time.sleep(min(left, _POLL_SECONDS))
 
     def copy_to(self, path: Path) -> None:
-        """Write a copy of the database as it is now, while others go on writing."""
+        """Write a copy of the current database, while other processes write."""
         module = driver().module
         try:
             target = module.connect(str(path))
             try:
-                # All pages in one step: in several, each write by others would start it over.
+                # All pages in one step: with several, each write of another process would restart it.
                 self._raw.backup(target, pages=-1)
             finally:
                 target.close()
@@ -187,9 +188,9 @@ class SqliteConnection(Connection):
     def close(self) -> None:
         self._raw.close()
         self.in_transaction = False
-        if self._gate is not None:
-            self._gate.close()
-            self._gate = None
+        if self._write_lock is not None:
+            self._write_lock.close()
+            self._write_lock = None
         self._leave_file()
 
     def _leave_file(self) -> None:
@@ -205,23 +206,23 @@ class SqliteConnection(Connection):
             self._leave_file()
 
     def _begin(self) -> None:
-        gate = self._gate
-        if gate is not None:
+        lock = self._write_lock
+        if lock is not None:
             try:
-                gate.approach(PATIENCE_SECONDS)
+                lock.acquire_with_queue(PATIENCE_SECONDS)
             except WriteLockTimeoutError:
                 raise StoreError(Fault.BUSY, sqlite_errors.locked(self._path)) from None
         try:
             self._execute("BEGIN IMMEDIATE")
         except self._errors as error:
-            if gate is not None:
-                gate.drop()
+            if lock is not None:
+                lock.release()
             self._fail(error)
         finally:
-            if gate is not None:
-                gate.leave_place()
-        if gate is not None and not self._is_writer:
-            gate.drop()
+            if lock is not None:
+                lock.leave_queue()
+        if lock is not None and not self._is_writer:
+            lock.release()
         self.in_transaction = True
         self._begun += 1
 
@@ -236,13 +237,13 @@ class SqliteConnection(Connection):
             self._rollback()
             self._fail(error, at_commit=True)
         self.in_transaction = False
-        if self._is_writer and self._gate is not None:
-            self._gate.bump()
-            self._gate.drop()
+        if self._is_writer and self._write_lock is not None:
+            self._write_lock.count_commit()
+            self._write_lock.release()
         self._check_commit()
 
     def _check_commit(self) -> None:
-        """Refuse to call committed what was written to a file that is no longer under its name."""
+        """Raise if the commit went to a file that was deleted or replaced."""
         if self._log is not None and self._log_identity is None:
             try:
                 self._log_identity = inode.identity_of(self._log)
@@ -252,18 +253,18 @@ class SqliteConnection(Connection):
 
     def _rollback(self) -> None:
         try:
-            # A full disk and the like have ended the transaction already.
+            # Some errors, such as a full disk, have rolled the transaction back already.
             if self._raw.in_transaction:
                 self._execute("ROLLBACK")
         except self._errors as error:
             self._fail(error)
         finally:
             self.in_transaction = False
-            self._drop_gate()
+            self._release_write_lock()
 
-    def _drop_gate(self) -> None:
-        if self._is_writer and self._gate is not None:
-            self._gate.drop()
+    def _release_write_lock(self) -> None:
+        if self._is_writer and self._write_lock is not None:
+            self._write_lock.release()
 
     def _fail(self, error: Exception, *, at_commit: bool = False) -> NoReturn:
         if isinstance(error, _BINDING_ERRORS):
@@ -271,17 +272,17 @@ class SqliteConnection(Connection):
         code = getattr(error, "sqlite_errorcode", None)
         fault = sqlite_fault(code)
         if code == _IOERR and not at_commit and sqlite_errors.is_disk_full(self._path):
-            # The log's index cannot grow then, which SQLite calls an error of the disk.
+            # SQLite reports a disk error when the log's index cannot grow.
             fault = Fault.FULL
         message = sqlite_errors.message(fault, self._path, error)
         if at_commit and fault is Fault.CORRUPT:
-            # A failed sync may have written all there is: after a crash it would count.
+            # A failed sync may have written everything: after a crash the commit would count.
             raise CommitUnknownError(fault, message) from error
         raise StoreError(fault, message) from error
 
 
 def create(path: Path) -> None:
-    """Make an empty database file, for its owner alone, unless there is one."""
+    """Create an empty database file, with access for its owner alone, unless it exists."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except FileNotFoundError:

@@ -14,7 +14,7 @@ _SAFE_IN_WAL: Final = (3, 51, 3)
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The module that speaks to SQLite, and what its library can do."""
+    """The module for SQLite, and what its library can do."""
 
     module: Any
     sql: Sql
@@ -23,7 +23,7 @@ class Driver:
 
 @cache
 def driver() -> Driver:
-    """Choose the newest SQLite there is: `pysqlite3` brings its own, Python's may be old."""
+    """Return the newest SQLite: `pysqlite3` has its own library, Python's may be old."""
     try:
         import pysqlite3.dbapi2 as module
     except ImportError:
@@ -32,7 +32,7 @@ def driver() -> Driver:
 
 
 def choose(module: Any) -> Driver:
-    """Say how this module's library may be used.
+    """Return how the library of a module may be used.
 
     Before 3.51.3 two connections that write or checkpoint a write-ahead log at once can damage the
     file. A rollback journal has no such defect: it is slower, and readers wait for writers.

@@ -1,4 +1,4 @@
-"""What an attempt is given to work with, read in sets after its claim was committed."""
+"""What attempts start with, read in sets after their claims are committed."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -33,7 +33,7 @@ def _own(sql: Sql) -> str:
 
 
 def own_values(connection: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (id, checkpoint, item, what it waited on, last error) of steps."""
+    """Return (id, checkpoint, item, waiting_on, last error) of steps."""
     return connection.query(_own(connection.sql), rows=_singles(step_ids))
 
 
@@ -48,14 +48,14 @@ def _ended(sql: Sql) -> str:
 
 
 def ended_steps(connection: Connection, places: Sequence[tuple[str, int]]) -> Rows:
-    """Return (id, task id, index, status, output, error, item count) of steps by place."""
+    """Return (id, task id, index, status, output, error, item count) of steps by (task id, index)."""
     return connection.query(_ended(connection.sql), rows=set_of(places))
 
 
 def gathered(
     connection: Connection, task_id: str, index: int, read: artifact_rows.Read = artifact_rows.load
 ) -> list[Any]:
-    """Return the outputs of a group's items in their order; null where there is none."""
+    """Return the outputs of a group's items in order; null for an item without one."""
     found = connection.query(
         'SELECT output FROM steps WHERE task_id = :task_id AND "index" = :index'
         " AND parallel_index >= 0 ORDER BY parallel_index",
@@ -78,13 +78,13 @@ def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int 
 
 
 def raised_seconds(connection: Connection, task_id: str, step: str) -> float | None:
-    """Return the time that a step was given since its task started; None if that was nothing."""
+    """Return the time limit that an operator gave a step; None if there is none."""
     found = connection.query(
         "SELECT data FROM events WHERE task_id = :task_id AND type = 'budget.raised' ORDER BY seq",
         task_id=task_id,
     )
-    raised = [decode(data) or {} for (data,) in found]
-    times = [each["seconds"] for each in raised if each.get("step") == step and "seconds" in each]
+    events = [decode(data) or {} for (data,) in found]
+    times = [data["seconds"] for data in events if data.get("step") == step and "seconds" in data]
     return float(times[-1]) if times else None
 
 

@@ -91,7 +91,7 @@ def _assumed_tasks(sql: Sql) -> str:
 def assume(
     tx: Connection, worker_id: str, sequence: int, versions: Iterable[tuple[str, str]]
 ) -> DeferredRows:
-    """Advance the worker's number, and lock tasks of which (id, version) must still hold.
+    """Advance the worker's number, and lock tasks that must still have these versions.
 
     It waits for nothing: if the worker is dead, or a task has changed or is locked, the transaction
     fails as stale. The rows that are returned will hold the id of the transaction.

@@ -40,7 +40,7 @@ MODEL_TYPES: Final[Mapping[str, ColumnType]] = {
     "reserved_microusd": "int",
     "reserved_ms": "int",
 }
-"""What the intent of a call of a model has besides."""
+"""Further columns of a call of a model."""
 
 _SPEND_TYPES: Final[Mapping[str, ColumnType]] = {
     "id": "text",
@@ -68,9 +68,9 @@ _INHERITED: Final = (
 
 
 def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "unknown") -> None:
-    """Record calls (in the order of `CALL_TYPES`), and that nothing is known of them yet.
+    """Insert calls (in the order of `CALL_TYPES`) with their verdict, normally `unknown`.
 
-    Calls of models are longer by `MODEL_TYPES`.
+    Calls of models also have the columns of `MODEL_TYPES`.
     """
     plain = [row for row in rows if len(row) == len(CALL_TYPES)]
     if plain:
@@ -109,15 +109,15 @@ def _resolve_calls(sql: Sql) -> str:
 def resolve_calls(
     tx: Connection, outcomes: Sequence[Sequence[Any]], calls: Mapping[str, Sequence[Any]]
 ) -> set[str]:
-    """Say what became of calls; return the keys that were unknown until now.
+    """Record the verdicts on calls; return the keys that were unknown until now.
 
     `outcomes` holds (key, status, response hash, at), `calls` by key (call id, response, error,
-    latency). What is resolved already stays as it is: the first word counts.
+    latency). A verdict that exists stays: the first one counts.
     """
     resolved = {str(row[0]) for row in tx.query(_resolve_outcomes(tx.sql), rows=set_of(outcomes))}
-    told = [calls[key] for key in resolved]
-    if told:
-        tx.defer(_resolve_calls(tx.sql), rows=set_of(told))
+    results = [calls[key] for key in resolved]
+    if results:
+        tx.defer(_resolve_calls(tx.sql), rows=set_of(results))
     return resolved
 
 
@@ -131,10 +131,10 @@ def _expire_calls(sql: Sql) -> str:
 
 
 def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
-    """Say that nothing which these steps began goes on any more on this machine.
+    """Record that no process on this machine still works for these steps.
 
-    A remote may still be at work on what it had received. A person can be asked at once all the
-    same; a remote that is asked too early would say that it did not happen.
+    A person can then be asked at once. Calls with `reconcile` keep their time: a remote may still work
+    on a request, and asked too early it would answer that it did not happen.
     """
     tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
 
@@ -153,7 +153,7 @@ def has_calls(tx: Connection, step_id: str) -> bool:
 
 
 def is_call_resolved(tx: Connection, call_id: str) -> bool:
-    """Whether somebody or something has said what became of a call."""
+    """Whether a call has a verdict."""
     found = tx.query(
         "SELECT 1 FROM idempotency_outcomes WHERE tool_call_id = :id AND status <> 'unknown'",
         id=call_id,
@@ -172,7 +172,7 @@ def _unresolved_calls(sql: Sql) -> str:
 
 
 def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (step id, call id, number, action, attempt) of calls whose outcome is not known."""
+    """Return (step id, call id, number, action, attempt) of calls without a verdict."""
     return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
 
 
@@ -188,9 +188,9 @@ def _results(sql: Sql) -> str:
 def recorded_results(
     tx: Connection, keys: Sequence[str]
 ) -> dict[str, tuple[str, str | None, str | None]]:
-    """Return (status, response, error) of those keys under which a result is on record."""
-    found = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
-    return {str(key): (str(status), response, error) for key, status, response, error in found}
+    """Return (status, response, error) by key, for keys with a verdict."""
+    rows = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
+    return {str(key): (str(status), response, error) for key, status, response, error in rows}
 
 
 @cache
@@ -205,7 +205,7 @@ def _calls(sql: Sql) -> str:
 
 
 def recorded_calls(connection: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return the calls on record of steps, in the order they were made."""
+    """Return the recorded calls of steps, in the order in which they were made."""
     return connection.query(_calls(connection.sql), rows=set_of([[id_] for id_ in step_ids]))
 
 

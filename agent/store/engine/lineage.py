@@ -1,4 +1,4 @@
-"""Who came from whom: the tasks below a task, and the earlier ones that a retry goes on from."""
+"""Relations between tasks: descendants of a task, and the earlier tasks that a retry continues."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
 
 _CHILDREN: Final = "s.kind IN ('workflow', 'agent')"
-_LIVING: Final = "('pending', 'running', 'paused')"
+_OPEN: Final = "('pending', 'running', 'paused')"
 _BELOW: Final = (
     "WITH RECURSIVE below(id) AS (SELECT id FROM tasks WHERE id = :task_id"
     " UNION SELECT c.id FROM below AS b"
@@ -18,7 +18,7 @@ _BELOW: Final = (
 
 
 def below(tx: Connection, task_id: str) -> list[str]:
-    """Return the children of a task, and theirs, in the order in which they were made."""
+    """Return the descendants of a task, in the order of their creation."""
     found = tx.query(
         f"{_BELOW} SELECT id FROM below WHERE id <> :task_id ORDER BY id", task_id=task_id
     )
@@ -26,17 +26,17 @@ def below(tx: Connection, task_id: str) -> list[str]:
 
 
 def living_below(tx: Connection, task_id: str) -> str | None:
-    """Return a task below this one that has not ended."""
+    """Return a descendant that has not ended."""
     found = tx.query(
         f"{_BELOW} SELECT t.id FROM below AS b JOIN tasks AS t ON t.id = b.id"
-        f" WHERE t.id <> :task_id AND t.status IN {_LIVING} ORDER BY t.id LIMIT 1",
+        f" WHERE t.id <> :task_id AND t.status IN {_OPEN} ORDER BY t.id LIMIT 1",
         task_id=task_id,
     )
     return str(found[0][0]) if found else None
 
 
 def effects_alive_until(tx: Connection, task_id: str) -> int | None:
-    """Return until when an effect of unknown outcome, here or below, may still be under way."""
+    """Return until when an unknown effect of a task or a descendant may still be running."""
     found = tx.query(
         f"{_BELOW} SELECT max(c.expires_at) FROM below AS b"
         " JOIN tool_calls AS c ON c.task_id = b.id"
@@ -49,7 +49,7 @@ def effects_alive_until(tx: Connection, task_id: str) -> int | None:
 
 
 def has_acted(tx: Connection, task_id: str) -> bool:
-    """Whether a task, one below it or one that it retries has done something, or may have."""
+    """Whether a task, a descendant or a task that it retries has made an effect, or may have."""
     found = tx.query(
         "WITH RECURSIVE involved(id) AS (SELECT id FROM tasks WHERE id = :task_id"
         " UNION SELECT other.id FROM involved AS i JOIN tasks AS t ON t.id = i.id"
@@ -65,7 +65,7 @@ def has_acted(tx: Connection, task_id: str) -> bool:
 
 
 def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
-    """Return the places of steps that have done something, or may have, or whose children have."""
+    """Return (index, parallel index) of steps that made an effect, or may have, or whose children did."""
     found = tx.query(
         'WITH RECURSIVE below("index", parallel_index, id) AS ('
         ' SELECT s."index", s.parallel_index, c.id FROM steps AS s'
@@ -91,7 +91,7 @@ def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
 
 
 def _may_have_acted(status: str, error: str | None) -> bool:
-    """Whether a call has done something, or may have: a command that failed by its exit code too."""
+    """Whether a call has made an effect, or may have; so may a command with an exit code."""
     if status != CallStatus.FAILED:
         return True
     return error is not None and json.loads(error).get("code") == "exit_code"
@@ -100,7 +100,7 @@ def _may_have_acted(status: str, error: str | None) -> bool:
 def earlier_children(
     tx: Connection, task_id: str, index: int, parallel_index: int
 ) -> list[tuple[Any, ...]]:
-    """Return (id, trigger) of the children that a step had in the tasks before, the last first."""
+    """Return (id, trigger) of a step's children in the tasks that this one retries, the latest first."""
     return tx.query(
         "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
         " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
@@ -122,7 +122,7 @@ def retried_as(tx: Connection, task_id: str) -> str | None:
 
 
 def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | None]]:
-    """Return (id, input, predecessor's id) of a task and of those it continues, nearest first.
+    """Return (id, input, predecessor's id) of a task and of those that it continues, nearest first.
 
     The last one names a predecessor only if that was pruned.
     """
@@ -134,11 +134,11 @@ def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | Non
         " SELECT id, input, before FROM line ORDER BY distance",
         task_id=task_id,
     )
-    return [(str(each), str(given), before) for each, given, before in found]
+    return [(str(id_), str(text), before) for id_, text, before in found]
 
 
 def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
-    """Return the steps that a task took over as they had ended, each with the step it came from."""
+    """Return the steps that a task took over as ended, each with the step that it came from."""
     found = tx.query(
         "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'step.kept'", id=task_id
     )
@@ -146,7 +146,7 @@ def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
 
 
 def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str, bool]:
-    """Return those of some steps that had children, and whether any below has a step that asks."""
+    """Return the steps with children, and whether a descendant has a step that asks a person."""
     found = tx.query(
         "WITH RECURSIVE below(top, id) AS ("
         f" SELECT parent_step_id, id FROM tasks WHERE parent_step_id IN {tx.sql.ids()}"

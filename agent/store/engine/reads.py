@@ -1,7 +1,7 @@
-"""What the engine reads, as set-based SQL; all under the lock of the tasks they read.
+"""What the engine reads, as set-based SQL, under the lock of the tasks that it reads.
 
-A set is a JSON array bound once. The columns are the caller's, so that rows are made of exactly
-what was asked for. Literal statuses let PostgreSQL use the partial indexes.
+A set is one JSON array, bound as a parameter. Callers choose the columns. Literal statuses let
+PostgreSQL use the partial indexes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def _columns(names: Sequence[str], table: str) -> str:
 
 @cache
 def due_statement(_sql: Sql) -> str:
-    """Select (id, priority, next_wake_time) of tasks to look at now, without locking them."""
+    """Select (id, priority, next_wake_time) of due tasks, without locking them."""
     # One range scan per priority with a literal: ordering by both would read every waiting task.
     parts = [
         "SELECT * FROM (SELECT id, priority, next_wake_time FROM tasks"
@@ -41,7 +41,7 @@ def due_tasks(connection: Connection, now: int, most: int) -> Rows:
 def locking_statement(sql: Sql, columns: tuple[str, ...], *, is_waiting: bool = False) -> str:
     """Select tasks by id and lock them."""
     lock = sql.lock if is_waiting else sql.skip_locked
-    # By id, so that two that wait for the same tasks never wait for each other.
+    # By id: two transactions that lock the same tasks never wait for each other.
     return (
         f"SELECT {_columns(columns, 'tasks')} FROM tasks WHERE id IN {sql.ids()} ORDER BY id {lock}"
     )
@@ -52,8 +52,8 @@ def lock_tasks(
 ) -> Rows:
     """Lock tasks and return their rows as they are under the lock.
 
-    A locking SELECT returns the newest version of the row that it locked; everything else of the
-    task is to be read in a later statement. Without waiting, tasks that others hold are left out.
+    A locking SELECT returns the newest version of each row; everything else of a task must be read
+    in a later statement. Without waiting, tasks that other transactions hold are left out.
     """
     statement = locking_statement(tx.sql, columns, is_waiting=is_waiting)
     return tx.query(statement, ids=set_of(task_ids))
@@ -61,7 +61,7 @@ def lock_tasks(
 
 @cache
 def places_statement(sql: Sql, columns: tuple[str, ...]) -> str:
-    """Select steps by their places."""
+    """Select steps by (task id, index, parallel index)."""
     places = sql.rows(task_id="text", index="int", parallel_index="int")
     return (
         f"SELECT {_columns(columns, 's')} FROM {places} JOIN steps AS s"
@@ -77,7 +77,7 @@ def steps_at(tx: Connection, columns: tuple[str, ...], places: list[list[Any]]) 
 
 @cache
 def _first_steps(sql: Sql, columns: tuple[str, ...], condition: str, order: str) -> str:
-    """The first steps of each task by some order: per task, or a wide one would take them all."""
+    """Select the first steps of each task: without a limit per task, a wide task would take all."""
     chosen = f"s.task_id = {{}} AND {condition} ORDER BY {order} LIMIT :most"
     selected = _columns(columns, "s")
     if sql.name == "sqlite":
@@ -102,7 +102,7 @@ def _first_of_each(
 def due_steps(
     tx: Connection, columns: tuple[str, ...], task_ids: Sequence[str], now: int, most: int
 ) -> Rows:
-    """Return the steps to look at now, at most so many of each task, the longest due first."""
+    """Return due steps, at most `most` of each task, the longest due first."""
     statement = _first_steps(
         tx.sql, columns, "s.wake_at IS NOT NULL AND s.wake_at <= :now", 's.wake_at, s."index"'
     )
@@ -110,7 +110,7 @@ def due_steps(
 
 
 def held_steps(tx: Connection, columns: tuple[str, ...], task_id: str, most: int) -> Rows:
-    """Return the first steps that a full window holds back; items wait behind their groups."""
+    """Return the first held steps: those without a slot, groups without their items."""
     statement = _first_steps(
         tx.sql, columns, "s.held = 1 AND s.parallel_index < 0", 's."index", s.parallel_index'
     )
@@ -126,7 +126,7 @@ def _held_items(columns: tuple[str, ...]) -> str:
 
 
 def held_items(tx: Connection, columns: tuple[str, ...], task_id: str, index: int) -> Rows:
-    """Return the items of a group that are held back."""
+    """Return the held items of a group."""
     return tx.query(_held_items(columns), task_id=task_id, index=index)
 
 
@@ -205,7 +205,7 @@ def steps_by_id(tx: Connection, columns: tuple[str, ...], step_ids: Sequence[str
     return tx.query(_steps_by_id(tx.sql, columns), rows=rows)
 
 
-# One look into the index for each priority.
+# One index lookup for each priority.
 SOONEST: Final = " UNION ALL ".join(
     "SELECT * FROM (SELECT next_wake_time FROM tasks WHERE status = 'running'"
     f" AND priority = {priority} AND next_wake_time IS NOT NULL"
@@ -229,7 +229,7 @@ def _processes(sql: Sql) -> str:
 
 
 def processes_of(connection: Connection, owners: Sequence[str], host: str) -> Rows:
-    """Return (process id, start time) of what steps of these workers run on a machine."""
+    """Return (process id, start time) of the processes that steps of these workers run on a machine."""
     if not owners:
         return []
     return connection.query(_processes(connection.sql), ids=set_of(owners), host=host)
@@ -241,7 +241,7 @@ def _attempts(sql: Sql) -> str:
 
 
 def step_attempts(connection: Connection, step_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Return (status, attempt) of those of the steps that are there."""
+    """Return (status, attempt) by step id; missing steps are left out."""
     ids = set_of(sorted(step_ids))
     return {
         row[0]: (row[1], row[2]) for row in connection.query(_attempts(connection.sql), ids=ids)

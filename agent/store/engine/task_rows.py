@@ -57,7 +57,7 @@ def _existing(sql: Sql) -> str:
 
 
 def existing_tasks(tx: Connection, task_ids: Sequence[str]) -> set[str]:
-    """Return those of the tasks that are still there."""
+    """Return which of the tasks exist."""
     return {str(row[0]) for row in tx.query(_existing(tx.sql), ids=set_of(task_ids))}
 
 
@@ -72,7 +72,7 @@ def children(tx: Connection, task_id: str) -> list[str]:
 
 
 def orphans(connection: Connection) -> list[str]:
-    """Return living tasks whose parents have ended, or no longer wait for them."""
+    """Return open tasks whose parents have ended or no longer wait for them."""
     found = connection.query(
         "SELECT c.id FROM tasks AS c JOIN tasks AS p ON p.id = c.parent_task_id"
         " JOIN steps AS s ON s.id = c.parent_step_id"

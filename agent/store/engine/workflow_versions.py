@@ -36,7 +36,7 @@ def register(
     path: str | None,
     now: int,
 ) -> int:
-    """Return the version of a definition, which is new when it is not the latest one."""
+    """Return the version of a definition; insert a new one unless it equals the latest."""
     while True:
         latest = tx.query(
             "SELECT version, hash, removed_at, path FROM workflows WHERE name = :name"
@@ -68,13 +68,13 @@ def register(
             path=path,
             now=now,
         )
-        # Another process may have taken the number in the meantime: look again.
+        # Another process may have taken the number in the meantime: read again.
         if inserted == 1:
             return int(version)
 
 
 def assume(tx: Connection, name: str, version: int) -> None:
-    """Let the transaction fail as stale unless this is the latest version, and not removed."""
+    """Let the transaction fail as stale unless this version is the latest and not removed."""
     tx.defer(
         "SELECT 1 / (count(*) = 1)::int FROM workflows AS w WHERE w.name = :name"
         " AND w.version = :version AND w.removed_at IS NULL AND NOT EXISTS"

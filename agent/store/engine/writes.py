@@ -1,8 +1,8 @@
-"""What the engine writes: one statement a table and shape, whatever the number of rows.
+"""What the engine writes: one statement per table and set of columns, for any number of rows.
 
-No guard stands in these statements: they run under the locks of the tasks whose rows were read, and
-the rules have been applied in memory. Nobody waits for their results, so on PostgreSQL they travel
-together with what comes next.
+The statements have no guards: they run under the locks of the tasks whose rows were read, and the
+rules were applied in memory. Their results are not needed, so PostgreSQL gets them with the next
+statement.
 """
 
 from collections import defaultdict
@@ -147,7 +147,7 @@ def update_statement(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType]
 
 
 Changes = tuple[tuple[str, ...], list[Any]]
-"""The columns of a row that changed, and what to."""
+"""The changed columns of a row, and their new values."""
 
 
 def update_steps(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
@@ -172,7 +172,7 @@ def _update_rows(
 
 @cache
 def _next_wake(sql: Sql) -> str:
-    # Never in the past: a task that was served goes behind those that wait.
+    # Never in the past: a task that was just served queues behind those that wait.
     first = (
         f"(SELECT {sql.greatest}(s.wake_at, r.now) FROM steps AS s WHERE s.task_id = tasks.id"
         " AND s.wake_at IS NOT NULL ORDER BY s.wake_at LIMIT 1)"
@@ -182,16 +182,16 @@ def _next_wake(sql: Sql) -> str:
 
 
 def update_whole_tasks(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
-    """Write the changed columns of tasks whose next wake times are among them, if they changed."""
+    """Write the changed columns of tasks, next wake time included."""
     _update_rows(tx, "tasks", TASK_TYPES, changed)
 
 
 def update_tasks(
     tx: Connection, now: int, changed: Iterable[tuple[str, int | None, Changes]]
 ) -> None:
-    """Write the changed columns of tasks, given as (id, deadline, changes), and when to look next.
+    """Write the changed columns of tasks, given as (id, deadline, changes), and derive the next wake time.
 
-    It comes after the steps: the next wake time is the first of theirs, or the deadline.
+    Call it after the steps are written: it is the first of their wake times, or the deadline.
     """
     shapes: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
     for task_id, deadline, (names, values) in changed:
@@ -213,7 +213,7 @@ def _update_tasks(sql: Sql, names: tuple[str, ...]) -> str:
 
 
 def insert_tasks(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
-    """Insert tasks by the columns named; the others are null."""
+    """Insert tasks with these columns; the others are null."""
     insert_rows(tx, "tasks", {name: TASK_TYPES[name] for name in names}, rows)
 
 
@@ -228,7 +228,7 @@ def _insert_steps(sql: Sql, names: tuple[str, ...]) -> str:
 
 
 def insert_steps(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
-    """Insert steps by the columns named; the others are as for any new step."""
+    """Insert steps with these columns; the others have the defaults of a new step."""
     tx.defer(_insert_steps(tx.sql, names), rows=set_of(rows))
 
 

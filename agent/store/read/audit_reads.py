@@ -18,7 +18,7 @@ from agent.store.read.audit_rows import (
 
 TASKS_AT_ONCE = 1000
 EVENTS_AT_ONCE = 20_000
-"""A wide task has thousands of rows: few such are held in memory at a time."""
+"""Bounds a page by its events: a wide task has thousands of rows."""
 
 _IDS_AT_ONCE: Final = 1000
 
@@ -31,7 +31,7 @@ _WRITTEN: Final = {
     "signals": ("payload",),
     "approvals": ("message", "request", "comment", "value", "edits"),
 }
-"""Where values of users are written down; definitions are users' own files."""
+"""The columns with values of users; definitions are files of their own."""
 _STEPS: Final = (
     'SELECT s.id, s.task_id, s."index", s.parallel_index, s.name, s.kind, s.status, s.attempt,'
     " s.max_attempts, s.deps_remaining, s.deps_failed, s.wake_at, s.held, s.placed, s.alone,"
@@ -79,7 +79,7 @@ def collect(connection: Connection, since: int | None = None) -> Iterator[AuditR
         if connection.in_transaction:
             page = _page(connection, last, since)
         else:
-            # A snapshot a page: a long one would keep the database from tidying up.
+            # One snapshot per page: a long one would keep the database from vacuuming.
             with connection.snapshot():
                 page = _page(connection, last, since)
         if not page:
@@ -110,7 +110,7 @@ def _page(connection: Connection, last: str, since: int | None) -> list[AuditRow
             break
         page[task.id] = AuditRows(task, int(now))
     if page:
-        # All tasks of a range are quicker read as that than one by one.
+        # A range is quicker to read than a set of ids.
         first, end = next(iter(page)), next(reversed(page))
         _read(connection, page, None if since is not None else (first, end))
     return list(page.values())
@@ -164,13 +164,13 @@ def _changed(since: int | None) -> tuple[str, dict[str, Any]]:
 
 
 def created_at(connection: Connection, task_id: str) -> int | None:
-    """Return when a task was created; None if it is gone."""
+    """Return when a task was created; None if it does not exist."""
     rows = connection.query("SELECT created_at FROM tasks WHERE id = :id", id=task_id)
     return int(rows[0][0]) if rows else None
 
 
 def graph_text(connection: Connection, name: str, version: int) -> str | None:
-    """Return a version of a workflow, as it is stored."""
+    """Return a version of a workflow as stored."""
     rows = connection.query(
         "SELECT graph FROM workflows WHERE name = :name AND version = :version",
         name=name,
@@ -180,7 +180,7 @@ def graph_text(connection: Connection, name: str, version: int) -> str | None:
 
 
 def all_graphs(connection: Connection) -> Iterator[str]:
-    """Yield every version of every definition, as it is stored."""
+    """Yield every version of every workflow as stored."""
     for name, version in connection.query("SELECT name, version FROM workflows"):
         ((graph,),) = connection.query(
             "SELECT graph FROM workflows WHERE name = :name AND version = :version",
@@ -191,7 +191,7 @@ def all_graphs(connection: Connection) -> Iterator[str]:
 
 
 def duplicate_deliveries(connection: Connection) -> list[tuple[str, int]]:
-    """Return (dedupe key, count) of what was delivered once and became several tasks."""
+    """Return (dedupe key, count) of keys with several tasks: a delivery must create one."""
     found = connection.query(
         "SELECT dedupe_key, count(*) FROM tasks WHERE dedupe_key IS NOT NULL"
         " GROUP BY dedupe_key HAVING count(*) > 1 ORDER BY dedupe_key"
@@ -209,15 +209,15 @@ def tasks_retried_twice(connection: Connection) -> list[tuple[str, int]]:
 
 
 def missing_tasks(connection: Connection, task_ids: Sequence[str]) -> list[str]:
-    """Return those of some tasks that are not there."""
-    there: set[str] = set()
+    """Return which of the tasks do not exist."""
+    existing: set[str] = set()
     for start in range(0, len(task_ids), _IDS_AT_ONCE):
         page = task_ids[start : start + _IDS_AT_ONCE]
-        there |= {
+        existing |= {
             str(row[0])
             for row in _query_ids(connection, "SELECT id FROM tasks WHERE id IN {ids}", page)
         }
-    return [task_id for task_id in task_ids if task_id not in there]
+    return [task_id for task_id in task_ids if task_id not in existing]
 
 
 def outcomes_without_calls(connection: Connection) -> list[str]:
@@ -231,7 +231,7 @@ def outcomes_without_calls(connection: Connection) -> list[str]:
 
 
 def columns_containing(connection: Connection, text: str) -> list[tuple[str, str, int]]:
-    """Return (table, column, count) of the places where a text is written."""
+    """Return (table, column, count) of the columns that contain a text."""
     found = []
     for table, columns in _WRITTEN.items():
         counts = ", ".join(
@@ -246,10 +246,10 @@ def columns_containing(connection: Connection, text: str) -> list[tuple[str, str
 
 
 def daily_sums(connection: Connection) -> list[tuple[str, int, int]]:
-    """Return (amount, what the days hold of it, what the calls of models say), for each amount.
+    """Return (amount, its sum over days, its sum over calls of models), for each amount, at one moment.
 
-    Both at one moment. A time is known as soon as its call's end was seen, whatever else it used;
-    calls of before there was a budget of time have none.
+    The time of a call is known as soon as the call has ended. Calls from before there was a budget of
+    time have none.
     """
     is_known = "c.tokens_out IS NOT NULL"
     used = {
@@ -265,7 +265,7 @@ def daily_sums(connection: Connection) -> list[tuple[str, int, int]]:
     pairs = ", ".join(f"d.{name}, c.{name}" for name in used)
     (row,) = connection.query(
         f"SELECT {pairs} FROM (SELECT {days} FROM daily_spend) AS d,"
-        # What a retry has taken over was paid for by the task that it retries.
+        # An inherited call was paid for by the task that the retry continues.
         f" (SELECT {calls} FROM tool_calls AS c WHERE c.model IS NOT NULL AND c.attempt > 0) AS c"
     )
     amounts = iter(int(amount) for amount in row)
@@ -283,17 +283,17 @@ def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, 
 
 
 def workers_active_after_death(connection: Connection) -> list[tuple[str, int, int]]:
-    """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
+    """Return (worker, its number when declared dead, its number now) of workers that committed after that."""
     ends = connection.query(
         "SELECT data FROM events WHERE task_id IS NULL"
         " AND type IN ('worker.died', 'worker.stopped') ORDER BY id"
     )
-    # After the ends: a worker that dies in between is not taken for one that went on.
+    # Read after the events: otherwise a worker that dies in between would be reported.
     turns: dict[str, int] = dict(connection.query("SELECT id, turn FROM workers WHERE dead = 1"))
-    told = [json.loads(data) for (data,) in ends]
+    deaths = [json.loads(data) for (data,) in ends]
     return [
         (end["worker"], end["turn"], turns[end["worker"]])
-        for end in told
+        for end in deaths
         if "turn" in end and turns.get(end["worker"], end["turn"]) != end["turn"]
     ]
 

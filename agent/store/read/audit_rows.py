@@ -1,4 +1,4 @@
-"""Everything a database says of some tasks, read whole, for whoever checks it."""
+"""A task with all its rows, as the checker reads it."""
 
 import json
 from dataclasses import dataclass, field, fields
@@ -27,14 +27,14 @@ class TaskFacts:
     phase: str
     event_seq: int
     is_continuation: bool
-    """Whether it went on from another task: a retry or a fork."""
+    """Whether it continues another task: a retry or a fork."""
     has_error: bool
     ended_at: int | None
 
 
 @dataclass(slots=True)
 class StepFacts:
-    """A step's row, without its values: first what steps of like tasks have in common."""
+    """A step's row, without its values; columns that equal steps of equal tasks share come first."""
 
     id: str
     task_id: str
@@ -61,7 +61,7 @@ class StepFacts:
     items_ended: int
     items_failed: int
     owner_turn: int | None
-    """The last turn of its owner that landed; null when there is no such worker."""
+    """The number of its owner's last commit; null if there is no such worker."""
     waiting_on: str | None
     idempotency_key: str | None
     process_id: int | None
@@ -75,7 +75,7 @@ class StepFacts:
 
     @property
     def is_group(self) -> bool:
-        """Whether this is a group whose items have been decided."""
+        """Whether this is a group whose item count is known."""
         return self.parallel_index < 0 and self.parallel_count is not None
 
     @property
@@ -90,7 +90,7 @@ class StepFacts:
 
 
 STEP_COLUMNS: Final = {field.name: place for place, field in enumerate(fields(StepFacts))}
-"""Where each field stands in a row of steps."""
+"""The position of each field in a row of steps."""
 _KEY: Final = STEP_COLUMNS["idempotency_key"]
 _PROCESS: Final = STEP_COLUMNS["process_id"]
 
@@ -107,14 +107,14 @@ class EventFacts:
     data: str | None
 
     def told(self) -> dict[str, Any]:
-        """Return what it tells besides its type."""
+        """Return its data."""
         data: dict[str, Any] = json.loads(self.data) if self.data else {}
         return data
 
 
 @dataclass(slots=True)
 class CallFacts:
-    """One call, with its row of the ledger; what is of the ledger is null when it has none."""
+    """One call with its verdict; the verdict's columns are null if it has none."""
 
     task_id: str
     id: str
@@ -128,7 +128,7 @@ class CallFacts:
     on_unknown: str
     model: str | None
     tokens_used: int | None
-    """Null while what a call of a model used is not known."""
+    """Null while the use of a call of a model is unknown."""
     microusd_used: int | None
     tokens_reserved: int | None
     microusd_reserved: int | None
@@ -138,7 +138,7 @@ class CallFacts:
 
     @property
     def is_final(self) -> bool:
-        """Whether it failed for good."""
+        """Whether its failure is final."""
         is_failed = self.status == "failed" and self.error is not None
         return is_failed and json.loads(self.error or "{}").get("final") is True
 
@@ -165,7 +165,7 @@ class ApprovalFacts:
 
 @dataclass(frozen=True, slots=True)
 class BudgetFacts:
-    """What a task, or one of its steps, may use of models, and what is taken of it."""
+    """The budget of a task or a step: limits, used and reserved amounts."""
 
     task_id: str
     id: str
@@ -178,7 +178,7 @@ class BudgetFacts:
 
     @property
     def step_index(self) -> int | None:
-        """The place of the step whose own budget it is; null for the task's."""
+        """The index of the step; None for the task's own budget."""
         _, slash, index = self.id.partition("/")
         return int(index) if slash else None
 
@@ -189,7 +189,7 @@ class AuditRows:
 
     task: TaskFacts
     read_at: int
-    """The instant at which all of it was read, by the database's clock."""
+    """When all of it was read, by the database's clock."""
     step_rows: list[Row] = field(default_factory=list)
     """The fields of `StepFacts` in order, for code that needs no names."""
     event_rows: list[Row] = field(default_factory=list)
@@ -204,7 +204,7 @@ class AuditRows:
 
     @property
     def steps(self) -> list[StepFacts]:
-        """Its steps in the order of their places."""
+        """Its steps in the order of their indexes."""
         if self._steps is None:
             self._steps = [StepFacts(*row) for row in self.step_rows]
         return self._steps

@@ -1,4 +1,4 @@
-"""What surfaces read: tasks, steps, events and logs as rows by column name."""
+"""What the API, the command line and chats read: tasks, steps, events and logs by column name."""
 
 import json
 from functools import cache
@@ -84,7 +84,7 @@ def tasks(
         )
         + "))"
     )
-    # Few of a task's events are looked through: this is about what happens now.
+    # Only the latest events are searched: this is about the current state.
     delay = (
         f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
         " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
@@ -98,7 +98,7 @@ def tasks(
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:
-    """Return what running steps of a task wait for outside the database, by their ids."""
+    """Return the stores that running steps of a task wait for, by step id."""
     found = connection.query(
         f"SELECT e.step_id, e.data {_delayed(':id')} ORDER BY e.seq", id=task_id
     )
@@ -106,7 +106,7 @@ def delays(connection: Connection, task_id: str) -> dict[str, str]:
 
 
 def _delayed(task_id: str) -> str:
-    """Return where a task's events say that steps of it wait for a store at this moment."""
+    """Return the events of steps that wait for a store now."""
     return (
         "FROM events AS e JOIN steps AS s ON s.id = e.step_id"
         f" WHERE e.task_id = {task_id} AND e.type = 'step.delayed' AND s.status = 'running'"
@@ -133,7 +133,7 @@ ORDER BY f.id, s."index", s.parallel_index
 
 
 def living_family(connection: Connection, task_id: str) -> list[Found]:
-    """Return the open steps of a task's living descendants, each with its task; none as null."""
+    """Return the open steps of a task's open descendants, each with its task; nulls for none."""
     names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
     found = connection.query(_LIVING_FAMILY, id=task_id)
     return _named((*names, "waiting_on"), found)
@@ -155,10 +155,10 @@ def tasks_like(connection: Connection, text: str) -> list[str]:
 @cache
 def _events(sql: Sql, *, has_task: bool) -> str:
     condition = "e.task_id = :task_id AND " if has_task else ""
-    # On SQLite ids are given in the order of commits.
+    # On SQLite the order of ids is the order of commits.
     after, order = "e.id > :id", "e.id"
     if sql.name == "postgresql":
-        # Below the snapshot's xmin nothing can still commit: a late one is never missed.
+        # Below the snapshot's xmin no transaction can still commit: no event is missed.
         settled = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
         after, order = f"(e.xid, e.id) > (:xid, :id) AND {settled}", "e.xid, e.id"
     return (
@@ -195,7 +195,7 @@ def latest_event(connection: Connection) -> tuple[int, int]:
 
 
 def has_task(connection: Connection, task_id: str) -> bool:
-    """Whether there is such a task."""
+    """Whether a task exists."""
     return bool(connection.query("SELECT 1 FROM tasks WHERE id = :id", id=task_id))
 
 
@@ -254,7 +254,7 @@ def calls(
 def usage(connection: Connection, task_id: str) -> list[tuple[Any, ...]]:
     """Return (step id, calls of models, uses of tools, tokens in, out, money) of a task's steps.
 
-    What a retry has taken over was used by the task that it retries.
+    Inherited calls are counted in the task that the retry continues.
     """
     return connection.query(
         "SELECT step_id, count(model),"
@@ -312,7 +312,7 @@ def logs(
 
 
 def _with_item(row: Found) -> Found:
-    """Name an item as people do: the step's name and its number."""
+    """Return an item's name as people write it: the step's name and its number."""
     number = row.pop("parallel_index")
     if number is not None and number >= 0:
         row["step_name"] = f"{row['step_name']}[{number}]"

@@ -26,7 +26,7 @@ def without_braces(text: str) -> str | None:
     whole = text.strip()
     if len(whole) < 4 or not (whole.startswith("{{") and whole.endswith("}}")):
         return None
-    # A sign inside the braces trims the text around them, of which there is none.
+    # A sign inside the braces trims the text around them; here there is none.
     inner = whole[2:-2]
     inner = inner[1:] if inner[:1] in ("-", "+") else inner
     inner = inner[:-1] if inner[-1:] in ("-", "+") else inner

@@ -17,7 +17,7 @@ _MOST_LISTED: Final = 50
 
 
 class Ancestry:
-    """Which steps are upstream of which, as one integer of bits per step.
+    """The upstream steps of each step, as one integer of bits per step.
 
     For a step in a cycle, or downstream of one, every step counts as upstream: the cycle is reported
     once, and not again for every template in it.

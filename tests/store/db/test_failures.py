@@ -252,7 +252,7 @@ def test_a_lock_that_is_not_had_in_time(postgres_database: Database) -> None:
     """Waiting for a row is bounded by the transaction's own limit, and told as busy."""
     with (
         postgres_database.connect("writer") as holder,
-        postgres_database.connect("turn") as waiter,
+        postgres_database.connect("worker") as waiter,
     ):
         holder.execute("INSERT INTO workers VALUES ('w', 1, 0, 'h', 1, 's', 1, NULL)")
         with holder.transaction():
@@ -321,7 +321,7 @@ database = Database("sqlite:///{tmp_path}/agent.db")
 migrate.upgrade(database)
 migrate.check(database)
 assert sqlite_driver.driver().module.__name__ == "sqlite3"
-with database.connect("turn") as turn, database.connect("writer") as writer:
+with database.connect("worker") as turn, database.connect("writer") as writer:
     for connection in (turn, writer):
         with connection.transaction():
             connection.execute(

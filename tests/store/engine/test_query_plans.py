@@ -155,7 +155,7 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
     """Takeover, the events' cursor and a task's own rows cost the same however full the tables."""
     database.clock = HandClock()
     fill(database)
-    with database.connect("turn") as connection:
+    with database.connect("worker") as connection:
         without_index = scans(connection, "SELECT id FROM tasks WHERE phase = :p", {"p": "x"})
         assert without_index, "what reads a whole table is told apart"
         asked = listen(connection)
