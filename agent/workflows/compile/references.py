@@ -116,9 +116,9 @@ class References:
         has_items: bool = False,
         also: Collection[str] = (),
     ) -> list[str]:
-        """Check an expression that stands without braces; return the steps that it names.
+        """Check an expression without braces; return the steps that it names.
 
-        `also` are names that are known in it beside the usual ones.
+        `also` are further names that are known in it.
         """
         try:
             parsed = parse_expression(text)
@@ -176,7 +176,7 @@ class References:
             hint = near or (f"there are {listed}" if listed else None)
             return f"the workflow declares no input {str(lookup[1])!r}", hint
         if root == "task":
-            # An attempt is a step's: the workflow's own output has none.
+            # Only a step has attempts: the workflow's output has none.
             known = TASK_PARTS if step is None else (*TASK_PARTS, "attempt")
             return self._unknown(lookup[1], known, "a task has no")
         return self._step_problem(lookup, step) if root == "steps" else None

@@ -1,7 +1,7 @@
-"""The bounds of one rendering: templates run beside everything else and must never hold it up.
+"""The bounds of one rendering: a template runs in the worker and must never block it.
 
-Every loop turn, filter, call and piece of text is charged here. The counts are what normally ends
-a runaway template, so that it ends alike on every machine; the clock only backs them up.
+Every loop iteration, filter, call and piece of text is charged here. Normally the counts end a runaway
+template, so that it ends alike on every machine; the clock is the safety net.
 """
 
 import time
@@ -15,7 +15,7 @@ MAX_TOTAL_CHARS: Final = 16_000_000
 MAX_RANGE: Final = 10_000
 MAX_INTEGER_BITS: Final = 4_096
 MAX_DEPTH: Final = 200
-"""Nesting of values, the store's own limit."""
+"""Nesting of values; the store has the same limit."""
 MAX_CPU_SECONDS: Final = 2.0
 
 _CLOCK_EVERY: Final = 64
@@ -35,7 +35,7 @@ class Meter:
     def __init__(self) -> None:
         self._operations = 0
         self._chars = 0
-        # This thread's own time: a machine that stalls must not fail a harmless template.
+        # The thread's own time: a slow machine must not fail a harmless template.
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
 
     def charge(self, operations: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""What a template yields, copied into plain JSON values."""
+"""Copies the result of a template into plain JSON values."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -63,5 +63,5 @@ def _key(key: Any) -> str:
 
 
 def refuse(value: Undefined) -> NoReturn:
-    """Raise the error that an undefined value stands for; not every kind of it does so itself."""
+    """Raise the error of an undefined value; not every operation on it does."""
     value._fail_with_undefined_error()
