@@ -68,7 +68,7 @@ class ArtifactSettings(Section):
         default="",
         pattern=REFERENCE,
         description="Where the access key of an S3 store is: env:NAME or file:PATH. Empty: where"
-        " its driver looks by itself.",
+        " its driver finds one by itself.",
     )
     secret: str = Field(
         default="",

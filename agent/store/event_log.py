@@ -20,10 +20,10 @@ def _after(sql: Sql) -> tuple[str, str]:
 
 
 def _between(connection: Connection, place: Place, last: Place) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": place[1], "last_id": last[1]}
+    params: dict[str, Any] = {"id": place[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
-        given |= {"xid": place[0], "last_xid": last[0]}
-    return given
+        params |= {"xid": place[0], "last_xid": last[0]}
+    return params
 
 
 def events_after(
@@ -38,15 +38,15 @@ def events_after(
     if last == place or (types is not None and not types):
         return [], last
     condition, order = _after(connection.sql)
-    given = _between(connection, place, last)
+    params = _between(connection, place, last)
     if types is not None:
         condition += f" AND type IN {connection.sql.ids('types')}"
-        given["types"] = json.dumps(sorted(types))
+        params["types"] = json.dumps(sorted(types))
     rows = connection.query(
         "SELECT xid, id, task_id, seq, type, step_id, attempt, at, data FROM events"
         f" WHERE {condition} ORDER BY {order} LIMIT :limit",
         limit=limit,
-        **given,
+        **params,
     )
     if len(rows) == limit:
         last = (int(rows[-1][0]), int(rows[-1][1]))
@@ -65,12 +65,12 @@ def count_after(
     if last == place:
         return {}, place, True
     condition, order = _after(connection.sql)
-    given = _between(connection, place, last)
+    params = _between(connection, place, last)
     # The next page begins after the last row.
     ends = connection.query(
         f"SELECT xid, id FROM events WHERE {condition} ORDER BY {order} LIMIT 1 OFFSET :offset",
         offset=limit - 1,
-        **given,
+        **params,
     )
     if ends:
         last = (int(ends[0][0]), int(ends[0][1]))

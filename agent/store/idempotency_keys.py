@@ -29,17 +29,19 @@ class Claim:
         return self.earlier_key
 
 
-def claim(database: Database, asked: Sequence[Claim], now: int) -> list[tuple[str, str]]:
+def claim(database: Database, requests: Sequence[Claim], now: int) -> list[tuple[str, str]]:
     """Record requests, each by its key and its hash, in one commit.
 
     Returns for each the key under which it is recorded, and the hash of the first request under it.
     """
-    keys = {each.key for each in asked}
+    keys = {request.key for request in requests}
     with database.connect("reader") as connection:
-        known = _known(connection, keys | {each.earlier_key for each in asked} - {None})
-    found = [each.known_as(known) for each in asked]
+        known = _known(connection, keys | {request.earlier_key for request in requests} - {None})
+    found = [request.known_as(known) for request in requests]
     missing = [
-        (key, each.request_hash) for key, each in zip(found, asked, strict=True) if key not in known
+        (key, request.request_hash)
+        for key, request in zip(found, requests, strict=True)
+        if key not in known
     ]
     if missing:
         # In the order of keys, as everywhere: two transactions that insert the same keys cannot deadlock.
@@ -71,8 +73,8 @@ def _insert(sql: Sql) -> str:
 
 
 def _known(connection: Connection, keys: Collection[str | None]) -> dict[str, str]:
-    found = connection.query(
+    rows = connection.query(
         f"SELECT key, request_hash FROM request_keys WHERE key IN {connection.sql.ids()}",
         ids=json.dumps(list(keys)),
     )
-    return {str(key): str(request_hash) for key, request_hash in found}
+    return {str(key): str(request_hash) for key, request_hash in rows}

@@ -61,9 +61,9 @@ def show(problems: Sequence[Problem], texts: Mapping[str, str] | None = None) ->
     return "\n".join(blocks)
 
 
-def did_you_mean(given: object, known: Iterable[str]) -> str | None:
+def did_you_mean(word: object, known: Iterable[str]) -> str | None:
     """Return the nearest known word as a hint, or None."""
-    close = get_close_matches(str(given)[:100], list(known), n=1, cutoff=0.6)
+    close = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 
 
@@ -74,13 +74,13 @@ class Suggestions:
         self._words = list(words)
         self._left = _MAX_SUGGESTIONS
 
-    def near(self, given: str, but: str | None = None) -> str | None:
+    def near(self, name: str, but: str | None = None) -> str | None:
         """Return the nearest word as a hint, or None."""
         self._left -= 1
         if self._left < 0:
             return None
-        nearest = heapq.nlargest(_MAX_COMPARED, self._words, key=lambda word: _alike(given, word))
-        return did_you_mean(given, [word for word in nearest if word != but])
+        nearest = heapq.nlargest(_MAX_COMPARED, self._words, key=lambda word: _alike(name, word))
+        return did_you_mean(name, [word for word in nearest if word != but])
 
 
 def _alike(one: str, other: str) -> int:

@@ -57,15 +57,15 @@ def size_of(value: Any) -> Size:
     values = characters = 0
     pending = [value]
     while pending:
-        each = pending.pop()
+        member = pending.pop()
         values += 1
-        if isinstance(each, str):
-            characters += len(each)
-        elif isinstance(each, dict):
-            characters += sum(map(len, each))
-            pending.extend(each.values())
-        elif isinstance(each, list):
-            pending.extend(each)
+        if isinstance(member, str):
+            characters += len(member)
+        elif isinstance(member, dict):
+            characters += sum(map(len, member))
+            pending.extend(member.values())
+        elif isinstance(member, list):
+            pending.extend(member)
     return Size(values, characters)
 
 

@@ -233,7 +233,7 @@ def test_trusted_users_and_groups(place: Path) -> None:
 
 
 def test_a_trusted_user_must_exist() -> None:
-    """A name with a typing mistake must not pass for nobody."""
+    """A misspelled name must not be ignored."""
     with pytest.raises(ValueError, match="no user 'no-such-user'"):
         trust_in(["no-such-user"], [])
     with pytest.raises(ValueError, match="no group 'no-such-group'"):

@@ -184,7 +184,7 @@ def test_the_lock_is_no_lock_of_sqlite(path: Path) -> None:
 
 
 def test_an_agent_of_an_earlier_version_is_kept_out(path: Path) -> None:
-    """It locks a file by the path's name: whoever is there first, the other does not start."""
+    """It locks a file by the path's name: only the first of the two starts."""
     earlier = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(earlier, fcntl.LOCK_EX | fcntl.LOCK_NB)

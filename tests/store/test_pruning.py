@@ -136,7 +136,7 @@ def test_prune_works_in_small_transactions(database: Database) -> None:
 
 
 def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) -> None:
-    """A task being forked at this moment is left for the next time; nobody waits."""
+    """A task that is being forked is left for the next prune; nothing waits."""
     with (
         postgres_database.connect("writer") as connection,
         postgres_database.connect("writer") as other,
@@ -150,7 +150,7 @@ def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) ->
 
 
 def test_prune_forgets_workers_and_their_events(database: Database) -> None:
-    """Workers that are over, and events of no task, go by age; whoever owns a step stays."""
+    """Ended workers and events of no task are removed by age; a worker that owns a step stays."""
     with database.connect("writer") as connection:
         insert_task(connection, "t", status="running")
         connection.execute("UPDATE steps SET status = 'running', owner = 'owner', claim_turn = 1")

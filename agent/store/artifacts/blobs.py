@@ -259,8 +259,10 @@ def _check_driver(address: str, options: Options) -> None:
         driver = core.get_filesystem_class(core.split_protocol(link)[0] or link)
         if len(links) == 1:
             from_url = driver._get_kwargs_from_urls(address)
-            given = {name: value for name, value in from_url.items() if options.get(name) != value}
-            inspect.signature(driver.__init__).bind(None, **given, **options)
+            from_address = {
+                name: value for name, value in from_url.items() if options.get(name) != value
+            }
+            inspect.signature(driver.__init__).bind(None, **from_address, **options)
 
 
 def _fsspec_core() -> Any:

@@ -53,8 +53,8 @@ def find(connection: Connection, token: str) -> AnswerToken | None:
     if not rows:
         return None
     channel, identity, approval_id, said, expires_at, used_at = rows[0]
-    given = None if said is None else json.loads(said)
-    return AnswerToken(channel, identity, approval_id, given, expires_at, used_at)
+    answer = None if said is None else json.loads(said)
+    return AnswerToken(channel, identity, approval_id, answer, expires_at, used_at)
 
 
 def use_up(tx: Connection, approval_id: str, now: int) -> None:

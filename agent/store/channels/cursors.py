@@ -71,8 +71,8 @@ _CURSOR: Final = (
 
 def cursor(connection: Connection, channel: str) -> Cursor | None:
     """Return a channel's cursor; None before its first start."""
-    found = connection.query(f"{_CURSOR} WHERE channel = :channel", channel=channel)
-    return Cursor(*found[0]) if found else None
+    rows = connection.query(f"{_CURSOR} WHERE channel = :channel", channel=channel)
+    return Cursor(*rows[0]) if rows else None
 
 
 def cursors(connection: Connection) -> list[Cursor]:
@@ -152,9 +152,9 @@ def disown(tx: Connection, channel: str, owner: str) -> None:
     )
 
 
-def tell_failure(tx: Connection, told: dict[str, Any], now: int) -> None:
+def emit_failure(tx: Connection, details: dict[str, Any], now: int) -> None:
     """Append the event of a failed delivery, outside the numbering of tasks."""
-    data = json.dumps(told, ensure_ascii=False)
+    data = json.dumps(details, ensure_ascii=False)
     insert_events(tx, [(None, None, "delivery.failed", None, None, now, data)])
 
 
@@ -178,17 +178,17 @@ def events_after(
     Call it within a snapshot: the end of the readable log must not move in between.
     """
     last = max(views.latest_event(connection), place)
-    given = {"id": place[1], "last_id": last[1]}
+    params = {"id": place[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
-        given |= {"xid": place[0], "last_xid": last[0]}
+        params |= {"xid": place[0], "last_xid": last[0]}
     rows = connection.query(
-        _events(connection.sql), types=json.dumps(list(types)), limit=limit, **given
+        _events(connection.sql), types=json.dumps(list(types)), limit=limit, **params
     )
-    found = [
+    events = [
         Event(xid, event_id, task_id, kind, at, None if data is None else json.loads(data))
         for xid, event_id, task_id, kind, at, data in rows
     ]
-    return found, found[-1].place if len(found) == limit else last
+    return events, events[-1].place if len(events) == limit else last
 
 
 def record_message(

@@ -82,16 +82,16 @@ def confirm(tx: Connection, code: str, scopes: list[str], now: int) -> Pairing |
     )
     if not rows:
         return None
-    found = _pairing(rows[0])
+    pairing = _pairing(rows[0])
     tx.execute(
         "UPDATE pairings SET scopes = :scopes, paired_at = :now, code_hash = NULL,"
         " code_expires_at = NULL WHERE channel = :channel AND identity = :identity",
         scopes=json.dumps(scopes),
         now=now,
-        channel=found.channel,
-        identity=found.identity,
+        channel=pairing.channel,
+        identity=pairing.identity,
     )
-    return find(tx, found.channel, found.identity)
+    return find(tx, pairing.channel, pairing.identity)
 
 
 def remove(tx: Connection, channel: str, identity: str) -> bool:

@@ -49,12 +49,12 @@ def encode(value: Json, where: str) -> str:
 
 def set_of(rows: Iterable[Any]) -> str:
     """Write the JSON array of ids, or of rows, that a statement takes as a parameter."""
-    given = rows if isinstance(rows, list) else list(rows)
+    members = rows if isinstance(rows, list) else list(rows)
     try:
-        return orjson.dumps(given).decode()
+        return orjson.dumps(members).decode()
     except TypeError:
         # A text that no database accepts: the statement fails with `Fault.DATA`.
-        return json.dumps(given, ensure_ascii=False)
+        return json.dumps(members, ensure_ascii=False)
 
 
 def decode(text: str | None) -> Json:

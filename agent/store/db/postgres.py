@@ -287,12 +287,12 @@ def _set_config(settings: dict[str, str], *, is_local: bool) -> str:
 
 def _describe(url: str) -> str:
     """Return the name of a server and its database for a person, without the password."""
-    given = conninfo.conninfo_to_dict(url)
-    host = given.get("host") or "localhost"
-    port = f":{given['port']}" if given.get("port") else ""
-    return f"PostgreSQL at {host}{port}/{given.get('dbname') or given.get('user') or ''}"
+    parts = conninfo.conninfo_to_dict(url)
+    host = parts.get("host") or "localhost"
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"PostgreSQL at {host}{port}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
 def _unless_given(url: str, **defaults: Any) -> dict[str, Any]:
-    given = conninfo.conninfo_to_dict(url)
-    return {name: value for name, value in defaults.items() if name not in given}
+    parts = conninfo.conninfo_to_dict(url)
+    return {name: value for name, value in defaults.items() if name not in parts}

@@ -133,10 +133,10 @@ def set_reminder(tx: Connection, approval_id: str, remind_at: int | None) -> Non
 
 def find(connection: Connection, approval_id: str) -> ApprovalRow | None:
     """Return one row."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_COLUMNS} FROM approvals AS a WHERE a.id = :id", id=approval_id
     )
-    return ApprovalRow(*found[0]) if found else None
+    return ApprovalRow(*rows[0]) if rows else None
 
 
 def created_at(connection: Connection, approval_id: str) -> int:
@@ -152,12 +152,12 @@ def like(connection: Connection, text: str) -> list[str]:
     exact = connection.query("SELECT id FROM approvals WHERE id = :text", text=text)
     if exact:
         return [str(exact[0][0])]
-    found = connection.query(
+    rows = connection.query(
         "SELECT id FROM approvals WHERE id LIKE :begins OR id LIKE :ends ORDER BY id DESC LIMIT 5",
         begins=f"{text}%",
         ends=f"%{text}",
     )
-    return [str(approval_id) for (approval_id,) in found]
+    return [str(approval_id) for (approval_id,) in rows]
 
 
 _LISTED: Final = (
@@ -200,8 +200,8 @@ def placed(
     connection: Connection, approval_id: str
 ) -> tuple[ApprovalRow, str, str, str, int] | None:
     """Return one approval as `listed` does."""
-    found = _with_place(connection.query(f"{_LISTED} WHERE a.id = :id", id=approval_id))
-    return found[0] if found else None
+    approvals = _with_place(connection.query(f"{_LISTED} WHERE a.id = :id", id=approval_id))
+    return approvals[0] if approvals else None
 
 
 def _with_place(rows: Rows) -> list[tuple[ApprovalRow, str, str, str, int]]:

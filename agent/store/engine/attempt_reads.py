@@ -56,34 +56,34 @@ def gathered(
     connection: Connection, task_id: str, index: int, read: artifact_rows.Read = artifact_rows.load
 ) -> list[Any]:
     """Return the outputs of a group's items in order; null for an item without one."""
-    found = connection.query(
+    rows = connection.query(
         'SELECT output FROM steps WHERE task_id = :task_id AND "index" = :index'
         " AND parallel_index >= 0 ORDER BY parallel_index",
         task_id=task_id,
         index=index,
     )
-    return [read(connection, output) for (output,) in found]
+    return [read(connection, output) for (output,) in rows]
 
 
 def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int | None:
     """Return when a step was claimed for the first time."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT min(at) FROM events WHERE task_id = :task_id AND step_id = :step_id"
         " AND type = 'step.claimed'",
         task_id=task_id,
         step_id=step_id,
     )
-    at: int | None = found[0][0]
+    at: int | None = rows[0][0]
     return at
 
 
 def raised_seconds(connection: Connection, task_id: str, step: str) -> float | None:
     """Return the time limit that an operator gave a step; None if there is none."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT data FROM events WHERE task_id = :task_id AND type = 'budget.raised' ORDER BY seq",
         task_id=task_id,
     )
-    events = [decode(data) or {} for (data,) in found]
+    events = [decode(data) or {} for (data,) in rows]
     times = [data["seconds"] for data in events if data.get("step") == step and "seconds" in data]
     return float(times[-1]) if times else None
 

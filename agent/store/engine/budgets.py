@@ -53,12 +53,12 @@ def lock_day(tx: Connection, day: str) -> tuple[int, int, int]:
 
 def of_day(connection: Connection, day: str, lock: str = "") -> tuple[int, int, int]:
     """Return the tokens, the money and the milliseconds used and reserved on a day."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT tokens_used + tokens_reserved, microusd_used + microusd_reserved,"
         f" ms_used + ms_reserved FROM daily_spend WHERE day = :day {lock}",
         day=day,
     )
-    tokens, microusd, ms = found[0] if found else (0, 0, 0)
+    tokens, microusd, ms = rows[0] if rows else (0, 0, 0)
     return int(tokens), int(microusd), int(ms)
 
 
@@ -128,8 +128,8 @@ def step_started_at(tx: Connection, task_id: str, index: int) -> int | None:
 
 def pause_reason(tx: Connection, task_id: str) -> str | None:
     """Return why a task is paused."""
-    found = tx.query("SELECT pause_reason FROM tasks WHERE id = :id", id=task_id)
-    return found[0][0] if found else None
+    rows = tx.query("SELECT pause_reason FROM tasks WHERE id = :id", id=task_id)
+    return rows[0][0] if rows else None
 
 
 def usage(connection: Connection, task_id: str) -> tuple[int, int, int, int, int]:

@@ -154,11 +154,11 @@ def has_calls(tx: Connection, step_id: str) -> bool:
 
 def is_call_resolved(tx: Connection, call_id: str) -> bool:
     """Whether a call has a verdict."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT 1 FROM idempotency_outcomes WHERE tool_call_id = :id AND status <> 'unknown'",
         id=call_id,
     )
-    return bool(found)
+    return bool(rows)
 
 
 @cache

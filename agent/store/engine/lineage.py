@@ -19,38 +19,38 @@ _BELOW: Final = (
 
 def below(tx: Connection, task_id: str) -> list[str]:
     """Return the descendants of a task, in the order of their creation."""
-    found = tx.query(
+    rows = tx.query(
         f"{_BELOW} SELECT id FROM below WHERE id <> :task_id ORDER BY id", task_id=task_id
     )
-    return [str(row[0]) for row in found]
+    return [str(row[0]) for row in rows]
 
 
 def living_below(tx: Connection, task_id: str) -> str | None:
     """Return a descendant that has not ended."""
-    found = tx.query(
+    rows = tx.query(
         f"{_BELOW} SELECT t.id FROM below AS b JOIN tasks AS t ON t.id = b.id"
         f" WHERE t.id <> :task_id AND t.status IN {_OPEN} ORDER BY t.id LIMIT 1",
         task_id=task_id,
     )
-    return str(found[0][0]) if found else None
+    return str(rows[0][0]) if rows else None
 
 
 def effects_alive_until(tx: Connection, task_id: str) -> int | None:
     """Return until when an unknown effect of a task or a descendant may still be running."""
-    found = tx.query(
+    rows = tx.query(
         f"{_BELOW} SELECT max(c.expires_at) FROM below AS b"
         " JOIN tool_calls AS c ON c.task_id = b.id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " WHERE o.status = 'unknown'",
         task_id=task_id,
     )
-    until: int | None = found[0][0]
+    until: int | None = rows[0][0]
     return until
 
 
 def has_acted(tx: Connection, task_id: str) -> bool:
     """Whether a task, a descendant or a task that it retries has made an effect, or may have."""
-    found = tx.query(
+    rows = tx.query(
         "WITH RECURSIVE involved(id) AS (SELECT id FROM tasks WHERE id = :task_id"
         " UNION SELECT other.id FROM involved AS i JOIN tasks AS t ON t.id = i.id"
         f" LEFT JOIN steps AS s ON s.task_id = t.id AND {_CHILDREN}"
@@ -61,12 +61,12 @@ def has_acted(tx: Connection, task_id: str) -> bool:
         " WHERE c.model IS NULL",
         task_id=task_id,
     )
-    return any(_may_have_acted(status, error) for status, error in found)
+    return any(_may_have_acted(status, error) for status, error in rows)
 
 
 def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
     """Return (index, parallel index) of steps that made an effect, or may have, or whose children did."""
-    found = tx.query(
+    rows = tx.query(
         'WITH RECURSIVE below("index", parallel_index, id) AS ('
         ' SELECT s."index", s.parallel_index, c.id FROM steps AS s'
         f" JOIN tasks AS c ON c.parent_step_id = s.id WHERE s.task_id = :task_id AND {_CHILDREN}"
@@ -84,7 +84,7 @@ def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
     )
     places = {
         (int(index), int(parallel_index)): None
-        for index, parallel_index, status, error in found
+        for index, parallel_index, status, error in rows
         if _may_have_acted(status, error)
     }
     return list(places)
@@ -117,8 +117,8 @@ def earlier_children(
 
 def retried_as(tx: Connection, task_id: str) -> str | None:
     """Return the task that retried this one."""
-    found = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
-    return str(found[0][0]) if found else None
+    rows = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
+    return str(rows[0][0]) if rows else None
 
 
 def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | None]]:
@@ -126,7 +126,7 @@ def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | Non
 
     The last one names a predecessor only if that was pruned.
     """
-    found = tx.query(
+    rows = tx.query(
         "WITH RECURSIVE line(id, input, before, distance) AS ("
         " SELECT id, input, COALESCE(retry_of, forked_from), 0 FROM tasks WHERE id = :task_id"
         " UNION ALL SELECT t.id, t.input, COALESCE(t.retry_of, t.forked_from), l.distance + 1"
@@ -134,20 +134,20 @@ def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | Non
         " SELECT id, input, before FROM line ORDER BY distance",
         task_id=task_id,
     )
-    return [(str(id_), str(text), before) for id_, text, before in found]
+    return [(str(id_), str(text), before) for id_, text, before in rows]
 
 
 def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
     """Return the steps that a task took over as ended, each with the step that it came from."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'step.kept'", id=task_id
     )
-    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in found}
+    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in rows}
 
 
 def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str, bool]:
     """Return the steps with children, and whether a descendant has a step that asks a person."""
-    found = tx.query(
+    rows = tx.query(
         "WITH RECURSIVE below(top, id) AS ("
         f" SELECT parent_step_id, id FROM tasks WHERE parent_step_id IN {tx.sql.ids()}"
         " UNION SELECT b.top, c.id FROM below AS b"
@@ -158,4 +158,4 @@ def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str
         " GROUP BY b.top",
         ids=json.dumps(list(step_ids)),
     )
-    return {str(step_id): count > 0 for step_id, count in found}
+    return {str(step_id): count > 0 for step_id, count in rows}

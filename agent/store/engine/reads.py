@@ -92,10 +92,10 @@ def _first_of_each(
     tx: Connection, statement: str, task_ids: Sequence[str], **parameters: Any
 ) -> Rows:
     if tx.sql.name == "sqlite":
-        found: Rows = []
+        rows: Rows = []
         for task_id in task_ids:
-            found += tx.query(statement, task_id=task_id, **parameters)
-        return found
+            rows += tx.query(statement, task_id=task_id, **parameters)
+        return rows
     return tx.query(statement, rows=set_of([[task_id] for task_id in task_ids]), **parameters)
 
 

@@ -20,13 +20,13 @@ def insert(
 
 def first_untaken(tx: Connection, task_id: str, name: str) -> tuple[str, str | None] | None:
     """Return (id, payload) of the oldest signal that no step has taken."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT id, payload FROM signals WHERE task_id = :task_id AND name = :name"
         " AND taken_by IS NULL ORDER BY id LIMIT 1",
         task_id=task_id,
         name=name,
     )
-    return found[0] if found else None
+    return rows[0] if rows else None
 
 
 def take(tx: Connection, signal_id: str, step_id: str) -> None:

@@ -47,8 +47,8 @@ def ending_of(tx: Connection, task_id: str) -> tuple[str, str | None, str, int] 
 
 def task_by_dedupe_key(tx: Connection, key: str) -> str | None:
     """Return the task that was created under a key."""
-    found = tx.query("SELECT id FROM tasks WHERE dedupe_key = :key", key=key)
-    return str(found[0][0]) if found else None
+    rows = tx.query("SELECT id FROM tasks WHERE dedupe_key = :key", key=key)
+    return str(rows[0][0]) if rows else None
 
 
 @cache
@@ -63,21 +63,21 @@ def existing_tasks(tx: Connection, task_ids: Sequence[str]) -> set[str]:
 
 def children(tx: Connection, task_id: str) -> list[str]:
     """Return the child tasks that a task's steps have started."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT t.id FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id"
         " WHERE s.task_id = :task_id AND s.kind IN ('workflow', 'agent') ORDER BY t.id",
         task_id=task_id,
     )
-    return [str(child) for (child,) in found]
+    return [str(child) for (child,) in rows]
 
 
 def orphans(connection: Connection) -> list[str]:
     """Return open tasks whose parents have ended or no longer wait for them."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT c.id FROM tasks AS c JOIN tasks AS p ON p.id = c.parent_task_id"
         " JOIN steps AS s ON s.id = c.parent_step_id"
         " WHERE c.status IN ('pending', 'running', 'paused')"
         " AND (p.status IN ('succeeded', 'failed', 'canceled')"
         " OR s.status IN ('succeeded', 'failed', 'skipped'))"
     )
-    return [str(task_id) for (task_id,) in found]
+    return [str(task_id) for (task_id,) in rows]

@@ -50,10 +50,10 @@ def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
 
 def turn_of(connection: Connection, worker_id: str) -> int | None:
     """Return the number of a worker's last commit; waits for one that is in flight."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT turn FROM workers WHERE id = :id {connection.sql.lock}", id=worker_id
     )
-    return int(found[0][0]) if found else None
+    return int(rows[0][0]) if rows else None
 
 
 def living(connection: Connection) -> list[tuple[Any, ...]]:
@@ -65,11 +65,11 @@ def living(connection: Connection) -> list[tuple[Any, ...]]:
 
 def dead_owners(connection: Connection) -> list[str]:
     """Return dead workers that still own steps."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT DISTINCT s.owner FROM steps AS s JOIN workers AS w ON w.id = s.owner"
         " WHERE s.owner IS NOT NULL AND w.dead = 1"
     )
-    return [str(owner) for (owner,) in found]
+    return [str(owner) for (owner,) in rows]
 
 
 def _emit(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:

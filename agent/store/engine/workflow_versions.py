@@ -86,25 +86,25 @@ def assume(tx: Connection, name: str, version: int) -> None:
 
 def graph_text(tx: Connection, name: str, version: int) -> tuple[str, str | None]:
     """Return (graph, path of its file) of one version."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT graph, path FROM workflows WHERE name = :name AND version = :version",
         name=name,
         version=version,
     )
-    graph, path = found[0]
+    graph, path = rows[0]
     return str(graph), path
 
 
 def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None] | None:
     """Return (version, graph, source, path) of a workflow that has not been removed."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT version, graph, source, path, removed_at FROM workflows WHERE name = :name"
         " ORDER BY version DESC LIMIT 1",
         name=name,
     )
-    if not found or found[0][4] is not None:
+    if not rows or rows[0][4] is not None:
         return None
-    version, graph, source, path, _ = found[0]
+    version, graph, source, path, _ = rows[0]
     return int(version), str(graph), source, path
 
 

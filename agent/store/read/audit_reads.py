@@ -192,20 +192,20 @@ def all_graphs(connection: Connection) -> Iterator[str]:
 
 def duplicate_deliveries(connection: Connection) -> list[tuple[str, int]]:
     """Return (dedupe key, count) of keys with several tasks: a delivery must create one."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT dedupe_key, count(*) FROM tasks WHERE dedupe_key IS NOT NULL"
         " GROUP BY dedupe_key HAVING count(*) > 1 ORDER BY dedupe_key"
     )
-    return [(str(key), int(count)) for key, count in found]
+    return [(str(key), int(count)) for key, count in rows]
 
 
 def tasks_retried_twice(connection: Connection) -> list[tuple[str, int]]:
     """Return (id, count) of tasks that were retried more than once: each retry does the same work."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT retry_of, count(*) FROM tasks WHERE retry_of IS NOT NULL"
         " GROUP BY retry_of HAVING count(*) > 1 ORDER BY retry_of"
     )
-    return [(str(task_id), int(count)) for task_id, count in found]
+    return [(str(task_id), int(count)) for task_id, count in rows]
 
 
 def missing_tasks(connection: Connection, task_ids: Sequence[str]) -> list[str]:
@@ -222,27 +222,27 @@ def missing_tasks(connection: Connection, task_ids: Sequence[str]) -> list[str]:
 
 def outcomes_without_calls(connection: Connection) -> list[str]:
     """Return the keys of the ledger's rows that belong to no call."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT o.idempotency_key FROM idempotency_outcomes AS o"
         " LEFT JOIN tool_calls AS c ON c.id = o.tool_call_id"
         " AND c.idempotency_key = o.idempotency_key WHERE c.id IS NULL"
     )
-    return [str(key) for (key,) in found]
+    return [str(key) for (key,) in rows]
 
 
 def columns_containing(connection: Connection, text: str) -> list[tuple[str, str, int]]:
     """Return (table, column, count) of the columns that contain a text."""
-    found = []
+    mentions = []
     for table, columns in _WRITTEN.items():
         counts = ", ".join(
             f"count(CASE WHEN {connection.sql.position}({column}, :text) > 0 THEN 1 END)"
             for column in columns
         )
         (row,) = connection.query(f"SELECT {counts} FROM {table}", text=text)
-        found += [
+        mentions += [
             (table, column, int(count)) for column, count in zip(columns, row, strict=True) if count
         ]
-    return found
+    return mentions
 
 
 def daily_sums(connection: Connection) -> list[tuple[str, int, int]]:
@@ -274,12 +274,12 @@ def daily_sums(connection: Connection) -> list[tuple[str, int, int]]:
 
 def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, int]]:
     """Return (worker, number of steps) of workers that run several isolated steps."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT owner, count(*) FROM steps WHERE owner IS NOT NULL AND alone = :isolated"
         " GROUP BY owner HAVING count(*) > 1 ORDER BY owner",
         isolated=isolated,
     )
-    return [(worker_id, count) for worker_id, count in found]
+    return [(worker_id, count) for worker_id, count in rows]
 
 
 def workers_active_after_death(connection: Connection) -> list[tuple[str, int, int]]:

@@ -106,7 +106,7 @@ class EventFacts:
     attempt: int | None
     data: str | None
 
-    def told(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """Return its data."""
         data: dict[str, Any] = json.loads(self.data) if self.data else {}
         return data

@@ -74,9 +74,9 @@ def damage(connection: Connection) -> list[str]:
     """Return the problems that the database itself finds in its file; reads all of it."""
     if connection.sql.name != "sqlite":
         return []
-    found = [str(row[0]) for row in connection.query("PRAGMA integrity_check")]
+    problems = [str(row[0]) for row in connection.query("PRAGMA integrity_check")]
     broken = connection.query("PRAGMA foreign_key_check")
-    return [line for line in found if line != "ok"] + [
+    return [line for line in problems if line != "ok"] + [
         f"{len(broken)} rows refer to rows that are not there"
     ] * bool(broken)
 

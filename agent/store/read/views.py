@@ -37,20 +37,20 @@ def _selected(names: tuple[str, ...], table: str) -> str:
 
 def task(connection: Connection, task_id: str) -> Found | None:
     """Return a task's row."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_selected(_TASK_NAMES, 'tasks')} FROM tasks WHERE id = :id", id=task_id
     )
-    return _named(_TASK_NAMES, found)[0] if found else None
+    return _named(_TASK_NAMES, rows)[0] if rows else None
 
 
 def steps(connection: Connection, task_id: str) -> list[Found]:
     """Return a task's steps in order, the items of a group after it."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_selected(_STEP_NAMES, 'steps')} FROM steps WHERE task_id = :id"
         ' ORDER BY "index", parallel_index',
         id=task_id,
     )
-    return _named(_STEP_NAMES, found)
+    return _named(_STEP_NAMES, rows)
 
 
 def tasks(
@@ -63,19 +63,19 @@ def tasks(
 ) -> list[Found]:
     """Return the newest tasks, each with how many of its steps wait for a person or a signal."""
     conditions = ["true"]
-    given: dict[str, Any] = {"limit": limit}
+    params: dict[str, Any] = {"limit": limit}
     if before is not None:
         conditions.append("id < :before")
-        given["before"] = before
+        params["before"] = before
     if status is not None:
         conditions.append("status = :status")
-        given["status"] = status
+        params["status"] = status
     if workflow is not None:
         conditions.append("workflow_name = :workflow")
-        given["workflow"] = workflow
+        params["workflow"] = workflow
     if like is not None:
         conditions.append("(id LIKE :begins OR id LIKE :ends)")
-        given |= {"begins": f"{like}%", "ends": f"%{like}"}
+        params |= {"begins": f"{like}%", "ends": f"%{like}"}
     waiting = (
         "(SELECT count(*) FROM steps AS s WHERE t.status IN ('running', 'paused')"
         " AND s.task_id = t.id AND s.status = 'waiting' AND ("
@@ -89,20 +89,20 @@ def tasks(
         f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
         " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
     )
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay} FROM (SELECT * FROM tasks"
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
-        **given,
+        **params,
     )
-    return _named((*_LISTED, "waits", "delay"), found)
+    return _named((*_LISTED, "waits", "delay"), rows)
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:
     """Return the stores that running steps of a task wait for, by step id."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT e.step_id, e.data {_delayed(':id')} ORDER BY e.seq", id=task_id
     )
-    return {str(step_id): str(data) for step_id, data in found}
+    return {str(step_id): str(data) for step_id, data in rows}
 
 
 def _delayed(task_id: str) -> str:
@@ -135,8 +135,8 @@ ORDER BY f.id, s."index", s.parallel_index
 def living_family(connection: Connection, task_id: str) -> list[Found]:
     """Return the open steps of a task's open descendants, each with its task; nulls for none."""
     names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
-    found = connection.query(_LIVING_FAMILY, id=task_id)
-    return _named((*names, "waiting_on"), found)
+    rows = connection.query(_LIVING_FAMILY, id=task_id)
+    return _named((*names, "waiting_on"), rows)
 
 
 def tasks_like(connection: Connection, text: str) -> list[str]:
@@ -144,12 +144,12 @@ def tasks_like(connection: Connection, text: str) -> list[str]:
     exact = connection.query("SELECT id FROM tasks WHERE id = :text", text=text)
     if exact:
         return [str(exact[0][0])]
-    found = connection.query(
+    rows = connection.query(
         "SELECT id FROM tasks WHERE id LIKE :begins OR id LIKE :ends ORDER BY id DESC LIMIT 5",
         begins=f"{text}%",
         ends=f"%{text}",
     )
-    return [str(task_id) for (task_id,) in found]
+    return [str(task_id) for (task_id,) in rows]
 
 
 @cache
@@ -173,12 +173,12 @@ def events(
 ) -> list[Found]:
     """Return events after a cursor, of one task or of all."""
     statement = _events(connection.sql, has_task=task_id is not None)
-    given: dict[str, Any] = {"task_id": task_id} if task_id is not None else {}
+    params: dict[str, Any] = {"task_id": task_id} if task_id is not None else {}
     if connection.sql.name == "postgresql":
-        given["xid"] = xid
-    found = connection.query(statement, id=event_id, limit=limit, **given)
+        params["xid"] = xid
+    rows = connection.query(statement, id=event_id, limit=limit, **params)
     names = ("xid", "id", "task_id", "seq", "type", "step_name", "parallel_index", "attempt")
-    return [_with_item(row) for row in _named((*names, "at", "data"), found)]
+    return [_with_item(row) for row in _named((*names, "at", "data"), rows)]
 
 
 def latest_event(connection: Connection) -> tuple[int, int]:
@@ -190,8 +190,8 @@ def latest_event(connection: Connection) -> tuple[int, int]:
             " WHERE xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
             " ORDER BY xid DESC, id DESC LIMIT 1"
         )
-    found = connection.query(statement)
-    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
+    rows = connection.query(statement)
+    return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
 
 
 def has_task(connection: Connection, task_id: str) -> bool:
@@ -233,22 +233,22 @@ def calls(
 ) -> list[Found]:
     """Return the calls of one step, or of all of some kinds, in the order in which they were made."""
     conditions = ["c.task_id = :task_id", "c.id > :after"]
-    given: dict[str, Any] = {"task_id": task_id, "after": after}
+    params: dict[str, Any] = {"task_id": task_id, "after": after}
     if step_id is not None:
         conditions.append("c.step_id = :step_id")
-        given["step_id"] = step_id
+        params["step_id"] = step_id
     if kinds is not None:
         conditions.append(f"s.kind IN {connection.sql.ids()}")
-        given["ids"] = json.dumps(kinds)
-    found = connection.query(
+        params["ids"] = json.dumps(kinds)
+    rows = connection.query(
         f"SELECT s.name, s.parallel_index, o.status, {_selected(_CALL_NAMES, 'c')}"
         " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         f" WHERE {' AND '.join(conditions)} ORDER BY c.number, c.attempt, c.id",
-        **given,
+        **params,
     )
     names = ("step_name", "parallel_index", "status", *_CALL_NAMES)
-    return [_with_item(row) for row in _named(names, found)]
+    return [_with_item(row) for row in _named(names, rows)]
 
 
 def usage(connection: Connection, task_id: str) -> list[tuple[Any, ...]]:
@@ -270,14 +270,14 @@ def step_named(connection: Connection, task_id: str, step: str) -> Found | None:
     """Return (id, kind, status, attempt) of a step by its name, or of an item by its number too."""
     name, _, number = step.rstrip("]").partition("[")
     names = ("id", "kind", "status", "attempt")
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_selected(names, 'steps')} FROM steps"
         " WHERE task_id = :id AND name = :name AND parallel_index = :number",
         id=task_id,
         name=name,
         number=int(number) if number.isdigit() and len(number) < 10 else -1,
     )
-    return _named(names, found)[0] if found else None
+    return _named(names, rows)[0] if rows else None
 
 
 def logs(
@@ -290,25 +290,25 @@ def logs(
 ) -> list[Found]:
     """Return pieces of logs after a given one."""
     conditions = ["l.task_id = :task_id", "l.id > :after"]
-    given: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
+    params: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
     if step is not None:
         name, _, number = step.rstrip("]").partition("[")
         conditions.append("s.name = :name")
-        given["name"] = name
+        params["name"] = name
         if number.isdigit():
             conditions.append("s.parallel_index = :number")
-            given["number"] = int(number) if len(number) < 10 else -2
+            params["number"] = int(number) if len(number) < 10 else -2
     if attempt is not None:
         conditions.append("l.attempt = :attempt")
-        given["attempt"] = attempt
-    found = connection.query(
+        params["attempt"] = attempt
+    rows = connection.query(
         "SELECT l.id, s.name, s.parallel_index, l.attempt, l.at, l.stream, l.text"
         " FROM step_logs AS l JOIN steps AS s ON s.id = l.step_id"
         f" WHERE {' AND '.join(conditions)} ORDER BY l.id LIMIT :limit",
-        **given,
+        **params,
     )
     names = ("id", "step_name", "parallel_index", "attempt", "at", "stream", "text")
-    return [_with_item(row) for row in _named(names, found)]
+    return [_with_item(row) for row in _named(names, rows)]
 
 
 def _with_item(row: Found) -> Found:

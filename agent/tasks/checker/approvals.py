@@ -55,7 +55,7 @@ def _told(task: AuditRows) -> dict[str, list[EventFacts]]:
     told: dict[str, list[EventFacts]] = {}
     for event in task.events:
         if event.type.startswith("approval."):
-            told.setdefault(str(event.told().get("approval")), []).append(event)
+            told.setdefault(str(event.details().get("approval")), []).append(event)
     return told
 
 
@@ -67,7 +67,7 @@ def _history(approval: ApprovalFacts, about: list[EventFacts]) -> Iterator[str]:
     elif (asked[0].type == "approval.renewed") != (approval.renews is not None):
         yield f"is told of by {asked[0].type}, and it renews {approval.renews}"
     ends = [
-        str(event.told().get("status")) if event.type == "approval.decided" else event.type[9:]
+        str(event.details().get("status")) if event.type == "approval.decided" else event.type[9:]
         for event in about
         if event.type == "approval.decided" or event.type in APPROVAL
     ]

@@ -78,7 +78,7 @@ def _reservations(
     numbers = {event.seq for event in own}
     for event in task.events:
         if event.type == "budget.reserved" and event.seq in numbers:
-            told = event.told()
+            told = event.details()
             tokens += told.get("tokens") or 0
             microusd += told.get("microusd") or 0
             for taken, limit, locked in (
@@ -88,7 +88,7 @@ def _reservations(
                 if limit is not None and taken > limit:
                     yield f"of {limit} {locked} was at {taken} with event {event.seq}"
         elif event.type in ("tool_call.succeeded", "tool_call.failed", "tool_call.resolved"):
-            told = event.told()
+            told = event.details()
             call = asked.get(str(told.get("call")))
             if call is not None and told.get("tokens_out") is not None:
                 tokens += told["tokens_in"] + told["tokens_out"] - (call.tokens_reserved or 0)

@@ -50,7 +50,7 @@ def _told(
     claimed: dict[tuple[str | None, int | None], int] = {}
     for event in task.events:
         if event.type.startswith("tool_call."):
-            told.setdefault(str(event.told().get("call")), []).append(event)
+            told.setdefault(str(event.details().get("call")), []).append(event)
         elif event.type == "step.claimed":
             claimed.setdefault((event.step_id, event.attempt), event.seq)
     return told, claimed
@@ -86,7 +86,7 @@ def _history(call: CallFacts, about: list[EventFacts]) -> Iterator[str]:
         except ForbiddenMoveError as error:
             yield f"is told of wrongly in event {event.seq}: {error}"
             continue
-        status = str(event.told().get("status"))
+        status = str(event.details().get("status"))
     if call.status is not None and call.status != status:
         yield f"is {call.status} in the ledger, and its events lead to {status}"
 
@@ -96,7 +96,7 @@ def _known_at(call: CallFacts, about: list[EventFacts]) -> int | None:
     if call.attempt == 0 and call.status != CallStatus.UNKNOWN:
         return 0
     for event in about:
-        if event.type in CALL and event.told().get("status") == call.status:
+        if event.type in CALL and event.details().get("status") == call.status:
             return event.seq
     return None
 

@@ -74,9 +74,9 @@ def _in_standard_words(schema: Any) -> Any:
     changed: dict[str, Any] = {}
     for word, value in schema.items():
         if word in ("properties", "patternProperties"):
-            value = {name: _in_standard_words(each) for name, each in value.items()}
+            value = {name: _in_standard_words(member) for name, member in value.items()}
         elif word in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            value = [_in_standard_words(each) for each in value]
+            value = [_in_standard_words(member) for member in value]
         elif word in ("items", "additionalProperties", "propertyNames", "not"):
             value = _in_standard_words(value)
         changed[_STANDARD_WORDS.get(word) or word] = value

@@ -104,9 +104,9 @@ def _check_editable(
     gate: Mapping[str, Any], spec: KindSpec, path: Path, source: Source, choice: ChosenKind
 ) -> None:
     """Refuse an editable key that the gated kind does not have."""
-    given = gate.get("editable")
+    editable = gate.get("editable")
     known = known_keys(spec.model, ())
-    for key in given if isinstance(given, list) else [given]:
+    for key in editable if isinstance(editable, list) else [editable]:
         if isinstance(key, str) and key.split(".")[0] not in known:
             message = f"{spec.name} has no key {key!r} to edit"
             hint = did_you_mean(key, known)

@@ -139,9 +139,9 @@ class References:
         for lookup in parsed.lookups:
             if lookup[0] in also:
                 continue
-            found = self._name_problem(lookup, step, has_items)
-            if found is not None:
-                message, hint = found
+            problem = self._name_problem(lookup, step, has_items)
+            if problem is not None:
+                message, hint = problem
                 self.problems.append(self._source.problem(path, message, hint, at_value=True))
             elif lookup[0] == "steps" and len(lookup) > 1:
                 named[str(lookup[1])] = None
@@ -210,8 +210,8 @@ def _templates(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
         if is_template(value):
             yield path, value
     elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _templates(each, (*path, key))
+        for key, member in value.items():
+            yield from _templates(member, (*path, key))
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _templates(each, (*path, number))
+        for number, member in enumerate(value):
+            yield from _templates(member, (*path, number))

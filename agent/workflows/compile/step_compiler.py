@@ -45,33 +45,33 @@ class StepCompiler:
         self._references = references
         self.problems: list[Problem] = []
 
-    def compile(self, name: str, given: Any) -> Step | None:
+    def compile(self, name: str, written: Any) -> Step | None:
         """Return the compiled step, or None if it has problems."""
         path: Path = ("steps", name)
-        if not isinstance(given, dict):
-            message = f"a step is a mapping of keys, and this is {shown(given)}"
+        if not isinstance(written, dict):
+            message = f"a step is a mapping of keys, and this is {shown(written)}"
             self.problems.append(self._source.problem(path, message))
             return None
-        common = {key: value for key, value in given.items() if key in STEP_WORDS}
+        common = {key: value for key, value in written.items() if key in STEP_WORDS}
         before = len(self.problems)
         model, problems = find_problems(StepKeys, common, self._source, path)
-        choice = choose_kind(given, path, self._source, self._kinds)
+        choice = choose_kind(written, path, self._source, self._kinds)
         self.problems += problems + choice.problems
         keys = model if isinstance(model, StepKeys) else _valid_keys(common)
         self._check_dependencies(name, keys)
         near, refuse = self._references.near_step, self._refuser(path)
-        fanout = read_fanout(given, keys, self._steps, self._inputs, near, refuse)
-        condition = self._condition(given, keys, path)
+        fanout = read_fanout(written, keys, self._steps, self._inputs, near, refuse)
+        condition = self._condition(written, keys, path)
         run_on = self._run_on(keys, path)
         self._check_schema(keys, path)
         retry = self._retry(keys, path)
-        has_items = "foreach" in given or "parallel" in given
+        has_items = "foreach" in written or "parallel" in written
         named = self._check_templates(name, choice.kind, choice.config, has_items)
         named += self._check_templates(name, "approval", choice.gate or {}, has_items)
         named += self._check_expressions(name, condition, fanout)
         if choice.kind is None or len(self.problems) > before or not _is_name(name):
             return None
-        timeout = keys.timeout if "timeout" in given else self._defaults.timeout
+        timeout = keys.timeout if "timeout" in written else self._defaults.timeout
         return Step(
             name=name,
             kind=choice.kind,
@@ -112,8 +112,8 @@ class StepCompiler:
                 continue
             self.problems.append(self._source.problem(path, message, hint, at_value=True))
 
-    def _condition(self, given: Mapping[str, Any], keys: StepKeys, path: Path) -> str | None:
-        if "if" not in given:
+    def _condition(self, written: Mapping[str, Any], keys: StepKeys, path: Path) -> str | None:
+        if "if" not in written:
             return None
         refuse = self._refuser(path)
         if isinstance(keys.if_, bool):

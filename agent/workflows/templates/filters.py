@@ -172,8 +172,8 @@ def _joined(parts: list[str], separator: str) -> str:
 
 def _replace(text: Any, old: Any, new: Any, count: int = -1) -> str:
     text, old, new = _text(text), _text(old), _text(new)
-    found = text.count(old)
-    meter().charge_text(len(text) + found * len(new))
+    occurrences = text.count(old)
+    meter().charge_text(len(text) + occurrences * len(new))
     return str(text.replace(old, new, count))
 
 

@@ -241,11 +241,11 @@ class _Builder:
 
     def _alias(self, event: Any) -> tuple[Any, int, int]:
         # An anchor is known once its value is complete, so no value can contain itself.
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
             self._stop(event.start_mark, f"*{event.anchor} stands before &{event.anchor} is set")
-        assert found is not None
-        return found
+        assert anchored is not None
+        return anchored
 
     def _place(self, value: Any, mark: Any) -> None:
         """Put a value in its place: at the top, in a list, or as a key or its value."""

@@ -1,4 +1,4 @@
-"""Content outside the database: durable before its address is told, and never removed from under a row."""
+"""Content outside the database: durable before its address is returned, never removed while a row refers to it."""
 
 import errno
 import os
@@ -158,7 +158,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
 
 def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    """A file that somebody else removed, or that was never there, is not missed."""
+    """Removing a file that does not exist is no error."""
     blobs.remove(str(tmp_path / "nothing"), 10**18)
     blobs.remove("memory://nothing-of-this-name", 10**18)
     unread: Any = blobs.read(str(tmp_path / "nothing"))

@@ -1,4 +1,4 @@
-"""What goes wrong outside is told in one clear message, with what to make of it."""
+"""Failures outside the agent give one clear message, with what to do."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from agent.store.schema import migrate
 
 @contextlib.contextmanager
 def _unprivileged() -> Iterator[None]:
-    """Be somebody whom file permissions bind: root is not."""
+    """Run as a user with file permissions: root ignores them."""
     if os.geteuid() != 0:
         yield
         return
@@ -78,7 +78,7 @@ def test_a_directory_that_may_not_be_written() -> None:
 
 
 def test_a_file_system_that_is_read_only() -> None:
-    """There SQLite says only that it cannot open the file, even to read: the reason is told."""
+    """SQLite only reports that it cannot open the file, even to read; the message has the reason."""
     with tempfile.TemporaryDirectory(prefix="agent-readonly-") as name:
         path = Path(name) / "agent.db"
         path.touch()
@@ -96,7 +96,7 @@ def test_a_file_system_that_is_read_only() -> None:
 
 
 def test_a_full_disk_undoes_the_transaction(sqlite_database: Database) -> None:
-    """It is told as full, nothing of the transaction stays, and the connection goes on."""
+    """The fault is `FULL`, nothing of the transaction stays, and the connection can be used again."""
     with sqlite_database.connect("writer") as writer:
         writer.execute("CREATE TABLE texts (t text)")
         ((pages,),) = writer.query("PRAGMA page_count")
@@ -139,7 +139,7 @@ def test_an_error_of_a_full_disk_is_told_as_full(
 
 @pytest.mark.parametrize("content", [b"This is a letter, not a database. " * 200, b"SQLite" * 5])
 def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
-    """Somebody else's file is refused and left as it is."""
+    """A file of another program is refused and left as it is."""
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
     for use in (migrate.check, migrate.upgrade):
@@ -150,7 +150,7 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_damaged_database(sqlite_database: Database) -> None:
-    """Pages overwritten by something else are told as damage, not as a defect of ours."""
+    """Overwritten pages are reported as damage, not as a defect of the agent."""
     assert sqlite_database.path is not None
     size = sqlite_database.path.stat().st_size
     with sqlite_database.path.open("r+b") as file:
@@ -172,7 +172,7 @@ def test_a_directory_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
-    """It is told as something that cannot be opened."""
+    """The message says that it cannot be opened."""
     for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=str(tmp_path)) as caught:
             use(Database(f"sqlite:///{tmp_path}"))
@@ -233,7 +233,7 @@ def test_a_connection_that_the_server_ended(postgres_database: Database) -> None
 def test_an_interrupted_exchange_breaks_the_connection(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers that nobody read must never be taken for those of the next statement."""
+    """Unread answers must never be taken for those of the next statement."""
     with postgres_database.connect("writer") as connection:
         assert isinstance(connection, PostgresConnection)
 

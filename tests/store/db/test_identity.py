@@ -42,7 +42,7 @@ HARM = pytest.mark.parametrize("harm", [delete, move, replace, delete_log])
 def test_a_commit_into_nowhere_is_an_error(
     sqlite_database: Database, role: str, harm: Callable[[Path], None]
 ) -> None:
-    """Whoever would acknowledge it learns that the file is no longer there."""
+    """The commit raises, since the file is no longer there."""
     path = sqlite_database.path
     assert path is not None
     with sqlite_database.connect(role) as connection:  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_a_worker_without_its_file_ends(
 
 
 def test_a_worker_that_its_database_does_not_know_ends(sqlite_database: Database) -> None:
-    """Other content in the same file has no row of this worker: it does not begin anew there."""
+    """Other content in the same file has no row of this worker: it does not enroll there."""
     engine = Engine(sqlite_database)
     engine.run(graph(step("one")))
     with sqlite_database.connect("writer") as connection, connection.transaction():
@@ -132,7 +132,7 @@ def test_a_gate_whose_file_was_removed_is_found_again(sqlite_database: Database)
 
 
 def test_a_symlink_leads_to_the_same_write_lock(sqlite_database: Database, tmp_path: Path) -> None:
-    """Two names of a database have one gate."""
+    """Two names of a database have one write lock."""
     path = sqlite_database.path
     assert path is not None
     link = tmp_path / "link.db"

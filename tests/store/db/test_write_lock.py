@@ -1,4 +1,4 @@
-"""The write gate: a busy daemon starves nobody, and writers leave a mark."""
+"""The write lock: a busy daemon starves no other writer, and commits are counted."""
 
 import contextlib
 import errno
@@ -69,7 +69,7 @@ def test_a_busy_turn_starves_no_writer(sqlite_database: Database) -> None:
                 _add(writer, "writer", number)
                 ((mine,),) = writer.query("SELECT max(id) FROM pairs WHERE who = 'writer'")
                 overtaken += mine - seen - 1
-    # About one a commit; without the gate it is thousands.
+    # About one per commit; without the lock it is thousands.
     assert overtaken < 30 * 100
 
 
@@ -88,7 +88,7 @@ def test_a_busy_writer_does_not_starve_the_turn(sqlite_database: Database) -> No
 
 
 def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Database) -> None:
-    """While a writer's transaction is open nobody passes; a turn's leaves the gate open."""
+    """A writer's open transaction holds the lock; a worker's does not."""
     assert sqlite_database.write_lock is not None
     other = sqlite_database.write_lock.open()
     with (
@@ -112,7 +112,7 @@ def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Databas
 def test_a_gate_that_is_never_opened_is_told(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody stuck at the gate makes others busy, with a message, and hangs nobody."""
+    """A writer that keeps the lock makes others fail as busy, with a message; none hangs."""
     monkeypatch.setattr(sqlite, "PATIENCE_SECONDS", 0.1)
     assert sqlite_database.write_lock is not None
     stuck = sqlite_database.write_lock.open()
@@ -158,7 +158,7 @@ def _hold(path: Path, is_held: Event) -> None:
 
 
 def test_a_forgotten_connection_frees_the_write_lock(sqlite_database: Database) -> None:
-    """A writer that was dropped inside its transaction holds up nobody."""
+    """A writer that was dropped inside its transaction blocks no other."""
     forgotten = sqlite_database.connect("writer")
     forgotten._begin()
     del forgotten
@@ -220,7 +220,7 @@ def test_marks_of_two_writers_add_up(sqlite_database: Database) -> None:
 
 
 def test_a_database_without_a_write_lock(sqlite_url: str, tmp_path: Path) -> None:
-    """One that no other process writes needs no gate, has no file for it, and leaves no mark."""
+    """One that no other process writes needs no lock, has no file for it, and counts no commits."""
     database = Database(sqlite_url, has_write_lock=False)
     with database.connect("writer") as writer, writer.transaction():
         writer.execute("CREATE TABLE pairs (n bigint)")

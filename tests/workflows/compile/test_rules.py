@@ -1,4 +1,4 @@
-"""Every rule of the language: what breaks it is told with its line, its key and a way out."""
+"""Every rule of the language: a violation is reported with its line, its key and what would be right."""
 
 import pytest
 
