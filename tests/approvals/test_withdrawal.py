@@ -12,8 +12,8 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asked, everything, gated, pending, say, token
 from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:
@@ -56,7 +56,7 @@ def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: s
     assert approval["request"]["action"] == "pay#1"
     assert approval["request"]["request"] == {"amount": 1}
     for value in ("maybe", {"verdict": "fail", "output": 1}, None, {"verdict": "done", "x": 1}):
-        with pytest.raises(InvalidAnswerError, match="say done, retry or fail"):
+        with pytest.raises(InvalidAnswerError, match="answer done, retry or fail"):
             say(engine, approval, "answer", value=value)
     with pytest.raises(InvalidAnswerError, match="answer it with done, retry or fail"):
         say(engine, approval, "approve")

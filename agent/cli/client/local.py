@@ -18,7 +18,7 @@ from agent.tasks.rules.budgets import MICROUSD
 from agent.tasks.state.graph_cache import GraphCache
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import Said
+    from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.workflows.graph import Graph
@@ -176,7 +176,7 @@ class LocalClient:
     def decide(
         self,
         approval_id: str,
-        said: "Said",
+        said: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,
@@ -204,10 +204,10 @@ class LocalClient:
             )
 
     def workflows(self) -> list[Document]:
-        from agent.daemon import workflow_sync
+        from agent.daemon import workflow_overview
 
         has_database = bootstrap.has_database(self._settings)
-        return workflow_sync.overview(self._settings, self._reader if has_database else None)
+        return workflow_overview.overview(self._settings, self._reader if has_database else None)
 
     def workflow(self, name: str, version: int | None) -> Document:
         with self._reader.snapshot():

@@ -59,13 +59,6 @@ _OUTCOME_TYPES: Final[Mapping[str, ColumnType]] = {
     "resolved_at": "int",
 }
 
-_INHERITED: Final = (
-    'SELECT s."index", s.parallel_index, c.number, c.task_id, c.action, c.remote_key, c.request_hash,'
-    " c.request, c.response, c.error, c.on_unknown, c.send_by, c.expires_at, o.status"
-    " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
-    " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-)
-
 
 def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "unknown") -> None:
     """Insert calls (in the order of `CALL_TYPES`) with their verdict, normally `unknown`.
@@ -139,17 +132,13 @@ def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
     tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
 
 
-def find_call(tx: Connection, call_id: str) -> tuple[str, str | None, str] | None:
-    """Return (action, request, idempotency key) of a call."""
+def find_call(tx: Connection, call_id: str) -> tuple[str, str | None, str, int] | None:
+    """Return (action, request, idempotency key, created_at) of a call."""
     rows = tx.query(
-        "SELECT action, request, idempotency_key FROM tool_calls WHERE id = :id", id=call_id
+        "SELECT action, request, idempotency_key, created_at FROM tool_calls WHERE id = :id",
+        id=call_id,
     )
     return rows[0] if rows else None
-
-
-def has_calls(tx: Connection, step_id: str) -> bool:
-    """Whether a step has made any call."""
-    return bool(tx.query("SELECT 1 FROM tool_calls WHERE step_id = :id LIMIT 1", id=step_id))
 
 
 def is_call_resolved(tx: Connection, call_id: str) -> bool:
@@ -207,37 +196,3 @@ def _calls(sql: Sql) -> str:
 def recorded_calls(connection: Connection, step_ids: Sequence[str]) -> Rows:
     """Return the recorded calls of steps, in the order in which they were made."""
     return connection.query(_calls(connection.sql), rows=set_of([[id_] for id_ in step_ids]))
-
-
-def calls_of_task(tx: Connection, task_id: str) -> Rows:
-    """Return the calls of a task, for a retry to inherit.
-
-    Each row is (index and parallel index of its step, number, task id, action, remote key, request
-    hash, request, response, error, on_unknown, send_by, expires_at, status).
-    """
-    return tx.query(
-        f"{_INHERITED} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
-        task_id=task_id,
-    )
-
-
-def calls_of_earlier_items(
-    tx: Connection, task_id: str, index: int, parallel_indexes: tuple[int, int]
-) -> Rows:
-    """Return the calls of a group's items in the tasks that this one retries, the earliest first.
-
-    `parallel_indexes` are the first and the last; the rows are as those of `calls_of_task`.
-    """
-    first, last = parallel_indexes
-    return tx.query(
-        "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
-        " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
-        " JOIN tasks AS t ON t.id = l.before)"
-        f" {_INHERITED} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
-        ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
-        " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
-        task_id=task_id,
-        index=index,
-        first=first,
-        last=last,
-    )

@@ -145,19 +145,6 @@ def open_steps(tx: Connection, columns: tuple[str, ...], task_id: str) -> Rows:
 
 
 @cache
-def _all_steps(columns: tuple[str, ...]) -> str:
-    return (
-        f"SELECT {_columns(columns, 'steps')} FROM steps WHERE task_id = :task_id"
-        ' ORDER BY "index", parallel_index'
-    )
-
-
-def all_steps(tx: Connection, columns: tuple[str, ...], task_id: str) -> Rows:
-    """Return all steps of a task, each group before its items."""
-    return tx.query(_all_steps(columns), task_id=task_id)
-
-
-@cache
 def _owned_steps(columns: tuple[str, ...]) -> str:
     return f"SELECT {_columns(columns, 'steps')} FROM steps WHERE owner = :owner LIMIT :most"
 

@@ -199,7 +199,7 @@ def duplicate_deliveries(connection: Connection) -> list[tuple[str, int]]:
     return [(str(key), int(count)) for key, count in rows]
 
 
-def tasks_retried_twice(connection: Connection) -> list[tuple[str, int]]:
+def several_retries(connection: Connection) -> list[tuple[str, int]]:
     """Return (id, count) of tasks that were retried more than once: each retry does the same work."""
     rows = connection.query(
         "SELECT retry_of, count(*) FROM tasks WHERE retry_of IS NOT NULL"
@@ -220,7 +220,7 @@ def missing_tasks(connection: Connection, task_ids: Sequence[str]) -> list[str]:
     return [task_id for task_id in task_ids if task_id not in existing]
 
 
-def outcomes_without_calls(connection: Connection) -> list[str]:
+def stray_ledger_rows(connection: Connection) -> list[str]:
     """Return the keys of the ledger's rows that belong to no call."""
     rows = connection.query(
         "SELECT o.idempotency_key FROM idempotency_outcomes AS o"
@@ -282,7 +282,7 @@ def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, 
     return [(worker_id, count) for worker_id, count in rows]
 
 
-def workers_active_after_death(connection: Connection) -> list[tuple[str, int, int]]:
+def commits_after_death(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (worker, its number when declared dead, its number now) of workers that committed after that."""
     ends = connection.query(
         "SELECT data FROM events WHERE task_id IS NULL"

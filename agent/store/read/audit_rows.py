@@ -106,8 +106,8 @@ class EventFacts:
     attempt: int | None
     data: str | None
 
-    def details(self) -> dict[str, Any]:
-        """Return its data."""
+    def document(self) -> dict[str, Any]:
+        """Return the event's data."""
         data: dict[str, Any] = json.loads(self.data) if self.data else {}
         return data
 

@@ -17,12 +17,10 @@ from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.read_models.spending import day_document
 from agent.tasks.rescue import rescue_steps, spilled_results
 from agent.tasks.worker.attempts import claim_of
-from tests.support.engine import Engine, Hand, eventually, find_violations, graph
+from tests.support.engine import Engine, Hand, Start, eventually, find_violations, graph
 from tests.support.model_servers import Provider, Say, Stall, providing
 from tests.support.model_steps import ask, catalog
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_budget_reservations import DAY, intend, intent_of, result_of
-from tests.tasks.rules.test_budgets import begin_at_noon
+from tests.support.reservations import DAY, begin_at_noon, intend, intent_of, result_of
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.committer.worker_id
-        rescue_steps.take_over(
+        rescue_steps.take_over_batch(
             tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
@@ -219,7 +217,7 @@ def test_the_checker_misses_time(hand: Hand) -> None:
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE daily_spend SET ms_reserved = 59000")
     assert find_violations(hand.database) == [
-        "the days' budgets say ms_reserved 59000, and the calls of models 60000"
+        "the budgets of days have ms_reserved 59000, and the calls of models have 60000"
     ]
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE daily_spend SET ms_reserved = 60000")

@@ -17,10 +17,9 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asks, pending
+from tests.support.child_tasks import child_of, register
 from tests.support.engine import Hand, graph, other, step
-from tests.tasks.commit.test_faults import rewrite
-from tests.tasks.operator.test_state_table import intend
-from tests.tasks.rules.test_child_tasks import child_of, register
+from tests.support.interventions import intend, rewrite
 
 ASKED = Waiting(ChildRequest("child", {}))
 
@@ -61,7 +60,7 @@ def test_the_agent_starts_beside_it(hand: Hand) -> None:
         assert recovery.recover(hand.database, hand.clock).approvals == 1
         assert hand.status(good) == "failed"
         assert [found["task"] for found in pending(hand)] == [bad]
-    assert expiry.look(hand.database, hand.clock) == {"expired": 1}
+    assert expiry.check_due(hand.database, hand.clock) == {"expired": 1}
     assert hand.status(bad) == "failed"
 
 
@@ -69,7 +68,7 @@ def test_a_step_that_cannot_be_read_keeps_no_other_question_waiting(hand: Hand) 
     """The loop that looks after questions goes on to the next one."""
     bad, good = ask_in_two(hand)
     before = rewrite(hand, bad, "waiting_on", "{broken")
-    assert expiry.look(hand.database, hand.clock) == {"expired": 1}
+    assert expiry.check_due(hand.database, hand.clock) == {"expired": 1}
     assert hand.status(good) == "failed"
     rewrite(hand, bad, "waiting_on", before)
 
