@@ -45,11 +45,6 @@ def register(spec: KindSpec) -> KindSpec:
     return spec
 
 
-def spec_of(name: str) -> KindSpec:
-    """Return a kind by its name, or raise `KeyError`."""
-    return _specs[name]
-
-
 def registered() -> Mapping[str, KindSpec]:
     """Return all kinds by name, in the order in which they registered; a live view."""
     return MappingProxyType(_specs)

@@ -9,7 +9,7 @@ from agent.cli.commands.deep_check import Reading, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database
-from agent.store.db.sqlite import driver
+from agent.store.db.sqlite_driver import driver
 from agent.store.read import audit_reads, audit_rows
 from tests.support.cli import Cli
 from tests.support.rows import insert_task
