@@ -45,6 +45,8 @@ SUMMARY: Final[dict[str, Any]] = {
     "ended_at": _LATER,
     "error": None,
     "pause_reason": None,
+    "pause_kind": None,
+    "pause_command": None,
 }
 TASK: Final[dict[str, Any]] = {
     **SUMMARY,
@@ -197,7 +199,7 @@ PROBLEM: Final = {
     "type": "urn:agent:problem:refused",
     "title": "Not allowed in this state",
     "status": 409,
-    "detail": "the task cannot be paused: it has succeeded",
+    "detail": "nothing to pause: the task succeeded",
 }
 METRICS: Final = """\
 # HELP agent_tasks Tasks by status.

@@ -34,7 +34,7 @@ class ProblemDocument(_Shape):
     type: str = Field(examples=["urn:agent:problem:refused"])
     title: str = Field(examples=["Not allowed in this state"])
     status: int = Field(examples=[409])
-    detail: str = Field(examples=["the task cannot be paused: it has succeeded"])
+    detail: str = Field(examples=["nothing to pause: the task succeeded"])
     errors: list[Any] | None = Field(
         default=None, description="all that is wrong, where it applies"
     )
@@ -145,6 +145,8 @@ class TaskSummary(_Shape):
     ended_at: Instant | None
     error: Any
     pause_reason: str | None
+    pause_kind: str | None = Field(examples=["budget"])
+    pause_command: str | None = Field(examples=["budget 4f6a1c22 --tokens N"])
 
 
 class TaskDocument(TaskSummary):

@@ -216,9 +216,10 @@ class Calls:
         if request.on_unknown == "fail":
             text = (
                 f"whether {call.action} happened is unknown, and `on_unknown: fail` fails the step."
-                f" A retry fails the same way. {_fork(self._claimed)}"
+                " A retry fails the same way"
             )
-            self.end(Failed(StepError("unknown_outcome", "unknown", text)))
+            error = StepError("unknown_outcome", "unknown", text)
+            self.end(Failed(_fork_only(error, self._claimed)))
         if now is not None:
             # Neither policy covers a request that was never sent, nor does a remote know its key.
             self.end(Waiting(UnknownCall(call.call_id), None, self.checkpoint, now))
@@ -431,8 +432,9 @@ def is_out_of_time(claimed: AttemptInput, clock: Clock) -> bool:
 def out_of_time(claimed: AttemptInput, checkpoint: Json) -> Paused:
     """Return the outcome that pauses the task for the step's own time."""
     name = claimed.step.name
-    how = f"`agent budget {claimed.task.id[-8:]} --step {name} --time D` raises it"
-    return Paused(checkpoint, f"the time of step {name!r} is over; {how}")
+    command = f"budget {claimed.task.id[-8:]} --step {name} --time D"
+    reason = f"the time of step {name!r} is over; `agent {command}` raises it"
+    return Paused(checkpoint, reason, command)
 
 
 def _changed(call: RecordedCall, action: str, claimed: AttemptInput) -> StepError:
@@ -441,15 +443,16 @@ def _changed(call: RecordedCall, action: str, claimed: AttemptInput) -> StepErro
     text = (
         f"the step's calls are no longer the same: call {call.number} was {call.action}, which"
         f" succeeded, and is now {what}; the recorded answer is not used for it, and nothing is"
-        f" done again. {_fork(claimed)}"
+        " done again"
     )
-    return StepError("calls_changed", "input", text)
+    return _fork_only(StepError("calls_changed", "input", text), claimed)
 
 
-def _fork(claimed: AttemptInput) -> str:
-    """Name the command that goes on where a retry would fail for the same reason."""
-    command = f"agent fork {claimed.task.id[-8:]} --from {claimed.step.name}"
-    return f"`{command}` runs the step from its beginning, with all its effects"
+def _fork_only(error: StepError, claimed: AttemptInput) -> StepError:
+    """Add the command that goes on where a retry would fail for the same reason."""
+    command = f"fork {claimed.task.id[-8:]} --from {claimed.step.name}"
+    advice = f"`agent {command}` runs the step from its beginning, with all its effects"
+    return replace(error, message=f"{error.message}. {advice}", command=command)
 
 
 def _place(claimed: AttemptInput) -> str:

@@ -24,6 +24,8 @@ _LISTED: Final = (
     "ended_at",
     "error",
     "pause_reason",
+    "pause_kind",
+    "pause_command",
 )
 
 

@@ -309,7 +309,7 @@ def _apply(
         if locked is None:
             turned.carried_ends.append(end)
         else:
-            child_tasks.tell_parent(tx, locked, end)
+            child_tasks.wake_parent(tx, locked, end)
 
 
 def _note(

@@ -110,7 +110,16 @@ def _summary(task: dict[str, Any]) -> dict[str, Json]:
         "started_at": to_iso(task["started_at"]),
         "ended_at": to_iso(task["ended_at"]),
         "pause_reason": task["pause_reason"],
+        **_pause(task),
     }
+
+
+def _pause(task: dict[str, Any]) -> dict[str, Json]:
+    """Return what paused a task, and the arguments of `agent` that let it go on."""
+    if task["status"] != TaskStatus.PAUSED:
+        return {"pause_kind": None, "pause_command": None}
+    command = task["pause_command"] or f"resume {short_id(task['id'])}"
+    return {"pause_kind": task["pause_kind"], "pause_command": command}
 
 
 def _step_document(

@@ -63,8 +63,9 @@ def miss_deadline(tx: Connection, locked: LockedTask) -> None:
     if task.phase == "normal" and budgets.pauses_when_time_is_over(locked.graph):
         # The deadline stays: resumed without more time, the task is paused again.
         locked.emit("budget.exhausted", None, {"reason": "the task's time is over"})
-        how = f"`agent budget {task.id[-8:]} --time D` raises it"
-        budgets.pause(locked, f"the task's time is over; {how}")
+        command = f"budget {task.id[-8:]} --time D"
+        reason = f"the task's time is over; `agent {command}` raises it"
+        budgets.pause(locked, budgets.paused_for(reason, command))
         return
     task.deadline = None
     if task.phase != "normal":

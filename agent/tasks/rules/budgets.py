@@ -20,13 +20,14 @@ from agent.store.engine.reads import Rows
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
+from agent.tasks.state.pauses import Pause, PauseKind
 from agent.tasks.state.rows import StepRow
 from agent.workflows.durations import format_duration
 from agent.workflows.graph import Graph, Step
 
 MICROUSD: Final = 1_000_000
-REASON: Final = "budget: "
-"""What every reason begins with for which a budget pauses a task."""
+_REASON: Final = "budget: "
+"""What such a pause's reason begins with: workers before schema 0006 know a budget's pause by it."""
 _SHORTER_ANSWER: Final = "a smaller `max_tokens`"
 
 
@@ -40,6 +41,8 @@ class Refusal:
     """Whether its step fails; otherwise its task is paused."""
     task_id: str | None = None
     """Whose budget it is, when that is a task above."""
+    command: str | None = None
+    """The arguments of `agent` that raise it for a paused task; None for a day's."""
 
 
 @dataclass(slots=True)
@@ -68,38 +71,41 @@ class _Budget:
         if self.policy == "fail":
             return f"{self.place} sets it"
         if self.command is not None:
-            return f"`{self.command} {option}` raises it"
+            return f"`agent {self.command} {option}` raises it"
         if fits_a_whole_one:
             return f"it may go on tomorrow (`agent resume`); {self.place} sets it"
         return f"no day has room for it: give it {less}, or raise {self.place}"
 
-    def problem(self, asked: Reservation) -> str | None:
-        """Say why a reservation does not fit."""
+    def problem(self, asked: Reservation) -> tuple[str, str] | None:
+        """Say why a reservation does not fit, and which option of `agent budget` makes room."""
         if self.tokens_limit is not None and self.tokens + asked.tokens > self.tokens_limit:
             left = max(self.tokens_limit - self.tokens, 0)
             fits = asked.tokens <= self.tokens_limit
             advice = self.advice("--tokens N", _SHORTER_ANSWER, fits_a_whole_one=fits)
-            return (
+            message = (
                 f"{self.title} allows {self.tokens_limit} tokens, {left} are left, and the next"
                 f" call may use up to {asked.tokens}; {advice}"
             )
+            return message, "--tokens N"
         money = asked.microusd or 0
         if self.microusd_limit is not None and self.microusd + money > self.microusd_limit:
             left = max(self.microusd_limit - self.microusd, 0)
             fits = money <= self.microusd_limit
             advice = self.advice("--usd X", _SHORTER_ANSWER, fits_a_whole_one=fits)
-            return (
+            message = (
                 f"{self.title} allows {dollars(self.microusd_limit)}, {dollars(left)} is left, and"
                 f" the next call may cost up to {dollars(money)}; {advice}"
             )
+            return message, "--usd X"
         if self.ms_limit is not None and self.ms + asked.ms > self.ms_limit:
             left = max(self.ms_limit - self.ms, 0)
             fits = asked.ms <= self.ms_limit
             advice = self.advice("", "a shorter `timeout`", fits_a_whole_one=fits)
-            return (
+            message = (
                 f"{self.title} allows models {_span(self.ms_limit)}, {_span(left)} is left, and the"
                 f" next call may take up to {_span(asked.ms)}, its timeout; {advice}"
             )
+            return message, ""
         return None
 
 
@@ -158,7 +164,7 @@ class BudgetLocks:
                 chain.append(step)
 
     def _add_task(self, task_id: str, title: str, graph: Graph, rows: dict[str, list[Any]]) -> None:
-        command = f"agent budget {task_id[-8:]}"
+        command = f"budget {task_id[-8:]}"
         self._budgets[task_id] = _Budget(title, policy_of(graph.budget), command, task_id=task_id)
         rows[task_id] = [task_id, task_id, *limits_of(graph.budget)]
 
@@ -166,7 +172,7 @@ class BudgetLocks:
         self, task_id: str, definition: Step, index: int, title: str, rows: dict[str, list[Any]]
     ) -> str:
         name = f"{task_id}/{index}"
-        command = f"agent budget {task_id[-8:]} --step {definition.name}"
+        command = f"budget {task_id[-8:]} --step {definition.name}"
         self._budgets[name] = _Budget(title, policy_of(definition.budget), command)
         rows[name] = [name, task_id, *limits_of(definition.budget)]
         return name
@@ -236,8 +242,10 @@ def _refused(concerned: list[_Budget], asked: Reservation) -> Refusal | None:
             return Refusal("unpriced_model", message, must_fail=True)
         problem = budget.problem(asked)
         if problem is not None:
+            message, option = problem
             must_fail = budget.policy == "fail"
-            return Refusal("budget_exhausted", problem, must_fail, budget.task_id)
+            command = None if budget.command is None else f"{budget.command} {option}"
+            return Refusal("budget_exhausted", message, must_fail, budget.task_id, command)
     return None
 
 
@@ -245,19 +253,23 @@ def _tell_refusal(locked: LockedTask, step: StepRow, intent: Intent, refusal: Re
     data = {"action": intent.action, "reason": refusal.message}
     locked.emit("budget.exhausted", step, data)
     if not refusal.must_fail:
-        pause(locked, refusal.message, refusal.task_id)
+        pause(locked, paused_for(refusal.message, refusal.command), refusal.task_id)
 
 
-def pause(locked: LockedTask, reason: str, budget_of: str | None = None) -> None:
+def paused_for(reason: str, command: str | None) -> Pause:
+    """Return the pause for a budget that is used up; `command` raises it."""
+    return Pause(PauseKind.BUDGET, _REASON + reason, command)
+
+
+def pause(locked: LockedTask, why: Pause, budget_of: str | None = None) -> None:
     """Pause a task for a budget, unless it is paused already; its family is paused after it.
 
     The budget is its own, or that of a task above.
     """
     task = locked.task
     if task.status == TaskStatus.RUNNING:
-        transitions.move_task(locked, "task.paused", {"reason": REASON + reason})
-        task.also(pause_reason=REASON + reason)
-        locked.pauses.append(FamilyPause(budget_of or task.id, task.id, reason))
+        transitions.pause_task(locked, why)
+        locked.pauses.append(FamilyPause(budget_of or task.id, task.id, why))
 
 
 def settle(tx: Connection, settled: Iterable[tuple[LockedTask, CallResult]]) -> None:
@@ -327,16 +339,6 @@ def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: floa
     started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
     locked.emit("budget.raised", None, {"seconds": seconds, "step": step})
     return (started_at or locked.now) + int(seconds * SECOND)
-
-
-def is_paused_for_budget(tx: Connection, locked: LockedTask) -> bool:
-    """Whether a task is paused because a budget is used up."""
-    return locked.task.status == TaskStatus.PAUSED and is_exhausted(tx, locked.task.id)
-
-
-def is_exhausted(tx: Connection, task_id: str) -> bool:
-    """Whether a task stands paused for a budget; read without a lock."""
-    return (store.pause_reason(tx, task_id) or "").startswith(REASON)
 
 
 def pauses_when_time_is_over(graph: Graph) -> bool:

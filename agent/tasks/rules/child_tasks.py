@@ -14,7 +14,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import reads, workflow_versions
 from agent.tasks.rules import creation, retried_children
 from agent.tasks.rules.retried_children import RetriedChild
-from agent.tasks.state import transitions
+from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
@@ -54,7 +54,7 @@ def create_child(
         trigger["use"] = request.tool_use
     before = retried_children.take_up(tx, locked, step, request, trigger, graphs)
     if before is not None:
-        return _go_on(locked, step, request, before)
+        return _go_on(tx, locked, step, request, before)
     found = workflow_versions.latest(tx, name)
     if found is None:
         message = f"there is no workflow called {name!r}"
@@ -78,25 +78,25 @@ def create_child(
         depth=locked.task.depth + 1,
     )
     version = creation.register(tx, submission, locked.now)
-    return _await(locked, step, request, creation.create(tx, submission, version, locked.now))
+    return _await(tx, locked, step, request, creation.create(tx, submission, version, locked.now))
 
 
 def _await(
-    locked: LockedTask, step: StepRow, request: ChildRequest, child: LockedTask
+    tx: Connection, locked: LockedTask, step: StepRow, request: ChildRequest, child: LockedTask
 ) -> LockedTask:
     """Let a step wait for its new child, which is paused if the parent is."""
     if locked.task.status == TaskStatus.PAUSED:
-        transitions.move_task(child, "task.paused")
+        transitions.pause_task(child, pauses.of_task(tx, locked.task))
     step.wait = Child(child.task.id, request.tool_use)
     return child
 
 
 def _go_on(
-    locked: LockedTask, step: StepRow, request: ChildRequest, before: RetriedChild
+    tx: Connection, locked: LockedTask, step: StepRow, request: ChildRequest, before: RetriedChild
 ) -> LockedTask | None:
     """Let a step take up what its child of an earlier task has left."""
     if before.child is not None:
-        return _await(locked, step, request, before.child)
+        return _await(tx, locked, step, request, before.child)
     if before.refusal is not None:
         _refuse(locked, step, request, before.refusal)
     elif before.done_id is not None:
@@ -126,7 +126,7 @@ def ended_status(tx: Connection, task_id: str) -> str | None:
     return str(found[0][0]) if found[0][0] in TASK_ENDED else None
 
 
-def tell_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:
+def wake_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:
     """Wake the step that waits for a child that has ended."""
     if end.parent_step_id is None or locked.task.status in TASK_ENDED:
         return

@@ -102,7 +102,8 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
         case Paused():
             if outcome.exhausted is not None:
                 locked.emit("budget.exhausted", step, {"reason": outcome.exhausted})
-                budgets.pause(locked, outcome.exhausted)
+                why = budgets.paused_for(outcome.exhausted, outcome.command)
+                budgets.pause(locked, why)
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(locked, step, checkpoint)
             if locked.task.status != TaskStatus.PAUSED:

@@ -16,6 +16,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approvals import ApprovalRow
+from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step
 
@@ -36,7 +37,7 @@ class FamilyPause(NamedTuple):
     """Whose budget it is."""
     witness_id: str
     """The task whose call did not fit, which is paused already."""
-    reason: str
+    pause: Pause
 
 
 class LockedTask:

@@ -11,7 +11,9 @@ from agent.core import waits
 from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
 from agent.core.waits import Child, Wait
 from agent.steps.types.outcome import Json, StepError
+from agent.tasks.state import pauses
 from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.pauses import Pause
 from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.rows import StepRow
 
@@ -238,6 +240,12 @@ def abandon(locked: LockedTask, step: StepRow) -> None:
         withdraw(locked, step, "task canceled")
     leave_windows(locked, step)
     step.wake_at = None
+
+
+def pause_task(locked: LockedTask, pause: Pause) -> None:
+    """Pause a task and record why."""
+    move_task(locked, "task.paused", {"reason": pause.reason} if pause.reason else None)
+    pauses.record(locked.task, pause)
 
 
 def move_task(locked: LockedTask, event: str, data: dict[str, Json] | None = None) -> None:
