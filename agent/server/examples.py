@@ -39,6 +39,7 @@ SUMMARY: Final[dict[str, Any]] = {
     "workflow": "invoice-triage",
     "version": 3,
     "status": "succeeded",
+    "activity": "succeeded",
     "priority": "normal",
     "created_at": AT,
     "started_at": AT,
@@ -50,7 +51,7 @@ SUMMARY: Final[dict[str, Any]] = {
 }
 TASK: Final[dict[str, Any]] = {
     **SUMMARY,
-    "activity": {"state": "idle", "on": []},
+    "waiting_on": [],
     "current_step": None,
     "input": {"max_amount": 250},
     "output": {"vendor": "Example Ltd"},

@@ -139,6 +139,9 @@ class TaskSummary(_Shape):
     workflow: str = Field(examples=["invoice-triage"])
     version: int
     status: str = Field(examples=["running"])
+    activity: str = Field(
+        description="The status, where `waiting` is told from `running`.", examples=["waiting"]
+    )
     priority: str = Field(examples=["normal"])
     created_at: Instant
     started_at: Instant | None
@@ -154,7 +157,7 @@ class TaskDocument(TaskSummary):
 
     model_config = _like(examples.TASK)
 
-    activity: Any = Field(examples=[{"state": "active", "on": ["fetch"]}])
+    waiting_on: Any = Field(examples=[[{"step": "approve", "signal": "go"}]])
     current_step: str | None
     input: Any
     output: Any

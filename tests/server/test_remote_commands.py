@@ -82,7 +82,7 @@ def here(running: Running, command: Command, monkeypatch: pytest.MonkeyPatch) ->
 def _asked(there: Command, workflow: str) -> tuple[str, str]:
     """Start a workflow that asks; return its task and its question."""
     done = there("run", workflow, "--wait", "--json", code=4)
-    (on,) = done.json["activity"]["on"]
+    (on,) = done.json["waiting_on"]
     return done.json["id"], on["approval"]
 
 

@@ -33,7 +33,7 @@ _IN_DOUBT = {
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
     """Print all that a person wants to know of one task."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_origins(document)
     for line in graph_lines(document, graph):
         print_line(line)
@@ -49,7 +49,7 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
 
 def print_ending(document: dict[str, Any]) -> None:
     """Print how a task that was followed ended, or what it waits on."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_usage(document)
     _print_result(document)
     _print_hints(document)
@@ -102,7 +102,7 @@ def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def headline(document: dict[str, Any]) -> str:
     """Return one line on a task."""
     what = f"{document['workflow']} version {document['version']}"
-    line = f"{terminal.marked(document['status'])}: task {short(document['id'])} of {what}"
+    line = f"{terminal.marked(document['activity'])}: task {short(document['id'])} of {what}"
     if document["ended_at"]:
         line += f", in {took(document)}"
     if document["pause_reason"]:

@@ -21,6 +21,7 @@ from agent.server.schemas import (
     TaskDocument,
     TaskPage,
 )
+from agent.store.read.activity import Activity
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 
@@ -68,6 +69,10 @@ async def create_task(
 async def list_tasks(
     request: Request,
     status: Annotated[TaskStatus | None, Query(description="Only these.")] = None,
+    activity: Annotated[
+        Activity | None,
+        Query(description="Only these: a status, where `waiting` is told from `running`."),
+    ] = None,
     workflow: Annotated[str | None, Query(description="Only of this one.", max_length=200)] = None,
     part: PartOfId = None,
     cursor: Cursor = None,
@@ -76,7 +81,7 @@ async def list_tasks(
     """Give a page of tasks; pages do not shift when new tasks come."""
     found = await here(request).reading.read(
         lambda connection: task_documents.list_tasks(
-            connection, status.value if status else None, workflow, limit + 1, cursor, part
+            connection, status, workflow, limit + 1, cursor, part, activity
         )
     )
     return answer(page("tasks", found, limit))
