@@ -93,6 +93,7 @@ def test_what_is_read_is_the_same(there: Command, here: Command) -> None:
     for arguments in (
         ["tasks", "--limit", "3"],
         ["tasks", "--status", "running", "--workflow", "gated", "--limit", "2"],
+        ["tasks", "--activity", "waiting", "--workflow", "gated", "--limit", "2"],
         ["show", done],
         ["show", task_id[-8:]],
         ["show", done, "one"],
