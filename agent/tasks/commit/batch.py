@@ -9,7 +9,8 @@ from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
 from agent.store.artifacts.artifact_rows import Packed
 from agent.store.db.database import Later
-from agent.tasks.rules import budgets, child_tasks
+from agent.tasks.rules import child_tasks
+from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
@@ -39,7 +40,7 @@ class JournalEntry:
     intent: Intent | None = None
     checkpoint: str | None = None
     result: CallResult | None = None
-    refusal: budgets.Refusal | None = None
+    refusal: Refusal | None = None
     """Why a budget does not allow the intent."""
     problem: str | None = None
     """Why the database refuses it, however often it is sent."""
@@ -97,7 +98,7 @@ class TxResult:
     """Child tasks whose parent step no longer waits for them."""
     pauses: list[FamilyPause] = field(default_factory=list)
     is_draining: bool = False
-    is_alone: bool = False
+    is_isolated: bool = False
     has_more: bool = False
     """Whether due work is left that this worker may claim at once."""
     has_locked: bool = False
@@ -118,7 +119,7 @@ class TxResult:
     def merge(self, part: "TxResult") -> None:
         """Add what another transaction for the same batch did."""
         self.created.update(part.created)
-        self.is_alone = self.is_alone or part.is_alone
+        self.is_isolated = self.is_isolated or part.is_isolated
         self.is_draining = self.is_draining or part.is_draining
         self.claimed += part.claimed
         self.settled += part.settled

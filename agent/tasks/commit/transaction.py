@@ -10,7 +10,7 @@ from agent.tasks.commit.apply import apply
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.commit.begin import begin
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import advance, child_tasks, claiming, creation, row_writer
+from agent.tasks.rules import advance, call_ledger, child_tasks, claiming, creation, row_writer
 from agent.tasks.rules.creation import Submission
 from agent.tasks.state.locked_task import LockedTask
 
@@ -20,7 +20,7 @@ def run(scope: TxScope) -> TxResult:
     tx, batch, result = scope.connection, scope.batch, scope.result
     begin(scope)
     apply(scope)
-    row_writer.resolve(tx, scope.tasks.values())
+    call_ledger.resolve(tx, scope.tasks.values())
     for locked in scope.tasks.values():
         advance.advance(tx, locked)
     tasks = [*scope.tasks.values(), *_create(scope)]
@@ -40,7 +40,7 @@ def _claim(scope: TxScope, tasks: list[LockedTask]) -> None:
     result, slots = scope.result, scope.capacity.slots
     claims = claiming.claim(tasks, scope.capacity)
     result.claimed = claims.steps
-    result.is_draining, result.is_alone = claims.is_draining, claims.is_alone
+    result.is_draining, result.is_isolated = claims.is_draining, claims.is_isolated
     # Without a free slot there is nothing to poll for: the next completion brings the next commit.
     has_slots = len(claims.steps) < slots and not claims.is_draining
     result.has_more = result.has_more and has_slots and len(claims.steps) > 0

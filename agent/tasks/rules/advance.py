@@ -65,7 +65,7 @@ def miss_deadline(tx: Connection, locked: LockedTask) -> None:
         locked.emit("budget.exhausted", None, {"reason": "the task's time is over"})
         command = f"budget {task.id[-8:]} --time D"
         reason = f"the task's time is over; `agent {command}` raises it"
-        budgets.pause(locked, budgets.paused_for(reason, command))
+        budgets.pause(locked, budgets.budget_pause(reason, command))
         return
     task.deadline = None
     if task.phase != "normal":

@@ -20,7 +20,7 @@ from agent.tasks.state.rows import StepRow
 AGING_US = 5 * SECOND
 """After so long a wait a task counts as one priority higher."""
 
-LOOK_US = 15 * SECOND
+RECHECK_US = 15 * SECOND
 """Running steps are looked at on multiples of this, so that a task's wake time seldom changes."""
 
 
@@ -41,15 +41,15 @@ class ClaimCapacity:
     running: int
     """Attempts in flight, those not counted that this turn settles."""
     lease_us: int
-    may_run_alone: bool = True
+    may_isolate: bool = True
     """False when a step that must run alone may run beside others after all."""
     max_depth: int = 8
     """How deep tasks may be nested."""
-    most_due: int = 0
+    max_due: int = 0
     """How many due tasks to look at, also when there is no slot: timers and deadlines pass."""
-    must_look: bool = False
+    must_poll: bool = False
     """Whether to look for what is due even where nothing should be: the poll, as a safety net."""
-    passed_over: frozenset[str] = frozenset()
+    skipped_task_ids: frozenset[str] = frozenset()
     """Due tasks that are not to be looked at."""
 
 
@@ -60,15 +60,15 @@ class Claims:
     steps: list[tuple[LockedTask, StepRow]]
     is_draining: bool
     """True when nothing more was claimed because a step is to run alone."""
-    is_alone: bool
+    is_isolated: bool
     """True when the one claimed step runs alone."""
     left_over: int
     """Due steps that found no slot."""
 
 
-def look_at(now: int, lease_us: int) -> int:
+def recheck_at(now: int, lease_us: int) -> int:
     """Return when a step claimed now is to be looked at: after a lease, rounded up."""
-    return -(-(now + lease_us) // LOOK_US) * LOOK_US
+    return -(-(now + lease_us) // RECHECK_US) * RECHECK_US
 
 
 def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
@@ -83,7 +83,7 @@ def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
         if not steps:
             continue
         due += len(steps)
-        if alone is None and room.may_run_alone:
+        if alone is None and room.may_isolate:
             for step in steps:
                 if step.alone:
                     alone = (locked, step)
@@ -92,14 +92,14 @@ def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
         queues.append((_rank(locked, since), since, locked, steps))
     if alone is not None:
         if room.running > 0 or room.slots < 1:
-            return Claims([], is_draining=True, is_alone=False, left_over=due)
+            return Claims([], is_draining=True, is_isolated=False, left_over=due)
         _claim(*alone, room, is_isolated=True)
-        return Claims([alone], is_draining=False, is_alone=True, left_over=due - 1)
+        return Claims([alone], is_draining=False, is_isolated=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
     claimed = list(islice(_in_turns(queues), room.slots))
     for locked, step in claimed:
         _claim(locked, step, room, is_isolated=False)
-    return Claims(claimed, is_draining=False, is_alone=False, left_over=due - len(claimed))
+    return Claims(claimed, is_draining=False, is_isolated=False, left_over=due - len(claimed))
 
 
 def _claimable(locked: LockedTask) -> list[StepRow]:
@@ -132,5 +132,5 @@ def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
 
 
 def _claim(locked: LockedTask, step: StepRow, room: ClaimCapacity, *, is_isolated: bool) -> None:
-    at = look_at(locked.now, room.lease_us)
+    at = recheck_at(locked.now, room.lease_us)
     transitions.claim(locked, step, room.worker_id, room.turn, at, is_isolated=is_isolated)

@@ -102,7 +102,7 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
         case Paused():
             if outcome.exhausted is not None:
                 locked.emit("budget.exhausted", step, {"reason": outcome.exhausted})
-                why = budgets.paused_for(outcome.exhausted, outcome.command)
+                why = budgets.budget_pause(outcome.exhausted, outcome.command)
                 budgets.pause(locked, why)
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(locked, step, checkpoint)

@@ -91,7 +91,13 @@ def release(locked: LockedTask, step: StepRow) -> None:
 
 
 def claim(
-    locked: LockedTask, step: StepRow, worker_id: str, turn: int, look_at: int, *, is_isolated: bool
+    locked: LockedTask,
+    step: StepRow,
+    worker_id: str,
+    turn: int,
+    recheck_at: int,
+    *,
+    is_isolated: bool,
 ) -> None:
     """Give a worker the right to run a step, under a token that no earlier claim had."""
     assert step.wake_at is not None
@@ -100,7 +106,7 @@ def claim(
     step.owner = worker_id
     step.claim_turn = turn
     step.claim_token = step.claim_token + 1
-    step.wake_at = look_at
+    step.wake_at = recheck_at
     step.started_at = locked.now
     if is_isolated:
         step.alone = IS_ISOLATED
@@ -160,14 +166,14 @@ def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, fai
 
 
 def lose(
-    locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, is_alone: bool
+    locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, must_isolate: bool
 ) -> None:
     """Put back a step whose attempt is lost; whatever it did is unknown."""
     document = error.document(step.attempt)
     _move(locked, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1
     step.wake_at = wake_at
-    step.alone = MUST_BE_ISOLATED if is_alone else NOT_ISOLATED
+    step.alone = MUST_BE_ISOLATED if must_isolate else NOT_ISOLATED
     step.also(error=json.dumps(document, ensure_ascii=False))
 
 

@@ -18,7 +18,7 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
     for completion, _ in result.settled:
         attempt = worker.attempts.remove(completion.claim)
         if attempt is not None:
-            worker.slots.note_end(attempt)
+            worker.slots.record_end(attempt)
     worker.attempts_started += len(done.attempts)
     for claimed in done.attempts:
         worker.attempts.start(claimed, is_isolated=done.is_isolated)

@@ -48,27 +48,27 @@ class Slots:
             slots=max(slots, 0),
             running=running,
             lease_us=int(self._settings.lease_seconds * SECOND),
-            may_run_alone=may_isolate,
+            may_isolate=may_isolate,
             max_depth=self._settings.task_depth,
-            most_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
-            must_look=is_polling,
+            max_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
+            must_poll=is_polling,
         )
 
     def note_commit(self, result: TxResult) -> None:
         """Record what a transaction claimed."""
-        self._isolation.note_turn(
-            self._clock.monotonic(), is_alone=result.is_alone, is_draining=result.is_draining
+        self._isolation.record_claims(
+            self._clock.monotonic(), is_isolated=result.is_isolated, is_draining=result.is_draining
         )
 
-    def note_end(self, attempt: Attempt) -> None:
+    def record_end(self, attempt: Attempt) -> None:
         """Record that an attempt no longer runs."""
         if attempt in self._attempts.isolated:
             self._attempts.isolated.remove(attempt)
-            self._isolation.note_end()
+            self._isolation.record_end()
 
     def note_isolated_end(self) -> None:
         """Record that the isolated step will not run."""
-        self._isolation.note_end()
+        self._isolation.record_end()
 
     def reset(self) -> None:
         """Begin without an isolated step: this worker's claims are gone."""
@@ -79,4 +79,4 @@ class Slots:
         """End the isolation of an attempt that is over and only waits for its upload."""
         for attempt in list(self._attempts.isolated):
             if self._external.is_uploading(attempt.claim):
-                self.note_end(attempt)
+                self.record_end(attempt)
