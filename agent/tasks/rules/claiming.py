@@ -1,8 +1,8 @@
-"""Choosing what to run next: by priority, fairly among tasks, a poisonous step alone.
+"""Choosing which due steps to claim: by priority, fairly among tasks, a poison step isolated.
 
-Candidates are the steps that this transaction released and those that the index says are due. Tasks
-of one priority take turns, one step each, so that a wide task does not hold every slot. A task that
-has waited long counts as one of a higher priority, so that the low ones are never starved.
+Candidates are the steps that this transaction released and those that the index finds due. Tasks of
+one priority take turns, one step each, so that a wide task does not hold every slot. Every five
+seconds of waiting count as one priority higher, so that low priorities are never starved.
 """
 
 from collections.abc import Iterable
@@ -18,64 +18,64 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 AGING_US = 5 * SECOND
-"""After so long a wait a task counts as one priority higher."""
+"""A task gains one priority for each such interval that it waits."""
 
 RECHECK_US = 15 * SECOND
-"""Running steps are looked at on multiples of this, so that a task's wake time seldom changes."""
+"""Running steps are rechecked on multiples of this, so that a task's wake time seldom changes."""
 
 
 _Queue = tuple[int, int, LockedTask, list[StepRow]]
-"""A task's rank, since when it waits, and its due steps."""
+"""A task's rank, the time since which it waits, and its due steps."""
 _RANK: Final = itemgetter(0)
 _RANK_AND_SINCE: Final = itemgetter(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCapacity:
-    """How much a worker may take on in this turn."""
+    """How much a worker may claim in this transaction."""
 
     worker_id: str
     turn: int
     slots: int
     """Free slots."""
     running: int
-    """Attempts in flight, those not counted that this turn settles."""
+    """Attempts in flight, without those that this transaction settles."""
     lease_us: int
     may_isolate: bool = True
-    """False when a step that must run alone may run beside others after all."""
+    """False when a step that must be isolated may run beside others after all."""
     max_depth: int = 8
     """How deep tasks may be nested."""
     max_due: int = 0
-    """How many due tasks to look at, also when there is no slot: timers and deadlines pass."""
+    """How many due tasks to read, also without a free slot: timers and deadlines pass."""
     must_poll: bool = False
-    """Whether to look for what is due even where nothing should be: the poll, as a safety net."""
+    """Whether to query for due tasks also when the cache knows of none: the safety net."""
     skipped_task_ids: frozenset[str] = frozenset()
-    """Due tasks that are not to be looked at."""
+    """Due tasks to leave isolated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What was claimed, and whether a step waits to run alone."""
+    """What was claimed, and whether a step waits to be isolated."""
 
     steps: list[tuple[LockedTask, StepRow]]
     is_draining: bool
-    """True when nothing more was claimed because a step is to run alone."""
+    """True when nothing more was claimed because a step waits to be isolated."""
     is_isolated: bool
-    """True when the one claimed step runs alone."""
+    """True when the one claimed step runs isolated."""
     left_over: int
-    """Due steps that found no slot."""
+    """Due steps without a free slot."""
 
 
 def recheck_at(now: int, lease_us: int) -> int:
-    """Return when a step claimed now is to be looked at: after a lease, rounded up."""
+    """Return when to recheck a step that is claimed now: after a lease, rounded up."""
     return -(-(now + lease_us) // RECHECK_US) * RECHECK_US
 
 
-def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
+def claim(locked_tasks: Iterable[LockedTask], capacity: ClaimCapacity) -> Claims:
     """Claim as many due steps as there are slots."""
     queues: list[_Queue] = []
     due = 0
-    alone: tuple[LockedTask, StepRow] | None = None
+    isolated: tuple[LockedTask, StepRow] | None = None
     for locked in locked_tasks:
         if locked.task.status != TaskStatus.RUNNING:
             continue
@@ -83,22 +83,22 @@ def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
         if not steps:
             continue
         due += len(steps)
-        if alone is None and room.may_isolate:
+        if isolated is None and capacity.may_isolate:
             for step in steps:
                 if step.alone:
-                    alone = (locked, step)
+                    isolated = (locked, step)
                     break
         since = steps[0].wake_at or locked.now
         queues.append((_rank(locked, since), since, locked, steps))
-    if alone is not None:
-        if room.running > 0 or room.slots < 1:
+    if isolated is not None:
+        if capacity.running > 0 or capacity.slots < 1:
             return Claims([], is_draining=True, is_isolated=False, left_over=due)
-        _claim(*alone, room, is_isolated=True)
-        return Claims([alone], is_draining=False, is_isolated=True, left_over=due - 1)
+        _claim(*isolated, capacity, is_isolated=True)
+        return Claims([isolated], is_draining=False, is_isolated=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
-    claimed = list(islice(_in_turns(queues), room.slots))
+    claimed = list(islice(_in_turns(queues), capacity.slots))
     for locked, step in claimed:
-        _claim(locked, step, room, is_isolated=False)
+        _claim(locked, step, capacity, is_isolated=False)
     return Claims(claimed, is_draining=False, is_isolated=False, left_over=due - len(claimed))
 
 
@@ -123,14 +123,16 @@ def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
     """One step of each task in turn, rank by rank; the queues are in order."""
     for _, of_a_rank in groupby(queues, key=_RANK):
         tasks = [(locked, steps) for _, _, locked, steps in of_a_rank]
-        place = 0
+        position = 0
         while tasks:
             for locked, steps in tasks:
-                yield locked, steps[place]
-            place += 1
-            tasks = [task for task in tasks if len(task[1]) > place]
+                yield locked, steps[position]
+            position += 1
+            tasks = [task for task in tasks if len(task[1]) > position]
 
 
-def _claim(locked: LockedTask, step: StepRow, room: ClaimCapacity, *, is_isolated: bool) -> None:
-    at = recheck_at(locked.now, room.lease_us)
-    transitions.claim(locked, step, room.worker_id, room.turn, at, is_isolated=is_isolated)
+def _claim(
+    locked: LockedTask, step: StepRow, capacity: ClaimCapacity, *, is_isolated: bool
+) -> None:
+    at = recheck_at(locked.now, capacity.lease_us)
+    transitions.claim(locked, step, capacity.worker_id, capacity.turn, at, is_isolated=is_isolated)

@@ -242,14 +242,14 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     holder = postgres_database.connect("writer")
     holder._begin()
     holder.query("SELECT id FROM tasks FOR NO KEY UPDATE")
-    open_turn = begin_tx.open_turn
+    begin = begin_tx.begin
 
     def open_and_free(*arguments: Any, **options: Any) -> begin_tx.TxStart:
-        opened = open_turn(*arguments, **options)
+        opened = begin(*arguments, **options)
         holder._rollback()
         return opened
 
-    monkeypatch.setattr(begin_tx, "open_turn", open_and_free)
+    monkeypatch.setattr(begin_tx, "begin", open_and_free)
     result = hand.succeed("a").result
     monkeypatch.undo()
     hand.turn(Batch(completions=result.carried_completions))
