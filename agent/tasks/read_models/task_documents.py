@@ -1,4 +1,4 @@
-"""What people and programs see of tasks: one document for every surface, read in one snapshot."""
+"""Tasks as documents: the same for every surface, read in one snapshot."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PRIORITY_NAMES: Final = {0: "high", 1: "normal", 2: "low"}
 
 
 class AmbiguousIdError(Exception):
-    """Several things match what was given as an id."""
+    """Several ids match a text."""
 
 
 def find_task(connection: Connection, text: str) -> str:
@@ -32,7 +32,7 @@ def find_task(connection: Connection, text: str) -> str:
 
 
 def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
-    """Return the one id among those that are like a text; `like` gives a few of them."""
+    """Return the one id that matches a text; `like` returns a few that do."""
     text = text.strip().lower()
     if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
         raise NotFoundError(f"{text!r} is no {what} id: give at least three characters of one")
@@ -52,7 +52,7 @@ def short_id(task_id: str) -> str:
 def task_document(
     connection: Connection, task_id: str, graphs: GraphCache | None = None
 ) -> dict[str, Json]:
-    """Return everything about a task: `agent show --json` and `GET /tasks/{id}` give just this."""
+    """Return everything about a task, as `agent show --json` and `GET /tasks/{id}` print it."""
     task = views.task(connection, task_id)
     if task is None:
         raise NotFoundError(f"there is no task {task_id}")

@@ -1,4 +1,4 @@
-"""What people and programs see of workflows on record: one document for every surface."""
+"""Registered workflows as documents: the same for every surface."""
 
 import json
 

@@ -1,8 +1,8 @@
-"""Isolation of a step whose last attempt took its worker down, so that it takes no other with it.
+"""Isolation of a poison step: one whose last attempt crashed its worker.
 
-While such a step is due the worker claims nothing else until it is empty. Then the step runs with
-nothing beside it. Both are bounded in time: neither a long step that still runs, nor the isolated
-step itself, may stop everything else for good.
+While such a step is due, the worker claims nothing else until no attempt runs. Then it runs the step
+isolated, with nothing beside it. Both phases are bounded in time, so that neither a long attempt nor
+the isolated step blocks everything else for good.
 """
 
 from typing import Final
@@ -15,37 +15,37 @@ IS_ISOLATED: Final = 2
 
 
 class PoisonIsolation:
-    """What one worker knows of a step that runs, or waits to run, isolated."""
+    """Whether a worker runs a step isolated, or drains its slots to do so."""
 
     def __init__(self, solo_seconds: float) -> None:
         self._solo_seconds = solo_seconds
         self._draining_since: float | None = None
-        self._alone_since: float | None = None
+        self._isolated_since: float | None = None
 
-    def room(self, slots: int, running: int, now: float) -> tuple[int, bool]:
+    def usable_slots(self, slots: int, running: int, now: float) -> tuple[int, bool]:
         """Return how many of the free slots may be used, and whether a step may be isolated.
 
-        `running` leaves out the attempts that this turn settles: without any, the step that ran
-        isolated has ended, and the next one may be.
+        `running` leaves out the attempts that this transaction settles. If it is zero, the isolated
+        step has ended, and the next one may be isolated.
         """
         may_isolate = True
         if self._draining_since is not None:
             may_isolate = now - self._draining_since < self._solo_seconds
-        if self._alone_since is not None and running > 0:
-            if now - self._alone_since < self._solo_seconds:
+        if self._isolated_since is not None and running > 0:
+            if now - self._isolated_since < self._solo_seconds:
                 slots = 0
             may_isolate = False
         return slots, may_isolate
 
     def record_claims(self, now: float, *, is_isolated: bool, is_draining: bool) -> None:
-        """Take note of what a turn claimed."""
+        """Record what a transaction claimed."""
         if is_isolated:
-            self._alone_since, self._draining_since = now, None
+            self._isolated_since, self._draining_since = now, None
         elif not is_draining:
             self._draining_since = None
         elif self._draining_since is None:
             self._draining_since = now
 
     def record_end(self) -> None:
-        """Take note that the step that ran isolated is settled."""
-        self._alone_since = None
+        """Record that the isolated step was settled."""
+        self._isolated_since = None

@@ -76,14 +76,14 @@ class Row:
     extra: dict[str, Any]
     """Columns that are written without ever having been read."""
     written: tuple[Any, ...]
-    """The columns as `changes` found them, until they are on record; else empty."""
+    """The columns as `changes` found them, until they are committed; else empty."""
 
     def also(self, **values: Any) -> None:
         """Set columns that were never read."""
         self.extra.update(values)
 
     def settle_down(self) -> None:
-        """Take the row as it is for what is on record."""
+        """Take the row as it is now as the stored one."""
         self.original = self.written or type(self).values(self)
         self.written = ()
         if self.extra:
@@ -139,7 +139,7 @@ class TaskRow(Row):
 
     @classmethod
     def read(cls, values: tuple[Any, ...]) -> Self:
-        """Make a row of what a query over `TASK_COLUMNS` returned."""
+        """Return the row of a query over `TASK_COLUMNS`."""
         row = cls()
         (
             row.id,
@@ -220,7 +220,7 @@ class StepRow(Row):
 
     @classmethod
     def read(cls, values: tuple[Any, ...]) -> Self:
-        """Make a row of what a query over `STEP_COLUMNS` returned."""
+        """Return the row of a query over `STEP_COLUMNS`."""
         row = cls()
         (
             row.id,

@@ -39,7 +39,7 @@ class Slots:
         if unconfirmed is not None:
             running += unconfirmed.more_running
         slots = min(self._settings.slots - running, self._settings.batch)
-        slots, may_isolate = self._isolation.room(slots, running, self._clock.monotonic())
+        slots, may_isolate = self._isolation.usable_slots(slots, running, self._clock.monotonic())
         if is_stopping:
             slots = 0
         return ClaimCapacity(

@@ -9,7 +9,7 @@ from agent.steps.attempt.attempt_limits import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx, workers
-from agent.tasks.commit import attempt_inputs
+from agent.tasks.commit import known_tasks
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import rescue_steps
@@ -59,7 +59,7 @@ def test_slots_are_counted_over_turns(hand: Hand) -> None:
 
 def test_more_tasks_than_a_worker_remembers(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is claimed is equipped, however many tasks were seen before and in the same turn."""
-    monkeypatch.setattr(attempt_inputs, "_MOST_KEPT", 2)
+    monkeypatch.setattr(known_tasks, "_MOST_TASKS", 2)
     hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
     hand.turn()
     assert len(hand.names()) == 10
