@@ -295,6 +295,19 @@ class StepRow(Row):
         self.waiting_on = waits.dump(on)
 
     @property
+    def has_history(self) -> bool:
+        """Of a claimed step: whether calls, approvals or a checkpoint of it may be recorded."""
+        return self.claim_token > 1
+
+    def inherit_history(self) -> None:
+        """Record that a new step has calls of the task that this one retries.
+
+        Its first claim then has the token 2. This is no column of its own: workers of every version
+        read the calls of a step by its token, and one that did not would repeat them.
+        """
+        self.claim_token = 1
+
+    @property
     def is_item(self) -> bool:
         """Whether this is one of a group's items."""
         return self.parallel_index >= 0
