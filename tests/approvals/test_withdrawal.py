@@ -56,7 +56,7 @@ def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: s
     assert approval["request"]["action"] == "pay#1"
     assert approval["request"]["request"] == {"amount": 1}
     for value in ("maybe", {"verdict": "fail", "output": 1}, None, {"verdict": "done", "x": 1}):
-        with pytest.raises(InvalidAnswerError, match="say done, retry or fail"):
+        with pytest.raises(InvalidAnswerError, match="answer done, retry or fail"):
             say(engine, approval, "answer", value=value)
     with pytest.raises(InvalidAnswerError, match="answer it with done, retry or fail"):
         say(engine, approval, "approve")
@@ -99,7 +99,7 @@ def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
 
 

@@ -107,9 +107,9 @@ class Story:
             for task in (running, *([submitting] if submitting else [])):
                 task.cancel()
                 await asyncio.wait([task])
-            worker._link.close()
-            await asyncio.to_thread(worker._link.join)
-            worker.delivery.sender.disconnect()
+            worker.database_thread.close()
+            await asyncio.to_thread(worker.database_thread.join)
+            worker.committer.session.disconnect()
 
     def _submission(self) -> Submission:
         graph = self.shape.graph("golden")

@@ -311,10 +311,12 @@ class _Machine:
             await self.loop.run_blocking(lambda: recovery.recover(database, self.clock))
         models = ModelRegistry({"echo": model_of("echo", ModelSettings(provider="echo"))})
         link = SimulatedLink(self.loop)
-        worker = Worker(database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, link=link)
+        worker = Worker(
+            database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, database_thread=link
+        )
         worker.commit_listeners.append(self._hear)
         self.workers[slot] = worker
-        database.process.is_busy = lambda: worker.running > 0 or not worker._outbox.is_empty
+        database.process.is_busy = lambda: worker.running > 0 or not worker.outbox.is_empty
         if self._is_ending:
             worker.stop()
         asking = asyncio.create_task(expiry.watch(database, self.clock, APPROVAL_LOOP_SECONDS))

@@ -28,7 +28,7 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
 from agent.store.engine.approvals import ApprovalRow
-from agent.tasks.rules import row_writer
+from agent.tasks.rules import call_ledger
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -258,7 +258,7 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
             is_resolved_by_check=True,
         )
     )
-    row_writer.resolve(tx, [locked])
+    call_ledger.resolve(tx, [locked])
 
 
 def _around(approval_id: str, saved: Json) -> str:

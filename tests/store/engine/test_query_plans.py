@@ -104,12 +104,12 @@ def live(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     hand.settle({"a": RETRY, "hear": Waiting(Signal("go"))})
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), whole, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), whole, result=result)]))
     hand.succeed("pay")
     hand.succeed("a")
     hand.settle({"each": Succeeded(items=[1, 2, 3, 4, 5])})
     hand.succeed("each[0]")
-    hand.delivery.look([claim_of(found) for found in hand.running.values()])
+    hand.committer.poll([claim_of(found) for found in hand.running.values()])
     hand.operator.signal(task_id, "go")
     hand.skip(20)
     hand.turn()
@@ -135,7 +135,7 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
     database.clock = HandClock()
     fill(database)
     hand = Hand(database)
-    connection = hand.delivery.sender.connection
+    connection = hand.committer.connection
     asked = listen(connection)
     live(hand)
     explained = {

@@ -124,7 +124,7 @@ def test_an_outcome_under_an_old_claim_changes_nothing(hand: Hand) -> None:
     old = hand.claimed("a")
     hand.settle({"a": Paused(1)})
     assert hand.claimed("a").claim_token == old.claim_token + 1
-    (late,) = hand.turn(Batch(settles=[settle_of(old, FAILURE)])).turned.settled
+    (late,) = hand.turn(Batch(completions=[settle_of(old, FAILURE)])).result.settled
     assert late[1] is False
     assert hand.statuses(task_id) == {"a": "running", "b": "pending"}
     hand.succeed("a")
@@ -141,7 +141,7 @@ def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(han
     hand.operator.cancel(task_id)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert hand.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
     assert "tool_call.succeeded" in hand.types(task_id)
     assert hand.statuses(task_id) == {"pay": "waiting"}
@@ -155,7 +155,7 @@ def test_a_late_result_wakes_the_step_that_waits_on_it(hand: Hand) -> None:
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.turn()
     again = hand.claimed("pay")
     assert [call.response for call in again.calls] == [{"paid": True}]
@@ -190,7 +190,7 @@ def test_nothing_begins_under_a_claim_that_is_gone(hand: Hand, is_late: bool) ->
         hand.operator.cancel(task_id)
     intend(hand, claimed)
     saved = JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")
-    hand.turn(Batch(notes=[saved]))
+    hand.turn(Batch(entries=[saved]))
     ((checkpoint,),) = hand.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
     recorded = len(hand.rows("SELECT 1 FROM tool_calls"))
     assert (recorded, checkpoint) == ((0, None) if is_late else (1, "1"))

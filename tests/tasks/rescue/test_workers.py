@@ -185,7 +185,7 @@ def test_a_silent_workers_steps_go_to_the_living(postgres_database: Database) ->
         assert (done["output"], done["steps"][0]["attempt"]) == ({"a": 3}, 2)
         assert engine.types(task_id, "a").count("step.lost") == 1
         dead = engine.rows("SELECT id FROM workers WHERE dead = 1")
-        assert dead == [(silent.delivery.sender.worker_id,)]
+        assert dead == [(silent.committer.worker_id,)]
     finally:
         engine.stop()
         engine.close()
@@ -258,9 +258,9 @@ def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> N
     """Who saw another worker's turn long ago must not bury it: it has committed since."""
     hand = Hand(checked)
     task_id = hand.start(graph(step("a")))
-    seen = hand.delivery.sender.turn - 1
+    seen = hand.committer.session.sequence - 1
     with checked.connect("writer") as tx, tx.transaction():
-        assert not workers.declare_dead(tx, hand.delivery.sender.worker_id, seen, hand.clock.now())
+        assert not workers.declare_dead(tx, hand.committer.worker_id, seen, hand.clock.now())
     hand.succeed("a")
     assert hand.status(task_id) == "succeeded"
     hand.close()
@@ -296,15 +296,15 @@ def test_two_that_take_over_at_once(
     dead, first, second = (Hand(postgres_database) for _ in range(3))
     task_id = dead.start(graph(step("a")))
     with postgres_database.connect("writer") as tx, tx.transaction():
-        workers.retire(tx, dead.delivery.sender.worker_id, dead.clock.now(), "worker.died")
+        workers.retire(tx, dead.committer.worker_id, dead.clock.now(), "worker.died")
     lock_tasks = reads.lock_tasks
 
     def take(hand: Hand) -> tuple[int, int]:
-        with hand.delivery.sender.connection.transaction():
-            return rescue_steps.take_over(
-                hand.delivery.sender.connection,
-                hand.delivery.sender.graphs,
-                dead.delivery.sender.worker_id,
+        with hand.committer.connection.transaction():
+            return rescue_steps.take_over_batch(
+                hand.committer.connection,
+                hand.committer.graphs,
+                dead.committer.worker_id,
                 hand.clock.now(),
                 is_process_gone=False,
             )

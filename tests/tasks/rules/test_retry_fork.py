@@ -163,7 +163,7 @@ def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
     hand.turn()
@@ -180,7 +180,7 @@ def test_a_retry_inherits_no_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
     hand.turn()

@@ -213,10 +213,10 @@ def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: boo
     late = JournalEntry(claim_of(first), first.graph, result=result)
     asking = settle_of(second, Waiting(UnknownCall(call_id)))
     if is_one_turn:
-        hand.turn(Batch(notes=[late], settles=[asking]))
+        hand.turn(Batch(entries=[late], completions=[asking]))
     else:
-        hand.turn(Batch(notes=[late]))
-        hand.turn(Batch(settles=[asking]))
+        hand.turn(Batch(entries=[late]))
+        hand.turn(Batch(completions=[asking]))
     if hand.names() == []:
         hand.turn()
     (known,) = hand.claimed("a").calls

@@ -1,5 +1,6 @@
 """A store of large values that does not answer: only what needs it waits, and says so."""
 
+import json
 import sys
 import threading
 import time
@@ -14,8 +15,9 @@ from agent.steps.attempt.services import Limits
 from agent.store.artifacts import artifact_rows, bounded_calls
 from agent.store.artifacts.blobs import BlobStores
 from agent.store.db.database import Database
+from agent.store.engine import workers
 from agent.tasks import checker
-from agent.tasks.commit.unfetched_steps import WaitingRoom
+from agent.tasks.commit.blocked_steps import BlockedSteps
 from agent.tasks.read_models import task_documents
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
@@ -23,6 +25,7 @@ from agent.tasks.worker import outages
 from agent.workflows.graph import Step
 from tests.support import faulty_store
 from tests.support.engine import Engine, HandClock, eventually, graph, other, step
+from tests.support.step_functions import Gate
 
 LARGE = "large " * 20_000
 
@@ -48,7 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Try the store often, and leave it well."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
     monkeypatch.setattr(bounded_calls, "FIRST_DELAY_SECONDS", 0.05)
-    monkeypatch.setattr(outages, "TOLD_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr(outages, "RECORDED_AFTER_SECONDS", 0.2)
     yield
     faulty_store.recover()
 
@@ -65,6 +68,14 @@ def engine(database: Database) -> Iterator[Engine]:
     with database.connect("reader") as connection:
         assert list(checker.violations(connection)) == []
     engine.close()
+
+
+def isolate(engine: Engine, task_id: str, name: str) -> None:
+    """Let a step run isolated, as after a crash."""
+    with engine.database.connect("writer") as tx, tx.transaction():
+        sql = "UPDATE steps SET alone = 1 WHERE task_id = :id AND name = :name"
+        tx.execute(sql, id=task_id, name=name)
+        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
 
 
 def told(engine: Engine) -> list[str]:
@@ -90,12 +101,12 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
         ]
         assert listed["delay"]["store"] == "faulty://bucket"
         assert engine.document(stuck)["activity"]["state"] == "waiting"
-        assert [*engine.worker.troubles.messages()] == ["artifacts faulty://bucket"]
+        assert [*engine.worker.health.messages()] == ["artifacts faulty://bucket"]
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
     assert engine.wait(stuck, "succeeded")["steps"][0]["delay"] is None
     assert engine.steps(stuck)["big"]["output"] == LARGE
     eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
-    assert engine.worker.troubles.messages() == {}
+    assert engine.worker.health.messages() == {}
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
@@ -108,7 +119,7 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
         try:
             # The outage is known before a step needs the store.
             eventually(lambda: told(engine) == ["artifacts.unreachable"])
-            assert [*engine.worker.troubles.messages()] == ["artifacts connecting://bucket"]
+            assert [*engine.worker.health.messages()] == ["artifacts connecting://bucket"]
             assert engine.run(graph(step("one")))["status"] == "succeeded"
             stuck = engine.submit(graph(give("big", LARGE)))
             eventually(lambda: engine.steps(stuck)["big"]["delay"])
@@ -130,7 +141,7 @@ def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> No
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
     try:
         eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
-        assert engine.worker.troubles.messages() == {}
+        assert engine.worker.health.messages() == {}
     finally:
         engine.stop()
         engine.close()
@@ -192,7 +203,7 @@ def test_a_task_can_be_canceled_while_its_step_waits_for_a_value(engine: Engine)
         engine.operator.signal(task_id, "go")
         eventually(lambda: engine.steps(task_id)["size"]["delay"])
         engine.operator.cancel(task_id)
-        eventually(lambda: not engine.worker.delivery.waiting_room.steps)
+        eventually(lambda: not engine.worker.committer.blocked.steps)
     engine.wait(task_id, "canceled")
 
 
@@ -254,9 +265,7 @@ def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
     )
     engine.wait_step(task_id, "go", "waiting")
     engine.wait_step(task_id, "big", "succeeded")
-    with engine.database.connect("writer") as tx, tx.transaction():
-        tx.execute("UPDATE steps SET alone = 1 WHERE task_id = :id AND name = 'size'", id=task_id)
-        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
+    isolate(engine, task_id, "size")
     with faulty_store.broken("raises"):
         engine.operator.signal(task_id, "go")
         eventually(lambda: engine.steps(task_id)["size"]["delay"])
@@ -277,7 +286,7 @@ def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
 
 def test_a_value_that_is_there_is_not_fetched_again() -> None:
     """A step that waits for two values has one of them read once, however long the other takes."""
-    room = WaitingRoom()
+    room = BlockedSteps()
     room.fetched.missing = {"a", "b"}
     task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
     waiting = StepRow.new("step", "task", 0)
@@ -316,3 +325,71 @@ def test_what_waits_at_the_end_is_kept_in_the_database(engine: Engine, how: str)
         assert time.monotonic() - began < 10
         assert engine.status(task_id) == "succeeded"
         assert engine.steps(task_id)["big"]["output"] == LARGE
+
+
+def test_an_isolated_step_that_waits_for_its_upload_stops_nothing(engine: Engine) -> None:
+    """Its attempt is over: other steps start beside it, one after the other."""
+    task_id = engine.submit(
+        graph(other("go", "wait", config={"signal": "go"}), give("big", LARGE, after=["go"]))
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    isolate(engine, task_id, "big")
+    gate = Gate()
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.steps(task_id)["big"]["delay"])
+        busy = engine.submit(graph(step("busy", "gated", given={"gate": gate.name})))
+        eventually(lambda: gate.entered == 1)
+        assert engine.run(graph(step("one")))["status"] == "succeeded"
+        gate.open()
+        engine.wait(busy, "succeeded")
+    engine.wait(task_id, "succeeded")
+
+
+def test_a_step_that_waits_again_under_a_new_identity_says_so_again(database: Database) -> None:
+    """A worker that was declared dead claims the step again, which still lacks its value."""
+    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    limits = Limits(artifacts_url=faulty_store.URL)
+    engine = Engine(database, limits=limits, lease_seconds=1.0)
+    delays = "SELECT count(*) FROM events WHERE type = 'step.delayed' AND task_id = :id"
+    try:
+        task_id = engine.submit(
+            graph(
+                give("big", LARGE),
+                other("go", "wait", config={"signal": "go"}),
+                size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+            )
+        )
+        engine.wait_step(task_id, "go", "waiting")
+        engine.wait_step(task_id, "big", "succeeded")
+        with faulty_store.broken("raises"):
+            engine.operator.signal(task_id, "go")
+            eventually(lambda: engine.rows(delays, id=task_id) == [(1,)])
+            with database.connect("writer") as tx, tx.transaction():
+                workers.retire(tx, engine.worker.worker_id, engine.clock.now(), "worker.died")
+            eventually(lambda: engine.rows(delays, id=task_id) == [(2,)])
+        engine.wait(task_id, "succeeded")
+    finally:
+        faulty_store.recover()
+        engine.stop()
+        engine.close()
+
+
+def test_an_outage_that_ends_between_two_workers_is_over(sqlite_database: Database) -> None:
+    """The next worker finds the outage open, reaches the store, and records that it is over."""
+    database, url = sqlite_database, faulty_store.CONNECTING_URL
+    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    with faulty_store.broken("raises"):
+        first = Engine(database, limits=Limits(artifacts_url=url))
+        eventually(lambda: told(first) == ["artifacts.unreachable"])
+        first.stop()
+        first.close()
+    second = Engine(database, limits=Limits(artifacts_url=url))
+    try:
+        eventually(lambda: told(second) == ["artifacts.unreachable", "artifacts.reachable"])
+        data = second.rows("SELECT data FROM events WHERE type LIKE 'artifacts.%' ORDER BY id")
+        began, ended = (json.loads(text) for (text,) in data)
+        assert began["outage"] == ended["outage"]
+    finally:
+        second.stop()
+        second.close()
