@@ -68,8 +68,8 @@ def refusing() -> Iterator[str]:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
 
 
-def told(outcome: Outcome) -> str:
-    """Say in one word what an attempt ended in."""
+def outcome_name(outcome: Outcome) -> str:
+    """Return the outcome of an attempt in one word."""
     if isinstance(outcome, Retry):
         return "unknown" if outcome.is_unknown else "retry"
     return type(outcome).__name__.lower()
