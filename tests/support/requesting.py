@@ -62,7 +62,7 @@ def ask(
 
 @contextmanager
 def refusing() -> Iterator[str]:
-    """Give an address that refuses connections: bound, so that nobody else listens there."""
+    """Give an address that refuses connections: bound, so that no other process listens there."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/"

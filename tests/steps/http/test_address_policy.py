@@ -45,7 +45,7 @@ from tests.support.requesting import attempt, http, outcome_name, refusing, reso
 def test_private_addresses_are_refused_after_resolution(
     method: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is written or resolved, an address that nobody allowed is not reached."""
+    """However it is written or resolved, an address that is not allowed is not reached."""
     resolve_as(monkeypatch, {"rebound.example": "192.168.1.1", "2130706433": "127.0.0.1"})
     outcome = run(attempt(http({method: url}, limits=Limits())))
     assert isinstance(outcome, Failed)

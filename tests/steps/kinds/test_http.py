@@ -149,7 +149,7 @@ def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
 def test_a_connection_that_breaks_after_the_first_byte(
     respond: Respond, method: str, expected: str
 ) -> None:
-    """A read is tried again; of an effect nobody knows."""
+    """A read is retried; an effect is unknown."""
     outcome, trial, server = ask(method, respond)
     assert outcome_name(outcome) == expected
     assert trial.journal.statuses == ([] if method == "get" else [UNKNOWN])

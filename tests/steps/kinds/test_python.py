@@ -190,7 +190,7 @@ def test_a_stopped_attempt_with_nothing_in_flight_is_given_back(reason: str) -> 
 def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is known by the time that the interruption gets through, and so it is told."""
+    """The result is known by the time of the interruption, so it counts."""
     post, posted = thread_bridge._post, threading.Event()
 
     def post_and_signal(*args: Json) -> bool:

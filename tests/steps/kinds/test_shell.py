@@ -51,7 +51,7 @@ def test_a_script_takes_values_by_its_environment_alone() -> None:
 
 
 def test_standard_input_and_directory(tmp_path: Path) -> None:
-    """The command reads what it is given, however much, and runs where it is told to."""
+    """The command reads its input, however long, and runs in its `cwd`."""
     text = "line\n" * 100_000
     trial = shell({"script": "pwd; wc -c", "stdin": text, "cwd": str(tmp_path)})
     assert output_of(trial)["stdout"].split() == [str(tmp_path.resolve()), str(len(text))]
@@ -192,7 +192,9 @@ def test_a_command_ended_by_a_stranger_is_unknown() -> None:
         ({"argv": ["true"], "env": {"TOKEN": "file:/no/such/file"}}, "/no/such/file"),
     ],
 )
-def test_what_cannot_be_started_is_told_and_not_retried(config: dict[str, Json], message: str) -> None:
+def test_what_cannot_be_started_is_told_and_not_retried(
+    config: dict[str, Json], message: str
+) -> None:
     """A missing program, directory or secret is the definition's mistake; no intent is left."""
     trial = shell(config)
     outcome = run(trial.attempt())
@@ -362,7 +364,7 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
         pid = left.process.id
         assert processes.group_runs(pid)
         assert processes.is_left_over(pid, left.process.started)
-        # It is nobody's orphan: the agent that started it, this process, is there.
+        # It is not an orphan: the agent that started it, this process, is running.
         assert pid not in [orphan.group for orphan in processes.orphans()]
         await asyncio.to_thread(processes.end_groups, [pid])
         await until(lambda: not processes.group_runs(pid))
