@@ -103,7 +103,7 @@ def test_a_breaking_upgrade_goes_on_once_the_silent_are_dead(empty_postgres_url:
     _upgrade(database, on_wait=told.append)
     migrate.check(database)
     assert _dead(database) == {"here": 1, "there": 1}
-    assert told == ["waiting up to 1 s to see whether workers of elsewhere live"]
+    assert told == ["waiting up to 1 s to see whether workers on elsewhere are alive"]
 
 
 @pytest.mark.usefixtures("breaking")
