@@ -1,4 +1,4 @@
-"""Reservations, turn by turn: set aside with the intent, settled with the result, kept when lost."""
+"""Reservations: made with the intent, settled with the result, kept if the call is lost."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def intent_of(claimed: AttemptInput, tokens: int, number: int = 1, **options: An
 
 
 def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntry]:
-    """Record intents in one turn; return the notes with what became of them."""
+    """Record intents in one commit; return the journal entries with their refusals."""
     notes = [
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
     ]
@@ -52,7 +52,7 @@ def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntr
 
 
 def result_of(intent: Intent, spend: Spend | None, **options: Any) -> CallResult:
-    """Return what became of a call; without options it succeeded."""
+    """Return the result of a call; without options it succeeded."""
     given: dict[str, Any] = {"status": CallStatus.SUCCEEDED, "response": "hi", **options}
     return CallResult(
         intent.call_id,
@@ -64,7 +64,7 @@ def result_of(intent: Intent, spend: Spend | None, **options: Any) -> CallResult
 
 
 def test_an_unknown_counts_as_spent(hand: Hand) -> None:
-    """What a crash left open stays set aside: the next attempt has only what is left beside it."""
+    """A reservation that a crash left stays: the next attempt has only the rest."""
     task_id = hand.start(graph(ask("it"), budget={"tokens": 1000}))
     claimed = hand.claimed("it")
     assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
@@ -109,7 +109,7 @@ def test_reservations_of_one_turn_see_each_other(hand: Hand) -> None:
 
 
 def test_a_late_result_settles_once(hand: Hand) -> None:
-    """A result under a claim that is gone settles its spend, and saying it again changes nothing."""
+    """A result under a lost claim settles its reservation; the same result again changes nothing."""
     task_id = hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400)
