@@ -152,6 +152,18 @@ def test_a_response_without_its_body_is_no_success(dying: Dying) -> None:
     assert dying.statuses(task_id) == {"send": "pending", "after": "pending"}
 
 
+@pytest.mark.parametrize("response", [{"body": {"truncated": True}}, '"truncated"', ["truncated"]])
+def test_a_response_that_mentions_truncation_is_a_success(dying: Dying, response: Any) -> None:
+    """Only the response's own field counts, not the word elsewhere in it."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    dying.note(claimed, result=result_of(intent, CallStatus.SUCCEEDED, response))
+    assert dying.die().steps == 1
+    assert dying.steps(task_id)["send"]["output"] == response
+
+
 @pytest.mark.parametrize("max_attempts", [1, 3])
 @pytest.mark.parametrize("schema", [None, {"type": "object"}])
 def test_a_final_failure_on_record_is_applied(

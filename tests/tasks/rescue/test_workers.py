@@ -325,3 +325,29 @@ def test_two_that_take_over_at_once(
     for hand in (dead, first, second):
         hand.close()
     assert find_violations(postgres_database) == []
+
+
+def test_a_take_over_leaves_locked_tasks_for_the_next_pass(postgres_database: Database) -> None:
+    """It puts back every step that it can lock, and waits for no other transaction."""
+    postgres_database.clock = HandClock()
+    dead, survivor = Hand(postgres_database), Hand(postgres_database)
+    task_ids = [dead.start(graph(step("a"))) for _ in range(3)]
+    owner = dead.committer.worker_id
+    with postgres_database.connect("writer") as tx, tx.transaction():
+        workers.retire(tx, owner, dead.clock.now(), "worker.died")
+
+    def take_over() -> int:
+        committer = survivor.committer
+        return rescue_steps.take_over(
+            committer.connection, committer.graphs, dead.clock, [owner], is_process_gone=False
+        )
+
+    with postgres_database.connect("writer") as tx, tx.transaction():
+        assert len(reads.lock_tasks(tx, ("id",), task_ids[1:2])) == 1
+        assert take_over() == 2
+        statuses = [survivor.statuses(task_id)["a"] for task_id in task_ids]
+        assert statuses == ["pending", "running", "pending"]
+    assert take_over() == 1
+    for hand in (dead, survivor):
+        hand.close()
+    assert find_violations(postgres_database) == []
