@@ -1,16 +1,16 @@
-"""Questions to people: what a step waits on until somebody allowed to has answered.
+"""Questions to people: what a step waits on until an allowed person has answered.
 
-**Question** by a step that ends its attempt with a question (`agent.steps.attempt.approval_gate`); the row is made in the
-transaction that parks the step (`agent.tasks.rules.approvals`). It holds what will be done, in full, and
-its hash: an answer is good for exactly that.
+- A step **asks** by ending its attempt with a question (`agent.steps.attempt.approval_gate`). The
+  transaction that parks the step inserts the row (`agent.tasks.rules.approvals`). The row holds the
+  whole request and its hash: an answer is valid for exactly that request.
+- `answering`: **answers** a question once. It locks the task, decides the pending row, and lets the
+  step go on in the same transaction. A later answer gets an error that says what was decided and by
+  whom. `permission` decides who may answer.
+- `expiry`: **expires** questions and sends reminders. A running task's wake time does both on time; a
+  loop is the safety net, and serves paused tasks. A step waits on an approval exactly as long as the
+  row is pending, so a restart has nothing to restore.
+- `approval_documents`: **shows** an approval as one document for every surface.
 
-**Answered** once (`answering`): the task's row is locked, then the pending row is decided, and what
-follows happens in the same transaction. Whoever comes later is told what was decided and by whom.
-Who may answer is decided in one place (`permission`).
-
-**Looked after** (`expiry`): expiry and reminders come due through the task's own wake time; a loop
-every five seconds is the safety net, and does the same for tasks that are paused. A step waits on an
-approval exactly as long as that is pending, so that a restart has nothing to restore.
-
-**Seen** as one document on every surface (`questions`).
+Entry points: `answering.answer`, `answering.defer`, `expiry.check_due`. It may import `agent.tasks`
+and below; the server, the channels and the command line import it.
 """

@@ -1,8 +1,7 @@
-"""Answers to questions, from any process: the first one counts, once, for exactly what was shown.
+"""Answers to questions, from any process: only the first one counts, for exactly what was shown.
 
-What does not depend on the lock (who, whether the value fits, what an edit leads to) is checked
-before it is taken: these parts of a row never change. Then the task is locked, and the row is decided
-together with what follows for its step.
+Permission, value and edits are checked before the task is locked: they depend on parts of the row
+that never change. Then the task is locked, and one transaction decides the row and moves its step.
 """
 
 import json
@@ -14,7 +13,7 @@ from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate, prepare
-from agent.steps.spec.questions import VERDICTS, misfit
+from agent.steps.spec.questions import VERDICTS, answer_problem
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
@@ -32,13 +31,18 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
-Said = Literal["approve", "deny", "answer"]
+AnswerVerb = Literal["approve", "deny", "answer"]
 
 STATUSES: Final[dict[str, ApprovalStatus]] = {
     "approve": ApprovalStatus.APPROVED,
     "deny": ApprovalStatus.DENIED,
     "answer": ApprovalStatus.ANSWERED,
 }
+_VERBS: Final[dict[str, tuple[str, ...]]] = {
+    "unknown": ("answer",),
+    "input": ("answer", "deny"),
+}
+"""How questions of these kinds are answered; all others are approved or denied."""
 MAX_COMMENT: Final = 10_000
 MAX_DEFER_SECONDS: Final = 366 * 86_400
 
@@ -48,7 +52,7 @@ class InvalidAnswerError(ValueError):
 
 
 class DecidedError(RefusedError):
-    """It was decided before, or nobody waits for it any more."""
+    """The question was decided before, expired, or was withdrawn."""
 
     def __init__(self, row: ApprovalRow, renewed_as: str | None = None) -> None:
         who = f" by {row.decided_by} ({row.decided_channel})" if row.decided_by else ""
@@ -62,7 +66,7 @@ class DecidedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an answer did, for a person and for a program."""
+    """What an answer did."""
 
     approval_id: str
     task_id: str
@@ -74,7 +78,7 @@ class Answered:
 def answer(
     database: Database,
     approval_id: str,
-    decision: Said,
+    decision: AnswerVerb,
     *,
     principal: Principal,
     comment: str | None = None,
@@ -82,7 +86,7 @@ def answer(
     edits: dict[str, Json] | None = None,
     clock: Clock | None = None,
 ) -> Answered:
-    """Decide an approval, and let its step go on.
+    """Decide an approval and let its step go on.
 
     Raises `NotFoundError`, `NotAllowedError`, `InvalidAnswerError`, or `DecidedError` for an answer
     that is not the first. `value` answers an `input`; for an `unknown` it is `done`, `retry` or
@@ -96,22 +100,22 @@ def answer(
         if row.status != ApprovalStatus.PENDING:
             raise DecidedError(row, _renewed_as(connection, row))
         definition = _definition(connection, row)
-    decided = _checked(row, definition, decision, principal, comment, value, edits)
-    late: str | None = None
+    checked = _check(row, definition, decision, principal, comment, value, edits)
+    has_expired = False
     with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
         step = _step(tx, locked, row)
         if row.expires_at is not None and row.expires_at <= locked.now:
-            # Its time was over before anybody had come to say so.
-            late = approvals.expire(tx, locked, step, row)
+            # It expired, and the loop that records that has not come yet.
+            approvals.expire(tx, locked, step, row)
+            has_expired = True
         else:
-            row = approvals.decide(tx, locked, step, row, decided)
-    if late is not None:
+            row = approvals.decide(tx, locked, step, row, checked)
+    if has_expired:
         with database.connect("reader") as connection:
-            found = store.find(connection, approval_id)
-            raise DecidedError(found or row, _renewed_as(connection, row))
-    words = {"approved": "approved", "denied": "denied", "answered": "answered"}
-    message = f"{words[row.status]}: step {definition.name} of task {row.task_id}"
+            expired = store.find(connection, approval_id)
+            raise DecidedError(expired or row, _renewed_as(connection, row))
+    message = f"{row.status}: step {definition.name} of task {row.task_id}"
     return Answered(row.id, row.task_id, definition.name, row.status, message)
 
 
@@ -123,9 +127,9 @@ def defer(
     principal: Principal,
     clock: Clock | None = None,
 ) -> None:
-    """Leave a question open and be reminded of it later; it expires when it would have."""
+    """Postpone the reminder of a question; when it expires does not change."""
     if not 0 < seconds <= MAX_DEFER_SECONDS:
-        raise InvalidAnswerError("a question is deferred for more than nothing, and a year at most")
+        raise InvalidAnswerError("defer by more than zero seconds and at most 366 days")
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
     check_answer(principal, json.loads(row.who or "[]"))
@@ -137,7 +141,7 @@ def defer(
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
-    """Return a row that is still to be decided, or raise what is to be said instead."""
+    """Return an approval that is pending; raise if there is none or it was decided."""
     row = store.find(connection, approval_id)
     if row is None:
         raise NotFoundError(f"there is no approval {approval_id}")
@@ -146,29 +150,27 @@ def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
     return row
 
 
-def _checked(
+def _check(
     row: ApprovalRow,
     definition: Step,
-    decision: Said,
+    decision: AnswerVerb,
     principal: Principal,
     comment: str | None,
     value: Json,
     edits: dict[str, Json] | None,
 ) -> Decision:
-    """Hold an answer against its question."""
+    """Return the decision that an answer makes; raise if it does not fit its question."""
     try:
         json_values.encode([principal.identity, comment, value, edits], "the answer")
     except json_values.NotPlainJsonError as problem:
         raise InvalidAnswerError(str(problem)) from None
     if comment is not None and len(comment) > MAX_COMMENT:
         raise InvalidAnswerError(f"the comment is longer than {MAX_COMMENT:,} characters")
-    wanted = {"unknown": ("answer",), "input": ("answer", "deny")}.get(
-        row.kind, ("approve", "deny")
-    )
-    if decision not in wanted:
+    verbs = _VERBS.get(row.kind, ("approve", "deny"))
+    if decision not in verbs:
         hint = " with done, retry or fail" if row.kind == "unknown" else ""
         raise InvalidAnswerError(
-            f"this is a question of the kind {row.kind!r}: {' or '.join(wanted)} it{hint}"
+            f"this is a question of the kind {row.kind!r}: {' or '.join(verbs)} it{hint}"
         )
     if edits and decision != "approve":
         raise InvalidAnswerError("edits go with an approval")
@@ -193,44 +195,44 @@ def _checked(
 def _value(row: ApprovalRow, value: Json) -> Json:
     choices = json.loads(row.choices) if row.choices is not None else None
     schema = json.loads(row.value_schema) if row.value_schema is not None else None
-    problem = misfit(value, choices, schema)
+    problem = answer_problem(value, choices, schema)
     if problem is not None:
         raise InvalidAnswerError(problem)
     return value
 
 
 def _verdict(value: Json) -> dict[str, Json]:
-    said = {"verdict": value} if isinstance(value, str) else value
+    verdict = {"verdict": value} if isinstance(value, str) else value
     if (
-        not isinstance(said, dict)
-        or said.get("verdict") not in VERDICTS
-        or not said.keys() <= {"verdict", "output"}
-        or ("output" in said and said["verdict"] != "done")
+        not isinstance(verdict, dict)
+        or verdict.get("verdict") not in VERDICTS
+        or not verdict.keys() <= {"verdict", "output"}
+        or ("output" in verdict and verdict["verdict"] != "done")
     ):
         raise InvalidAnswerError(
-            'say done, retry or fail, or {"verdict": "done", "output": …} with its output'
+            'answer done, retry or fail, or {"verdict": "done", "output": …} with its output'
         )
-    return {"verdict": said["verdict"], "output": said.get("output")}
+    return {"verdict": verdict["verdict"], "output": verdict.get("output")}
 
 
 def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -> str:
-    """Check edits by the kind's own model, and return the hash of what is approved with them."""
+    """Check edits by the step's kind; return the hash of the request with these edits."""
     editable = json.loads(row.editable or "[]")
     for path in edits:
         if not any(path == key or path.startswith(f"{key}.") for key in editable):
             allowed = ", ".join(editable) or "nothing"
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
-    # A reference to a secret must not become one to another.
-    for place in prepare.plan_of(definition).secret_places:
+    # An edit must not replace a reference to a secret by another.
+    for place in prepare.prepare_step(definition).secret_places:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))
             if [str(part) for part in place[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
-        config = approval_gate.edited(request["config"], edits)
-        prepare.checked(KINDS[request["kind"]], config)
+        config = approval_gate.apply_edits(request["config"], edits)
+        prepare.check_config(KINDS[request["kind"]], config)
     except ValueError as problem:
         raise InvalidAnswerError(str(problem)) from None
     except DefiniteFailure as problem:

@@ -1,4 +1,4 @@
-"""What people and programs see of approvals: one document for every surface."""
+"""Approvals as people and programs see them: one document for every surface."""
 
 import json
 from typing import Final
@@ -13,7 +13,7 @@ from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models.task_documents import find_one
 
 _MOST_SHOWN: Final = 2000
-"""How many characters of a large request people are shown; `agent artifact` shows all of it."""
+"""How many characters of a large request are shown; `agent artifact` shows all of it."""
 
 
 def list_approvals(
@@ -25,15 +25,14 @@ def list_approvals(
     after: str | None = None,
     like: str | None = None,
 ) -> list[dict[str, Json]]:
-    """Return what waits for an answer, the oldest first; or everything, the newest first.
+    """Return pending approvals, oldest first; or all of them, newest first.
 
-    `after` is the id of the last one of the page before; with `like` only those whose ids begin or
-    end with it.
+    `after` is the last id of the page before. `like` selects ids that begin or end with it.
     """
-    found = store.listed(
+    listed = store.listed(
         connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
     )
-    return [_document(connection, *entry) for entry in found]
+    return [_document(connection, *entry) for entry in listed]
 
 
 def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
@@ -93,7 +92,7 @@ def _document(
 
 
 def _request(connection: Connection, row: ApprovalRow) -> Json:
-    """Return what was asked about; of a large request that is kept apart, how it begins."""
+    """Return the request; of one that is stored as an artifact, how it begins."""
     request = _loaded(row.request)
     asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
     if not isinstance(asked, dict) or asked.keys() != {artifact_rows.REFERENCE_KEY}:

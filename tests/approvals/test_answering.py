@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
+from agent.approvals.answering import AnswerVerb, DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal, check_answer
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
 from agent.tasks.errors import NotFoundError
@@ -69,7 +69,7 @@ def test_an_answer_to_nothing_is_refused(engine: Engine) -> None:
     ],
 )
 def test_an_answer_that_does_not_fit_decides_nothing(
-    engine: Engine, decision: Said, more: dict[str, Any], problem: str
+    engine: Engine, decision: AnswerVerb, more: dict[str, Any], problem: str
 ) -> None:
     """It is refused with the reason, and the question stands."""
     task_id, approval = asked(engine, gated("pay", token()))
@@ -126,7 +126,7 @@ def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: in
     ]
     dice.shuffle(plan)
 
-    def answer(planned: tuple[dict[str, Any], Said, str]) -> tuple[str, str, str] | None:
+    def answer(planned: tuple[dict[str, Any], AnswerVerb, str]) -> tuple[str, str, str] | None:
         approval, decision, by = planned
         try:
             return approval["id"], say(engine, approval, decision, by=by).status, by

@@ -32,8 +32,8 @@ import psycopg
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.crash.errands import INNER, KEYED, ONCE, errand, inner, misdeeds, paths
-from tests.crash.processes import Agents, Process, agents, eventually
-from tests.support.fork_server import ForkServer
+from tests.crash.processes import Agents, agents, eventually
+from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.postgres import PostgresServer
 
 HOUSEHOLDS = 3
@@ -133,7 +133,7 @@ class Round:
         """Hold the database against the invariants, as it is now."""
         self.tally.blame(self.those.violations(), self.those.directory)
 
-    def close(self, last: list[Process]) -> None:
+    def close(self, last: list[ForkedProcess]) -> None:
         """Let everything end in peace, and count."""
         those, tally = self.those, self.tally
         eventually(lambda: those.are_ended(self.task_ids), those.describe)
@@ -254,7 +254,7 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
         server.stop()
 
 
-def _victim(turn: Round, workers: list[Process], moment: str) -> Process:
+def _victim(turn: Round, workers: list[ForkedProcess], moment: str) -> ForkedProcess:
     """Return the newest worker, or one that is in the middle of something."""
     if moment == STARTING:
         return workers[-1]

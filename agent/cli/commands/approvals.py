@@ -8,7 +8,7 @@ from agent.cli import invocation, session
 from agent.cli.options import JsonOption, LimitOption
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import Said
+    from agent.approvals.answering import AnswerVerb
 
 ApprovalArgument = Annotated[
     str, typer.Argument(metavar="ID", help="An approval's id, or the unique start or end of one.")
@@ -124,7 +124,7 @@ def defer(
 
 def _answer(
     approval: str,
-    said: "Said",
+    said: "AnswerVerb",
     *,
     as_json: bool,
     comment: str | None = None,

@@ -1,4 +1,4 @@
-"""The `workflow` kind: asks for a child task, and ends as the child does."""
+"""The `workflow` kind: requests a child task, and ends as the child does."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _ENDED: Final = {
 
 
 async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
-    """Ask for the child, or take what became of it."""
+    """Request the child, or end as it ended."""
     waited = context.claimed.waited
     if waited is None or not isinstance(waited.on, Child):
         return Waiting(ChildRequest(config.name, config.with_))

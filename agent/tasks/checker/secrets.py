@@ -1,4 +1,4 @@
-"""Secrets given by reference: nothing that is stored may show them."""
+"""Secrets given by reference: their values must not be stored."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from agent.core.redaction import spellings
 from agent.steps.attempt import prepare
-from agent.steps.attempt.secrets import Secrets, at, references, secret_watcher
+from agent.steps.attempt.secrets import Secrets, references, secret_watcher, value_at
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
@@ -17,14 +17,14 @@ from agent.tasks.checker.violation import Violation
 from agent.workflows.graph import Graph
 
 _MIN_LENGTH: Final = 8
-"""Shorter values are found in ordinary text as well."""
+"""Shorter values also occur in ordinary text."""
 
 
-def secrets(connection: Connection) -> Iterator[Violation]:
-    """Look for the values of all references, as far as they are set here, in their usual forms.
+def check_secrets(connection: Connection) -> Iterator[Violation]:
+    """Search all tables for the values of secrets, in their usual spellings.
 
-    These are the references of the definitions on record, and of the configuration that this
-    process was started with.
+    The references are those of the stored definitions and of this process's configuration. Only
+    secrets that are set in this process can be searched for.
     """
     for name, value in sorted(_named(connection).items()):
         found = Counter[tuple[str, str]]()
@@ -47,11 +47,11 @@ def _named(connection: Connection) -> dict[str, str]:
             continue
     found: dict[str, str] = {}
     for place in references(named):
-        reference = at(named, place)
+        reference = value_at(named, place)
         try:
             value = str(Secrets().resolve(reference, frozenset({()})))
         except DefiniteFailure:
-            # Not set here: then it cannot be looked for from here.
+            # It is not set in this process.
             continue
         # `Bearer env:TOKEN` is a word and a secret.
         value = value.rpartition(" ")[2] if " " in reference else value

@@ -6,7 +6,7 @@ from agent.core.clock import SECOND
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.core.waits import Child, ChildRequest, EndedWait, Signal, Timer
-from agent.steps.attempt.runner import PARKING_ATTEMPTS
+from agent.steps.attempt.attempt_limits import PARKING_ATTEMPTS
 from agent.steps.types.call_records import RecordedApproval
 from agent.steps.types.outcome import Failed, Json, Question, Succeeded, Waiting
 from agent.workflows.graph import Fanout

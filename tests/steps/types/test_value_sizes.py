@@ -108,7 +108,7 @@ def test_a_call_whose_attempt_ends_while_its_request_is_read_is_not_made(
 ) -> None:
     """A function in a thread goes on after its attempt; its large request is neither kept nor sent."""
     ended = threading.Event()
-    written = calls._written
+    written = calls._encode_request
     made: list[str] = []
 
     def slowly(*arguments: Any) -> tuple[str, str]:
@@ -127,7 +127,7 @@ def test_a_call_whose_attempt_ends_while_its_request_is_read_is_not_made(
         ended.set()
         return await running
 
-    monkeypatch.setattr(calls, "_written", slowly)
+    monkeypatch.setattr(calls, "_encode_request", slowly)
     trial = python(asking)
     assert isinstance(run(attempt()), Returned)
     assert made == []
@@ -154,6 +154,41 @@ def test_an_answer_is_recorded_although_the_time_is_over_meanwhile(secretive: No
     assert trial.journal.statuses == [CallStatus.SUCCEEDED]
     assert run(trial.attempt()) == Succeeded("done")
     assert made == [1]
+
+
+@pytest.mark.parametrize("function", [give, act])
+def test_a_result_is_recorded_however_often_the_attempt_is_cancelled(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First by its time, then by the worker that shuts down: the large response is not lost."""
+    redact = Secrets.redact_value
+    begun, released = threading.Event(), threading.Event()
+
+    def slowly(secrets: Secrets, value: Json) -> Json:
+        if value is LARGE:
+            begun.set()
+            assert released.wait(60)
+        return redact(secrets, value)
+
+    async def cancelled_twice() -> object:
+        running = asyncio.ensure_future(trial.attempt())
+        await asyncio.to_thread(begun.wait, 60)
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0.05)
+        released.set()
+        return await running
+
+    monkeypatch.setattr(Secrets, "redact_value", slowly)
+    trial = python(function, limits=Limits(output_bytes=60_000_000))
+    outcome = run(cancelled_twice())
+    if function is act:
+        assert trial.journal.statuses == [CallStatus.SUCCEEDED]
+        assert isinstance(outcome, Retry)
+        assert not outcome.is_unknown
+    else:
+        assert isinstance(outcome, Succeeded)
+        assert outcome.output == LARGE
 
 
 def test_an_output_far_beyond_the_limit_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps.attempt.calls import exhausted
+from agent.steps.attempt.attempt_limits import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx, workers
@@ -136,7 +136,7 @@ def lose(hand: Hand) -> None:
         with tx.transaction():
             workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
         with tx.transaction():
-            rescue_steps.take_over(
+            rescue_steps.take_over_batch(
                 tx,
                 GraphCache(),
                 hand.committer.worker_id,

@@ -9,7 +9,7 @@ import pytest
 
 from agent.config.models import BudgetSettings, LlmSettings
 from agent.core.state_machine import CallStatus
-from agent.models.registry import catalog_of
+from agent.models.registry import registry_of
 from agent.steps.types.call_records import Spend
 from agent.steps.types.outcome import Paused, Retry, StepError, Succeeded
 from agent.store.db.database import Database
@@ -43,7 +43,7 @@ def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.committer.worker_id
-        rescue_steps.take_over(
+        rescue_steps.take_over_batch(
             tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
@@ -219,7 +219,7 @@ def test_the_checker_misses_time(hand: Hand) -> None:
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE daily_spend SET ms_reserved = 59000")
     assert find_violations(hand.database) == [
-        "the days' budgets say ms_reserved 59000, and the calls of models 60000"
+        "the budgets of days have ms_reserved 59000, and the calls of models have 60000"
     ]
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE daily_spend SET ms_reserved = 60000")
@@ -250,7 +250,7 @@ def test_a_day_as_people_see_it(hand: Hand) -> None:
 def test_a_limit_too_small_to_count_is_one() -> None:
     """Only 0 means no limit."""
     tiny = BudgetSettings(daily_tokens=1, daily_usd=1e-9, daily_seconds=1e-9)
-    found = catalog_of({}, LlmSettings(), tiny)
+    found = registry_of({}, LlmSettings(), tiny)
     assert (found.daily_tokens, found.daily_microusd, found.daily_ms) == (1, 1, 1)
-    none = catalog_of({}, LlmSettings(), BudgetSettings())
+    none = registry_of({}, LlmSettings(), BudgetSettings())
     assert (none.daily_tokens, none.daily_microusd, none.daily_ms) == (None, None, None)

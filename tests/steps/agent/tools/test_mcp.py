@@ -16,7 +16,7 @@ from agent.config.models import McpSettings
 from agent.core.state_machine import ApprovalStatus
 from agent.core.waits import UnknownCall
 from agent.steps.types.outcome import Failed, Retry, Succeeded, Waiting
-from tests.steps.agent.test_loop import answers, approved, failed, trial, uses
+from tests.support.agent_loop import answers, approved, failed, trial, uses
 from tests.support.attempt import PATIENCE_SECONDS, Trial, run
 
 SERVER = str(Path(__file__).parents[3] / "support" / "mcp_server.py")
