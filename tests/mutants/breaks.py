@@ -604,8 +604,8 @@ MUTANTS: Final = (
         "isolated steps side by side",
         "steps that may take their worker down run beside each other",
         "agent/tasks/state/poison_isolation.py",
-        "if self._alone_since is not None and running > 0:",
-        "if self._alone_since is not None:",
+        "if self._isolated_since is not None and running > 0:",
+        "if self._isolated_since is not None:",
     ),
     Mutant(
         "a crash of an isolated step is not attributed to it",
