@@ -539,14 +539,14 @@ MUTANTS: Final = (
         "tokens share keys",
         "the key of one token is taken for another's",
         "agent/server/idempotency.py",
-        'own = f"request:{request_hash([grant.name, key])}"',
-        "own = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
+        'own_key = f"request:{request_hash([grant.name, key])}"',
+        "own_key = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
     ),
     Mutant(
         "commands see everything",
         "a command gets the whole environment of the agent, secrets included",
         "agent/steps/process/environment.py",
-        'if name in passed or name.startswith("LC_")',
+        'if name in inheritable or name.startswith("LC_")',
         "if name",
     ),
     Mutant(
@@ -681,8 +681,8 @@ MUTANTS: Final = (
         "requests as they are",
         "a secret in the request of a call stands in the ledger",
         "agent/steps/attempt/calls.py",
-        "shown = self._secrets.redact_value(body)",
-        "shown = body",
+        "redacted = self._secrets.redact_value(body)",
+        "redacted = body",
     ),
     Mutant(
         "base64 at the beginning alone",

@@ -29,23 +29,23 @@ def begin(scope: TxScope) -> None:
     steps = _step_keys(batch)
     scope.tasks = cached = cache.take(sorted(task_ids), scope.now)
     unread = [key for key in steps if key[0] not in cached or not cached[key[0]].has(key[1:])]
-    max_due = _max_due(scope)
+    most_due = _most_due(scope)
     if scope.connection.can_assume:
         is_known = len(cached) == len(task_ids) and not unread
-        if scope.may_assume and is_known and not max_due and not batch.must_wait:
+        if scope.may_assume and is_known and not most_due and not batch.must_wait:
             _assume(scope)
             return
         # Reading a part takes as many round trips as reading all of it.
         scope.tasks, unread = {}, steps
-    _read(scope, task_ids, unread, max_due)
+    _read(scope, task_ids, unread, most_due)
 
 
-def _max_due(scope: TxScope) -> int:
+def _most_due(scope: TxScope) -> int:
     """Return how many due tasks to query; 0 when the cache knows that none is due."""
     capacity = scope.capacity
     if not capacity.must_poll and not scope.cache.is_anything_due(scope.now):
         return 0
-    return min(MAX_DUE_TASKS, capacity.max_due)
+    return min(MAX_DUE_TASKS, capacity.most_due)
 
 
 def _assume(scope: TxScope) -> None:
@@ -53,25 +53,25 @@ def _assume(scope: TxScope) -> None:
     capacity = scope.capacity
     versions = [(task_id, locked.version) for task_id, locked in scope.tasks.items()]
     scope.result.transaction = begin_tx.assume(
-        scope.connection, capacity.worker_id, capacity.turn, versions
+        scope.connection, capacity.worker_id, capacity.sequence, versions
     )
     scope.result.is_assumed = True
 
 
-def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], max_due: int) -> None:
+def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: int) -> None:
     """Lock and read tasks and steps, and query what is due."""
     tx, capacity, result = scope.connection, scope.capacity, scope.result
-    if max_due:
+    if most_due:
         scope.cache.expect_due_query()
     if scope.batch.must_wait:
         tx.lock_timeout(LOCK_TIMEOUT_MS)
     rows = begin_tx.begin(
         tx,
         capacity.worker_id,
-        capacity.turn,
+        capacity.sequence,
         (TASK_COLUMNS, sorted(task_ids - scope.tasks.keys())),
         (STEP_COLUMNS, steps),
-        (scope.now, max_due and max_due + len(capacity.skipped_task_ids)),
+        (scope.now, most_due and most_due + len(capacity.passed_over)),
         is_waiting=scope.batch.must_wait,
     )
     if not rows.fence:
@@ -84,8 +84,8 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], max_due: int
     missing = task_ids - scope.tasks.keys()
     if missing:
         result.gone = missing - reads.existing_tasks(tx, sorted(missing))
-    due = [row[0] for row in rows.due if row[0] not in capacity.skipped_task_ids]
-    result.has_more = len(due) >= max_due > 0
+    due = [row[0] for row in rows.due if row[0] not in capacity.passed_over]
+    result.has_more = len(due) >= most_due > 0
     if due:
         # A task of the batch that another transaction held was read without its lock: it is carried,
         # even if its lock is free by now.

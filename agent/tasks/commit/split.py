@@ -50,14 +50,14 @@ class SetAsideTasks:
         """Return a capacity that passes these tasks over."""
         if not self._until:
             return capacity
-        return replace(capacity, skipped_task_ids=capacity.skipped_task_ids | self.current())
+        return replace(capacity, passed_over=capacity.passed_over | self.current())
 
 
 def commit_parts(
     batch: Batch, capacity: ClaimCapacity, commit: CommitPart, total: CommitResult
 ) -> None:
     """Commit each part of a batch by itself, without claims."""
-    capacity = replace(capacity, slots=0, max_due=0)
+    capacity = replace(capacity, slots=0, most_due=0)
     for entry in batch.entries:
         entry.problem = commit(Batch(entries=[entry]), capacity, total)
         if entry.problem is not None:
@@ -103,8 +103,8 @@ def commit_due_tasks(
     now: int,
 ) -> None:
     """Claim from each due task by itself; set a task aside whose rows cannot be read."""
-    commit(Batch(), replace(capacity, slots=0, max_due=0), total)
-    most = min(capacity.max_due, _MOST_PARTS)
+    commit(Batch(), replace(capacity, slots=0, most_due=0), total)
+    most = min(capacity.most_due, _MOST_PARTS)
     rows = connection.query(reads.due_statement(connection.sql), now=now, most=most)
     due = frozenset(str(row[0]) for row in rows)
     result, claimed = total.result, 0
@@ -113,7 +113,7 @@ def commit_due_tasks(
             capacity,
             slots=max(capacity.slots - claimed, 0),
             running=capacity.running + claimed,
-            skipped_task_ids=due - {task_id},
+            passed_over=due - {task_id},
         )
         problem = commit(Batch(), only_this, total)
         if problem is not None:

@@ -35,7 +35,7 @@ def pause(locked: LockedTask, why: Pause, budget_of: str | None = None) -> None:
 def raise_limits(
     tx: Connection, locked: LockedTask, step: str | None, tokens: int | None, microusd: int | None
 ) -> None:
-    """Set the limits of a task's or a step's budget anew."""
+    """Set new limits for the budget of a task or of a step."""
     task = locked.task
     name, definition = task.id, locked.graph.budget
     if step is not None:
@@ -48,7 +48,7 @@ def raise_limits(
 
 
 def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
-    """Set a task's time anew, counted from its start; return its new deadline."""
+    """Set a new time limit for a task, counted from its start; return the deadline."""
     ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
     locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
     locked.emit("budget.raised", None, {"seconds": seconds})
@@ -56,9 +56,9 @@ def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
 
 
 def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: float) -> int:
-    """Set the time of a step anew, counted from its first start; return when it is over then.
+    """Set a new time limit for a step, counted from its first start; return when that ends.
 
-    Its next attempt goes by what was told last.
+    The step's next attempt reads the limit from the last event.
     """
     started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
     locked.emit("budget.raised", None, {"seconds": seconds, "step": step})
@@ -66,25 +66,25 @@ def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: floa
 
 
 def pauses_when_time_is_over(graph: Graph) -> bool:
-    """Whether a task's time is a budget that pauses it, and no limit that fails it."""
+    """Whether a task pauses when its time is over; otherwise it fails."""
     budget = graph.budget
     return bool(budget and budget.get("time_seconds") and policy_of(budget) == "pause")
 
 
 def policy_of(budget: dict[str, Any] | None) -> str:
-    """Return what happens when a budget is used up: `pause` or `fail`."""
+    """Return what happens when a budget is exhausted: `pause` or `fail`."""
     return str((budget or {}).get("on_exhausted", "pause"))
 
 
 def limits_of(budget: dict[str, Any] | None) -> tuple[int | None, int | None]:
     """Return the limits of tokens and money that a definition sets."""
-    found = budget or {}
-    usd = found.get("usd")
-    return found.get("tokens"), None if usd is None else round(usd * MICROUSD)
+    limits = budget or {}
+    usd = limits.get("usd")
+    return limits.get("tokens"), None if usd is None else round(usd * MICROUSD)
 
 
 def dollars(microusd: int) -> str:
-    """Write money for people."""
+    """Return an amount of money as people write it."""
     text = f"{microusd / MICROUSD:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"${whole}.{part.ljust(2, '0')}"

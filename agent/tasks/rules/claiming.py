@@ -1,8 +1,8 @@
-"""Choosing which due steps to claim: by priority, fairly among tasks, a poison step isolated.
+"""Chooses what to run next: by priority, fairly among tasks, a poisonous step isolated.
 
-Candidates are the steps that this transaction released and those that the index finds due. Tasks of
-one priority take turns, one step each, so that a wide task does not hold every slot. Every five
-seconds of waiting count as one priority higher, so that low priorities are never starved.
+Candidates are the steps that this transaction released and those that the index says are due. Tasks
+of one priority take turns, one step each, so that a wide task does not hold every slot. A task that
+has waited long counts as one of a higher priority, so that the low ones are never starved.
 """
 
 from collections.abc import Iterable
@@ -18,39 +18,40 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 AGING_US = 5 * SECOND
-"""A task gains one priority for each such interval that it waits."""
+"""After so long a wait a task counts as one priority higher."""
 
-RECHECK_US = 15 * SECOND
-"""Running steps are rechecked on multiples of this, so that a task's wake time seldom changes."""
+CHECK_US = 15 * SECOND
+"""Running steps are checked at multiples of this, so that a task's wake time seldom changes."""
 
 
 _Queue = tuple[int, int, LockedTask, list[StepRow]]
-"""A task's rank, the time since which it waits, and its due steps."""
+"""A task's rank, since when it waits, and its due steps."""
 _RANK: Final = itemgetter(0)
 _RANK_AND_SINCE: Final = itemgetter(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCapacity:
-    """How much a worker may claim in this transaction."""
+    """How much a worker may claim in one transaction."""
 
-    worker_id: str
-    turn: int
     slots: int
     """Free slots."""
     running: int
     """Attempts in flight, without those that this transaction settles."""
     lease_us: int
+    worker_id: str = ""
+    """Filled in by the committer, like `sequence`."""
+    sequence: int = 0
     may_isolate: bool = True
     """False when a step that must be isolated may run beside others after all."""
     max_depth: int = 8
     """How deep tasks may be nested."""
-    max_due: int = 0
-    """How many due tasks to read, also without a free slot: timers and deadlines pass."""
+    most_due: int = 0
+    """How many due tasks to visit, also without a free slot: timers fire and deadlines pass."""
     must_poll: bool = False
-    """Whether to query for due tasks also when the cache knows of none: the safety net."""
-    skipped_task_ids: frozenset[str] = frozenset()
-    """Due tasks to leave isolated."""
+    """Whether to query what is due even where nothing should be: the poll is the safety net."""
+    passed_over: frozenset[str] = frozenset()
+    """Due tasks that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +60,23 @@ class Claims:
 
     steps: list[tuple[LockedTask, StepRow]]
     is_draining: bool
-    """True when nothing more was claimed because a step waits to be isolated."""
+    """True when nothing more was claimed because a step must be isolated."""
     is_isolated: bool
     """True when the one claimed step runs isolated."""
     left_over: int
-    """Due steps without a free slot."""
+    """Due steps that found no slot."""
 
 
-def recheck_at(now: int, lease_us: int) -> int:
-    """Return when to recheck a step that is claimed now: after a lease, rounded up."""
-    return -(-(now + lease_us) // RECHECK_US) * RECHECK_US
+def check_at(now: int, lease_us: int) -> int:
+    """Return when to check on a step that is claimed now: after a lease, rounded up."""
+    return -(-(now + lease_us) // CHECK_US) * CHECK_US
 
 
 def claim(locked_tasks: Iterable[LockedTask], capacity: ClaimCapacity) -> Claims:
     """Claim as many due steps as there are slots."""
     queues: list[_Queue] = []
     due = 0
-    isolated: tuple[LockedTask, StepRow] | None = None
+    poisonous: tuple[LockedTask, StepRow] | None = None
     for locked in locked_tasks:
         if locked.task.status != TaskStatus.RUNNING:
             continue
@@ -83,18 +84,18 @@ def claim(locked_tasks: Iterable[LockedTask], capacity: ClaimCapacity) -> Claims
         if not steps:
             continue
         due += len(steps)
-        if isolated is None and capacity.may_isolate:
+        if poisonous is None and capacity.may_isolate:
             for step in steps:
                 if step.alone:
-                    isolated = (locked, step)
+                    poisonous = (locked, step)
                     break
         since = steps[0].wake_at or locked.now
         queues.append((_rank(locked, since), since, locked, steps))
-    if isolated is not None:
+    if poisonous is not None:
         if capacity.running > 0 or capacity.slots < 1:
             return Claims([], is_draining=True, is_isolated=False, left_over=due)
-        _claim(*isolated, capacity, is_isolated=True)
-        return Claims([isolated], is_draining=False, is_isolated=True, left_over=due - 1)
+        _claim(*poisonous, capacity, is_isolated=True)
+        return Claims([poisonous], is_draining=False, is_isolated=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
     claimed = list(islice(_in_turns(queues), capacity.slots))
     for locked, step in claimed:
@@ -123,16 +124,17 @@ def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
     """One step of each task in turn, rank by rank; the queues are in order."""
     for _, of_a_rank in groupby(queues, key=_RANK):
         tasks = [(locked, steps) for _, _, locked, steps in of_a_rank]
-        position = 0
+        place = 0
         while tasks:
             for locked, steps in tasks:
-                yield locked, steps[position]
-            position += 1
-            tasks = [task for task in tasks if len(task[1]) > position]
+                yield locked, steps[place]
+            place += 1
+            tasks = [task for task in tasks if len(task[1]) > place]
 
 
 def _claim(
     locked: LockedTask, step: StepRow, capacity: ClaimCapacity, *, is_isolated: bool
 ) -> None:
-    at = recheck_at(locked.now, capacity.lease_us)
-    transitions.claim(locked, step, capacity.worker_id, capacity.turn, at, is_isolated=is_isolated)
+    at = check_at(locked.now, capacity.lease_us)
+    worker_id, sequence = capacity.worker_id, capacity.sequence
+    transitions.claim(locked, step, worker_id, sequence, at, is_isolated=is_isolated)

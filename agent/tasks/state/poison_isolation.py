@@ -1,8 +1,8 @@
-"""Isolation of a poison step: one whose last attempt crashed its worker.
+"""Isolation of a step whose last attempt took its worker down, so that it takes no other with it.
 
-While such a step is due, the worker claims nothing else until no attempt runs. Then it runs the step
-isolated, with nothing beside it. Both phases are bounded in time, so that neither a long attempt nor
-the isolated step blocks everything else for good.
+While such a step is due the worker claims nothing else until it is empty. Then the step runs with
+nothing beside it. Both are bounded in time: neither a long step that still runs, nor the isolated
+step itself, may stop everything else for good.
 """
 
 from typing import Final
@@ -15,17 +15,17 @@ IS_ISOLATED: Final = 2
 
 
 class PoisonIsolation:
-    """Whether a worker runs a step isolated, or drains its slots to do so."""
+    """What one worker knows of a step that runs, or waits to run, isolated."""
 
     def __init__(self, solo_seconds: float) -> None:
         self._solo_seconds = solo_seconds
         self._draining_since: float | None = None
         self._isolated_since: float | None = None
 
-    def usable_slots(self, slots: int, running: int, now: float) -> tuple[int, bool]:
+    def limit(self, slots: int, running: int, now: float) -> tuple[int, bool]:
         """Return how many of the free slots may be used, and whether a step may be isolated.
 
-        `running` leaves out the attempts that this transaction settles. If it is zero, the isolated
+        `running` leaves out the attempts that this transaction settles: without any, the isolated
         step has ended, and the next one may be isolated.
         """
         may_isolate = True
@@ -37,7 +37,7 @@ class PoisonIsolation:
             may_isolate = False
         return slots, may_isolate
 
-    def record_claims(self, now: float, *, is_isolated: bool, is_draining: bool) -> None:
+    def note_commit(self, now: float, *, is_isolated: bool, is_draining: bool) -> None:
         """Record what a transaction claimed."""
         if is_isolated:
             self._isolated_since, self._draining_since = now, None
@@ -46,6 +46,6 @@ class PoisonIsolation:
         elif self._draining_since is None:
             self._draining_since = now
 
-    def record_end(self) -> None:
-        """Record that the isolated step was settled."""
+    def note_end(self) -> None:
+        """Record that the isolated step has ended."""
         self._isolated_since = None

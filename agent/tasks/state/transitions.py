@@ -95,7 +95,7 @@ def claim(
     step: StepRow,
     worker_id: str,
     turn: int,
-    recheck_at: int,
+    check_at: int,
     *,
     is_isolated: bool,
 ) -> None:
@@ -106,7 +106,7 @@ def claim(
     step.owner = worker_id
     step.claim_turn = turn
     step.claim_token = step.claim_token + 1
-    step.wake_at = recheck_at
+    step.wake_at = check_at
     step.started_at = locked.now
     if is_isolated:
         step.alone = IS_ISOLATED

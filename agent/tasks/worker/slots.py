@@ -39,36 +39,36 @@ class Slots:
         if unconfirmed is not None:
             running += unconfirmed.more_running
         slots = min(self._settings.slots - running, self._settings.batch)
-        slots, may_isolate = self._isolation.usable_slots(slots, running, self._clock.monotonic())
+        slots, may_isolate = self._isolation.limit(slots, running, self._clock.monotonic())
         if is_stopping:
             slots = 0
         return ClaimCapacity(
-            worker_id="",
-            turn=0,
             slots=max(slots, 0),
             running=running,
             lease_us=int(self._settings.lease_seconds * SECOND),
             may_isolate=may_isolate,
             max_depth=self._settings.task_depth,
-            max_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
+            most_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
             must_poll=is_polling,
         )
 
     def note_commit(self, result: TxResult) -> None:
         """Record what a transaction claimed."""
-        self._isolation.record_claims(
-            self._clock.monotonic(), is_isolated=result.is_isolated, is_draining=result.is_draining
+        self._isolation.note_commit(
+            self._clock.monotonic(),
+            is_isolated=result.is_isolated,
+            is_draining=result.is_draining,
         )
 
-    def record_end(self, attempt: Attempt) -> None:
+    def note_end(self, attempt: Attempt) -> None:
         """Record that an attempt no longer runs."""
         if attempt in self._attempts.isolated:
             self._attempts.isolated.remove(attempt)
-            self._isolation.record_end()
+            self._isolation.note_end()
 
     def note_isolated_end(self) -> None:
         """Record that the isolated step will not run."""
-        self._isolation.record_end()
+        self._isolation.note_end()
 
     def reset(self) -> None:
         """Begin without an isolated step: this worker's claims are gone."""
@@ -79,4 +79,4 @@ class Slots:
         """End the isolation of an attempt that is over and only waits for its upload."""
         for attempt in list(self._attempts.isolated):
             if self._external.is_uploading(attempt.claim):
-                self.record_end(attempt)
+                self.note_end(attempt)

@@ -10,9 +10,10 @@ from agent.steps.types.outcome import Question, Retry, StepError, Succeeded, Wai
 from agent.store.read.activity import Activity
 from agent.tasks.read_models import task_documents
 from agent.workflows.graph import Fanout, RetryPolicy
+from tests.support.child_tasks import register
 from tests.support.engine import Hand, graph, other, step
-from tests.tasks.operator.test_state_table import arrange, intend
-from tests.tasks.rules.test_child_tasks import register
+from tests.support.interventions import intend
+from tests.support.task_states import arrange
 
 FAR = 4_000_000_000_000_000
 

@@ -10,8 +10,8 @@ from agent.store.db.database import Database
 from agent.store.schema import migrate
 from agent.tasks.operator import budget_pause
 from agent.tasks.read_models import task_documents
+from tests.support.child_tasks import child_of, parent, register
 from tests.support.engine import Hand, graph, step
-from tests.tasks.rules.test_child_tasks import child_of, parent, register
 from tests.upgrade.revisions import migrate_to
 
 IS_OVER = Paused(exhausted="the time is over", command="budget x --time D")
