@@ -1,4 +1,4 @@
-"""A task's activity: its stored status, except that `waiting` is told from `running`.
+"""A task's activity: its stored status, except that some running tasks are `waiting`.
 
 A running task is **waiting** when none of its steps runs and none is ready to be claimed. Then each of
 its open steps waits on a timer, a signal, a child, an approval or an unknown call, is between two

@@ -187,7 +187,7 @@ def list_tasks(
     """Return the newest tasks, or those older than one, each as a short document.
 
     With `like` only those whose ids begin or end with it. `status` is the stored one; `activity`
-    is the same, with `waiting` told from `running` (`agent.store.read.activity`).
+    is the same, except that some running tasks are `waiting` (`agent.store.read.activity`).
     """
     return [
         {

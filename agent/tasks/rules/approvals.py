@@ -214,7 +214,7 @@ def _apply_decision(tx: Connection, locked: LockedTask, step: StepRow, row: Appr
             text += f": {row.comment}" if row.comment else ""
             transitions.fail(locked, step, StepError("approval_denied", "denied", text))
         case ApprovalStatus.EXPIRED:
-            text = f"approval expired: nobody answered in time ({row.message})"
+            text = f"approval expired: no answer in time ({row.message})"
             transitions.fail(locked, step, StepError("approval_expired", "denied", text))
         case ApprovalStatus.ANSWERED if row.kind == "unknown":
             _apply_verdict(tx, locked, step, row)
@@ -239,12 +239,12 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
     found = tx.query("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     error = None
     if verdict == "retry":
-        error = StepError("not_applied", "unknown", "the operator said that it did not happen")
+        error = StepError("not_applied", "unknown", "a person answered that it did not happen")
         # The verdict allows one attempt more.
         step.max_attempts = max(step.max_attempts, step.attempt)
     elif "now" in request:
         # The step accepts this result although its request has changed.
-        text = f"{row.decided_by} saw both requests and said that it happened"
+        text = f"{row.decided_by} saw both requests and answered that it happened"
         error = StepError(REQUEST_CHANGED, "unknown", text)
     # Before the call is resolved: resolving it withdraws the question of a step that still waits.
     transitions.wake(locked, step, {"decision": row.status})

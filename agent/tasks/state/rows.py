@@ -95,7 +95,7 @@ class Row:
         extra = self.extra
         if values == self.original:
             return (tuple(extra), list(extra.values())) if extra else None
-        # Some twenty columns, of which a few change, for every row of a turn: in C, not in a loop.
+        # A few of some twenty columns change, in every row of a transaction: compared in C, not in a loop.
         differs = tuple(map(ne, values, self.original))
         names = _names_of(self.columns, differs)
         changed = list(compress(values, differs))
