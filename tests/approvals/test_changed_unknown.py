@@ -70,7 +70,7 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     for said in ("\n".join(lines), text, page.replace("&#34;", '"')):
         assert '"attempt": 1' in said
         assert '"attempt": 2' in said
-    assert "what would be sent now" in page
+    assert "the request that would be sent now" in page
     say(engine, approval, "answer", value="fail")
     engine.wait(task_id, "failed")
 

@@ -5,16 +5,7 @@ import pytest
 from agent.approvals.answering import InvalidAnswerError
 from agent.core.ids import request_hash
 from agent.workflows.graph import Step
-from tests.support.approvals import (
-    MESSAGE,
-    asked,
-    everything,
-    gated,
-    pending,
-    question,
-    say,
-    token,
-)
+from tests.support.approvals import MESSAGE, asked, everything, gated, pending, question, say, token
 from tests.support.engine import NOW, Engine, eventually, graph, step
 from tests.support.step_functions import runs
 

@@ -26,7 +26,7 @@ from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 from tests.support.engine import find_violations
 
 TASKS = {"sqlite": 100, "postgres": 20}

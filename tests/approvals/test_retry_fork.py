@@ -6,12 +6,21 @@ from typing import Any
 import pytest
 
 from agent.workflows.graph import Fanout, Graph, Step
+from tests.support.agent_steps import MODELS, uses
 from tests.support.approvals import asks, everything, pending, question, say, token
-from tests.support.engine import NOW, Engine, Hand, eventually, find_violations, graph, other, step
+from tests.support.child_tasks import child_of, register
+from tests.support.engine import (
+    NOW,
+    Engine,
+    Hand,
+    Start,
+    eventually,
+    find_violations,
+    graph,
+    other,
+    step,
+)
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_agent_children import MODELS, uses
-from tests.tasks.rules.test_child_tasks import child_of, register
 
 INPUTS = {"amt": {"default": 1}, "note": {"type": "string", "default": ""}}
 SHOWN, BLIND = "Pay {{ inputs.amt }}?", "OK to pay?"

@@ -12,8 +12,8 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asked, everything, gated, pending, say, token
 from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:

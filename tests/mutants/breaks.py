@@ -539,8 +539,8 @@ MUTANTS: Final = (
         "tokens share keys",
         "the key of one token is taken for another's",
         "agent/server/idempotency.py",
-        'own = f"request:{request_hash([grant.name, key])}"',
-        "own = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
+        'own_key = f"request:{request_hash([grant.name, key])}"',
+        "own_key = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
     ),
     Mutant(
         "commands see everything",

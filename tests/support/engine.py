@@ -243,6 +243,10 @@ class Engine(Reader):
             raise failure
 
 
+Start = Callable[..., Engine]
+"""Starts an engine with settings of a test's own."""
+
+
 class Hand(Reader):
     """A worker whose turns are made one by one, with outcomes of the test's choice."""
 

@@ -13,7 +13,7 @@ from agent.store.engine import workers
 from agent.store.schema import migrate
 from agent.store.schema.migrate import NewerSchemaError, OlderWorkersError
 from agent.tasks.commit.faults import FencedError
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 from tests.support.engine import Engine, Hand, eventually, find_violations, graph, step
 from tests.support.step_functions import Gate
 from tests.upgrade.revisions import all_revisions, migrate_to

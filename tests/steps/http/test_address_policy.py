@@ -5,12 +5,7 @@ from agent.steps.attempt.services import Limits
 from agent.steps.types.attempt_input import Upstream
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded
 from tests.support.attempt import run
-from tests.support.http_server import (
-    Server,
-    answer,
-    redirect,
-    serving,
-)
+from tests.support.http_server import Server, answer, redirect, serving
 from tests.support.requesting import attempt, http, refusing, resolve_as, told, with_server
 
 

@@ -9,8 +9,8 @@ from agent.steps.types.outcome import Paused, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from tests.support.engine import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_pause_lets_an_attempt_finish_and_starts_nothing_new(engine: Engine) -> None:

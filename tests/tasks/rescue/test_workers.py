@@ -17,11 +17,13 @@ from agent.store.engine import reads, workers
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules.creation import Submission
+from tests.support.child_tasks import child_of, register
 from tests.support.engine import (
     PATIENCE_SECONDS,
     Engine,
     Hand,
     HandClock,
+    Start,
     eventually,
     find_violations,
     graph,
@@ -29,8 +31,6 @@ from tests.support.engine import (
     step,
 )
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_child_tasks import child_of, register
 
 
 def test_a_worker_that_ends_gives_back_what_it_runs(start: Start) -> None:

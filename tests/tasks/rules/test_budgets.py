@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.tasks.operator import budget_pause
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Fanout, Graph, Step
-from tests.support.engine import NOW, HandClock, eventually, graph, other
+from tests.support.engine import NOW, Start, eventually, graph, other
 from tests.support.model_servers import Provider, Say, providing
 from tests.support.model_steps import ask, catalog, used
-from tests.tasks.conftest import Start
+from tests.support.reservations import begin_at_noon
 
 
 @pytest.fixture
@@ -134,13 +133,6 @@ def test_a_steps_own_budget(start: Start, server: Provider) -> None:
     budget_pause.raise_budget(engine.operator, task_id, step="all", tokens=10_000)
     assert engine.wait(task_id, "succeeded")["status"] == "succeeded"
     assert used(engine, f"{task_id}/0")[0] == 300
-
-
-def begin_at_noon(database: Database) -> None:
-    """Let the test's day be far from its end."""
-    assert isinstance(database.clock, HandClock)
-    seconds = database.clock.now() // SECOND % 86_400
-    database.clock.skip((43_200 - seconds) % 86_400)
 
 
 def test_a_day_has_a_budget(start: Start, server: Provider, checked: Database) -> None:

@@ -8,18 +8,16 @@ import pytest
 from agent.steps.attempt.attempt_limits import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
-from agent.store.engine import begin_tx, workers
+from agent.store.engine import begin_tx
 from agent.tasks.commit import attempt_inputs
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules import creation, row_writer
 from agent.tasks.rules.creation import Submission
-from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Fanout, Graph, RetryPolicy
-from tests.support.engine import Engine, Hand, eventually, graph, step
+from tests.support.engine import Engine, Hand, Start, eventually, graph, step
+from tests.support.interventions import lose
 from tests.support.step_functions import Gate
-from tests.tasks.conftest import Start
 
 
 def named(name: str, *, steps: int = 1, **options: Any) -> Graph:
@@ -128,21 +126,6 @@ def test_many_tasks_take_turns(hand: Hand) -> None:
     hand.slots = 6
     hand.turn()
     assert sorted(name[0] for name in hand.names()) == ["a", "a", "b", "b", "c", "c"]
-
-
-def lose(hand: Hand) -> None:
-    """Let a worker be declared dead, and what it held be recovered."""
-    with hand.database.connect("writer") as tx:
-        with tx.transaction():
-            workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
-        with tx.transaction():
-            rescue_steps.take_over_batch(
-                tx,
-                GraphCache(),
-                hand.committer.worker_id,
-                hand.clock.now(),
-                is_process_gone=True,
-            )
 
 
 def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:

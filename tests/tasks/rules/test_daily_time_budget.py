@@ -17,12 +17,10 @@ from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.read_models.spending import day_document
 from agent.tasks.rescue import rescue_steps, spilled_results
 from agent.tasks.worker.attempts import claim_of
-from tests.support.engine import Engine, Hand, eventually, find_violations, graph
+from tests.support.engine import Engine, Hand, Start, eventually, find_violations, graph
 from tests.support.model_servers import Provider, Say, Stall, providing
 from tests.support.model_steps import ask, catalog
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_budget_reservations import DAY, intend, intent_of, result_of
-from tests.tasks.rules.test_budgets import begin_at_noon
+from tests.support.reservations import DAY, begin_at_noon, intend, intent_of, result_of
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
 from agent.tasks.errors import RefusedError
 from agent.workflows.graph import Fanout, Graph
-from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.agent_steps import MODELS, agent, uses
+from tests.support.child_tasks import child_of, parent, register
+from tests.support.engine import Engine, Hand, Start, eventually, graph, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
-from tests.tasks.operator.test_state_table import intend
-from tests.tasks.rules.test_agent_children import MODELS, agent, uses
-from tests.tasks.rules.test_child_tasks import child_of, parent, register
 
 ASKED = Waiting(ChildRequest("child", {}))
 

@@ -13,8 +13,8 @@ from agent.tasks.worker.attempts import claim_of
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.graph import Fanout
 from tests.support.engine import ERROR, FAILURE, Engine, Hand, graph, most_at_once, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_retry_keeps_what_succeeded_and_runs_the_rest(engine: Engine) -> None:
