@@ -33,7 +33,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import maintenance
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules.creation import Submission
-from agent.tasks.worker import worker as worker_module
+from agent.tasks.worker import failures
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
@@ -519,7 +519,7 @@ def lose_a_result(database: OutOfReach) -> None:
 @pytest.fixture
 def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutOfReach:
     """Return a database that can be out of reach, with a directory for what belongs to it."""
-    monkeypatch.setattr(worker_module, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     found = OutOfReach(database.url)
     found.directory = tmp_path / "kept"
     return found

@@ -546,7 +546,7 @@ MUTANTS: Final = (
         "commands see everything",
         "a command gets the whole environment of the agent, secrets included",
         "agent/steps/process/environment.py",
-        'if name in passed or name.startswith("LC_")',
+        'if name in inheritable or name.startswith("LC_")',
         "if name",
     ),
     Mutant(
@@ -604,8 +604,8 @@ MUTANTS: Final = (
         "isolated steps side by side",
         "steps that may take their worker down run beside each other",
         "agent/tasks/state/poison_isolation.py",
-        "if self._alone_since is not None and running > 0:",
-        "if self._alone_since is not None:",
+        "if self._isolated_since is not None and running > 0:",
+        "if self._isolated_since is not None:",
     ),
     Mutant(
         "a crash of an isolated step is not attributed to it",
@@ -681,8 +681,8 @@ MUTANTS: Final = (
         "requests as they are",
         "a secret in the request of a call stands in the ledger",
         "agent/steps/attempt/calls.py",
-        "shown = self._secrets.redact_value(body)",
-        "shown = body",
+        "redacted = self._secrets.redact_value(body)",
+        "redacted = body",
     ),
     Mutant(
         "base64 at the beginning alone",

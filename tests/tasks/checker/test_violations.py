@@ -103,7 +103,7 @@ def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     asyncio.run(_fill(database))
     committer = Committer(database, Clock())
     committer.enroll()
-    room = ClaimCapacity(worker_id="", turn=0, slots=1, running=0, lease_us=60 * SECOND)
+    room = ClaimCapacity(slots=1, running=0, lease_us=60 * SECOND)
     committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), room)
     committer.session.disconnect()
     return path

@@ -146,7 +146,7 @@ class Walk:
     def claim(self, slots: int) -> None:
         """Claim what is due."""
         self.turn += 1
-        room = ClaimCapacity("w", self.turn, slots, len(self.running()), SECOND)
+        room = ClaimCapacity(slots, len(self.running()), SECOND, "w", self.turn)
         for _, step in claiming.claim([self.locked], room).steps:
             place = (step.index, step.parallel_index)
             assert step.attempt <= step.max_attempts
