@@ -38,7 +38,7 @@ MUTANTS: Final = (
         '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
     ),
     Mutant(
-        "take-over treats unknown as success",
+        "takeover treats unknown as success",
         "a call of a dead worker without a recorded result is applied as a success",
         "agent/tasks/rescue/rescue_steps.py",
         "status == CallStatus.SUCCEEDED\n            and response is not None\n",
@@ -87,7 +87,7 @@ MUTANTS: Final = (
         "if call.attempt == claimed.attempt:",
     ),
     Mutant(
-        "take-over retries a recorded final failure",
+        "takeover retries a recorded final failure",
         "a step of a dead worker whose final failure is recorded gets another attempt",
         "agent/tasks/rescue/rescue_steps.py",
         "if status == CallStatus.FAILED and error is not None and error.is_final:",
@@ -253,7 +253,7 @@ MUTANTS: Final = (
         "            pass\n",
     ),
     Mutant(
-        "take-over assumes that silent processes are gone",
+        "takeover assumes that silent processes are gone",
         "an unknown call is decided while a stopped worker may still be sending it",
         "agent/tasks/rescue/maintenance.py",
         "owners, is_process_gone=False",

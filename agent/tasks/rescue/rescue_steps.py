@@ -1,4 +1,4 @@
-"""Take-over: put back the running steps of a dead worker. Startup recovery and running workers share it.
+"""Takeover: put back the running steps of a dead worker. Startup recovery and running workers share it.
 
 It executes nothing. A recorded result is applied, a success and a final failure alike. Every other
 outcome is unknown: the step goes back to pending with one attempt more, and that attempt follows the
