@@ -539,8 +539,8 @@ MUTANTS: Final = (
         "tokens share keys",
         "the key of one token is taken for another's",
         "agent/server/idempotency.py",
-        'own = f"request:{request_hash([grant.name, key])}"',
-        "own = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
+        'own_key = f"request:{request_hash([grant.name, key])}"',
+        "own_key = f\"request:{content_hash(f'{grant.name}:{key}')}\"",
     ),
     Mutant(
         "commands see everything",
@@ -604,8 +604,8 @@ MUTANTS: Final = (
         "isolated steps side by side",
         "steps that may take their worker down run beside each other",
         "agent/tasks/state/poison_isolation.py",
-        "if self._alone_since is not None and running > 0:",
-        "if self._alone_since is not None:",
+        "if self._isolated_since is not None and running > 0:",
+        "if self._isolated_since is not None:",
     ),
     Mutant(
         "a crash of an isolated step is not attributed to it",

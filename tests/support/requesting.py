@@ -11,11 +11,7 @@ from agent.core.state_machine import CallStatus
 from agent.steps.attempt.services import Limits
 from agent.steps.types.outcome import Json, Outcome, Retry
 from tests.support.attempt import Trial, run
-from tests.support.http_server import (
-    Respond,
-    Server,
-    serving,
-)
+from tests.support.http_server import Respond, Server, serving
 
 UNKNOWN, SUCCEEDED, FAILED = CallStatus.UNKNOWN, CallStatus.SUCCEEDED, CallStatus.FAILED
 

@@ -11,16 +11,7 @@ from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.support.attempt import python, run, until
-from tests.support.mailing import (
-    FAILED,
-    SUCCEEDED,
-    UNKNOWN,
-    Mailing,
-    Remote,
-    both,
-    lose,
-    mailing,
-)
+from tests.support.mailing import FAILED, SUCCEEDED, UNKNOWN, Mailing, Remote, both, lose, mailing
 
 
 @both

@@ -12,15 +12,7 @@ from agent.steps.attempt.services import Limits
 from agent.steps.http import client
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded, Waiting
 from tests.support.attempt import skip_time, until
-from tests.support.http_server import (
-    Respond,
-    Server,
-    answer,
-    hang_up,
-    in_turn,
-    stall,
-    truncate,
-)
+from tests.support.http_server import Respond, Server, answer, hang_up, in_turn, stall, truncate
 from tests.support.requesting import (
     FAILED,
     SUCCEEDED,
