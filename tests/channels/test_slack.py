@@ -12,7 +12,7 @@ from agent.channels.supervisor import MissingExtraError, open_channel
 from agent.config.channels import SlackSettings
 from agent.config.settings import Settings
 from agent.store.db.database import Database
-from tests.channels.conftest import Chat
+from tests.support.chat import Chat
 from tests.support.chat_server import told
 from tests.support.engine import eventually
 from tests.support.slack_server import TEAM, SlackServer

@@ -37,6 +37,7 @@ _MODULES = (
     "agent.cli.output.terminal",
     "agent.config.loader",
     "agent.daemon.daemon",
+    "agent.daemon.embedded_worker",
     "agent.models.registry",
     "agent.server.bind",
     "agent.steps.http.client",

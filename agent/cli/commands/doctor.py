@@ -109,7 +109,7 @@ def _files(settings: "Settings") -> Iterator[Finding]:
 
 
 def _workflows(settings: "Settings") -> Iterator[Finding]:
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     directory = settings.workflow_directory
     if not directory.is_dir():
@@ -117,7 +117,7 @@ def _workflows(settings: "Settings") -> Iterator[Finding]:
             "workflows", "warning", f"there is no directory {directory}: `agent init` makes one"
         )
         return
-    found = workflow_sync.scan(settings)
+    found = workflow_overview.scan(settings)
     broken = [entry for entry in found if entry.problems]
     for entry in broken:
         yield Finding("workflows", "error", str(entry.problems[0]))

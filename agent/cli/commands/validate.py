@@ -27,17 +27,17 @@ def validate(
 ) -> None:
     """Check workflow files without running them."""
     from agent.cli.output import terminal
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     if files:
         entries = [_read(path, is_trusted=trust) for path in files]
         known = _beside(entries)
     else:
         settings = session.settings()
-        entries = list(workflow_sync.scan(settings))
+        entries = list(workflow_overview.scan(settings))
         if not entries:
             raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
-        known = workflow_sync.graphs_of(entries)
+        known = workflow_overview.graphs_of(entries)
     if as_json:
         terminal.print_json(
             {
@@ -68,7 +68,7 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     """Return the workflows that given files may run: each other, their neighbours, the directory's."""
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview, workflow_sync
     from agent.workflows.directory import Directory
 
     if not any(
@@ -81,25 +81,25 @@ def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     ):
         directory = Directory(place)
         directory.scan()
-        known |= workflow_sync.graphs_of(directory.entries)
-    return known | workflow_sync.graphs_of(entries)
+        known |= workflow_overview.graphs_of(directory.entries)
+    return known | workflow_overview.graphs_of(entries)
 
 
 def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     return {
         "file": str(entry.path),
         "name": entry.name,
         "ok": not entry.problems,
         "problems": [problem.document() for problem in entry.problems],
-        "remarks": [] if entry.problems else workflow_sync.remarks(entry, known),
+        "remarks": [] if entry.problems else workflow_overview.remarks(entry, known),
     }
 
 
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     from agent.cli.output import terminal
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
     from agent.workflows.diagnostics import WorkflowError, show
     from agent.workflows.loader import read_content
 
@@ -109,7 +109,7 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
         terminal.print_line(
             f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
         )
-        for remark in workflow_sync.remarks(entry, known):
+        for remark in workflow_overview.remarks(entry, known):
             terminal.print_line(f"  {remark}", "yellow")
         return
     try:
