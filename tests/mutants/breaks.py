@@ -38,7 +38,7 @@ MUTANTS: Final = (
         '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
     ),
     Mutant(
-        "take-over treats unknown as success",
+        "takeover treats unknown as success",
         "a call of a dead worker without a recorded result is applied as a success",
         "agent/tasks/rescue/rescue_steps.py",
         "status == CallStatus.SUCCEEDED\n            and response is not None\n",
@@ -87,7 +87,7 @@ MUTANTS: Final = (
         "if call.attempt == claimed.attempt:",
     ),
     Mutant(
-        "take-over retries a recorded final failure",
+        "takeover retries a recorded final failure",
         "a step of a dead worker whose final failure is recorded gets another attempt",
         "agent/tasks/rescue/rescue_steps.py",
         "if status == CallStatus.FAILED and error is not None and error.is_final:",
@@ -253,7 +253,7 @@ MUTANTS: Final = (
         "            pass\n",
     ),
     Mutant(
-        "take-over assumes that silent processes are gone",
+        "takeover assumes that silent processes are gone",
         "an unknown call is decided while a stopped worker may still be sending it",
         "agent/tasks/rescue/maintenance.py",
         "owners, is_process_gone=False",
@@ -361,9 +361,9 @@ MUTANTS: Final = (
         "a command forgets the family",
         "a task whose time a command finds over leaves its children to nobody",
         "agent/tasks/operator/operator.py",
-        '        with self.changing(task_id) as (tx, locked):\n            self._check("signal", locked)\n',
+        '        with self.changing(task_id) as (tx, locked):\n            state_table.check("signal", locked.task.status)\n',
         "        with self.changing(task_id) as (tx, locked):\n            self._follow_up = id"
-        '\n            self._check("signal", locked)\n',
+        '\n            state_table.check("signal", locked.task.status)\n',
     ),
     Mutant(
         "acting in a failing task",
@@ -546,7 +546,7 @@ MUTANTS: Final = (
         "commands see everything",
         "a command gets the whole environment of the agent, secrets included",
         "agent/steps/process/environment.py",
-        'if name in passed or name.startswith("LC_")',
+        'if name in inheritable or name.startswith("LC_")',
         "if name",
     ),
     Mutant(
@@ -604,8 +604,8 @@ MUTANTS: Final = (
         "isolated steps side by side",
         "steps that may take their worker down run beside each other",
         "agent/tasks/state/poison_isolation.py",
-        "if self._alone_since is not None and running > 0:",
-        "if self._alone_since is not None:",
+        "if self._isolated_since is not None and running > 0:",
+        "if self._isolated_since is not None:",
     ),
     Mutant(
         "a crash of an isolated step is not attributed to it",
@@ -681,8 +681,8 @@ MUTANTS: Final = (
         "requests as they are",
         "a secret in the request of a call stands in the ledger",
         "agent/steps/attempt/calls.py",
-        "shown = self._secrets.redact_value(body)",
-        "shown = body",
+        "redacted = self._secrets.redact_value(body)",
+        "redacted = body",
     ),
     Mutant(
         "base64 at the beginning alone",

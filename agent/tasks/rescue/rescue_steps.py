@@ -1,4 +1,4 @@
-"""Take-over: put back the running steps of a dead worker. Startup recovery and running workers share it.
+"""Takeover: put back the running steps of a dead worker. Startup recovery and running workers share it.
 
 It executes nothing. A recorded result is applied, a success and a final failure alike. Every other
 outcome is unknown: the step goes back to pending with one attempt more, and that attempt follows the
@@ -164,7 +164,7 @@ def _put_back(
         policy = locked.definition(step).retry
         delay = policy.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
-        transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
+        transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=cause.has_crashed)
 
 
 def _apply_recorded(

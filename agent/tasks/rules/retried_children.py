@@ -64,8 +64,8 @@ def take_up(
         if not lineage.has_acted(tx, earlier_id):
             return None
         text = (
-            f"task {earlier_id} did this before with another input, and what it did would be done"
-            " again; fork the task to have that"
+            f"task {earlier_id} did this before with another input, and its effects would happen"
+            " again; to repeat them, fork the task"
         )
         return RetriedChild(refusal=StepError("child_changed", "input", text))
     if row.status == TaskStatus.SUCCEEDED:

@@ -36,7 +36,7 @@ from tests.support.engine import (
 from tests.support.postgres_proxy import Proxy, proxied
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
-ROOM = ClaimCapacity(worker_id="", turn=0, slots=10, running=0, lease_us=30_000_000)
+ROOM = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
 
 
 @pytest.fixture
