@@ -361,9 +361,9 @@ MUTANTS: Final = (
         "a command forgets the family",
         "a task whose time a command finds over leaves its children to nobody",
         "agent/tasks/operator/operator.py",
-        '        with self.changing(task_id) as (tx, locked):\n            self._check("signal", locked)\n',
+        '        with self.changing(task_id) as (tx, locked):\n            state_table.check("signal", locked.task.status)\n',
         "        with self.changing(task_id) as (tx, locked):\n            self._follow_up = id"
-        '\n            self._check("signal", locked)\n',
+        '\n            state_table.check("signal", locked.task.status)\n',
     ),
     Mutant(
         "acting in a failing task",

@@ -12,7 +12,6 @@ from agent.channels.chat.commands import Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
-from agent.core.state_machine import TaskStatus
 from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
@@ -20,6 +19,7 @@ from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
 from agent.store.engine import workflow_histories, workflow_versions
 from agent.store.read import health
+from agent.store.read.activity import Activity
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
@@ -112,11 +112,11 @@ class CommandHandler:
         return "\n".join(lines)
 
     def _tasks(self, _principal: Principal, command: Command, _key: str | None) -> str:
-        status = command.subject
-        if status is not None and status not in set(TaskStatus):
-            raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
+        activity = command.subject
+        if activity is not None and activity not in set(Activity):
+            raise CommandError(f"there is no activity {activity!r}: {', '.join(Activity)}")
         with self._database.connect("reader") as connection, connection.snapshot():
-            found = task_documents.list_tasks(connection, status, limit=_LISTED)
+            found = task_documents.list_tasks(connection, activity=activity, limit=_LISTED)
         return "\n".join(map(message_texts.task_line, found)) or "there are none"
 
     def _task(self, _principal: Principal, command: Command, _key: str | None) -> str:

@@ -130,10 +130,10 @@ def step_started_at(tx: Connection, task_id: str, index: int) -> int | None:
     return None if started_at is None else int(started_at)
 
 
-def pause_reason(tx: Connection, task_id: str) -> str | None:
-    """Return why a task is paused."""
-    found = tx.query("SELECT pause_reason FROM tasks WHERE id = :id", id=task_id)
-    return found[0][0] if found else None
+def is_paused_for_budget(tx: Connection, task_id: str) -> bool:
+    """Whether a task is paused because a budget is used up; read without a lock."""
+    condition = "id = :id AND status = 'paused' AND pause_kind = 'budget'"
+    return bool(tx.query(f"SELECT 1 FROM tasks WHERE {condition}", id=task_id))
 
 
 def usage(connection: Connection, task_id: str) -> tuple[int, int, int, int, int]:

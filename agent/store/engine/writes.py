@@ -94,6 +94,8 @@ TASK_TYPES: Final[Mapping[str, ColumnType]] = {
     "created_at": "int",
     "started_at": "int",
     "ended_at": "int",
+    "pause_kind": "text",
+    "pause_command": "text",
 }
 
 _EVENT_TYPES: Final[Mapping[str, ColumnType]] = {

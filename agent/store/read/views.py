@@ -8,6 +8,7 @@ from agent.core import waits
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
+from agent.store.read import activity
 
 Found = dict[str, Any]
 
@@ -24,6 +25,8 @@ _LISTED: Final = (
     "ended_at",
     "error",
     "pause_reason",
+    "pause_kind",
+    "pause_command",
 )
 
 
@@ -36,11 +39,13 @@ def _selected(names: tuple[str, ...], table: str) -> str:
 
 
 def task(connection: Connection, task_id: str) -> Found | None:
-    """Return a task's row."""
+    """Return a task's row, with its activity."""
     found = connection.query(
-        f"SELECT {_selected(_TASK_NAMES, 'tasks')} FROM tasks WHERE id = :id", id=task_id
+        f"SELECT {_selected(_TASK_NAMES, 't')}, {activity.expression(connection.sql, 't')}"
+        " FROM tasks AS t WHERE id = :id",
+        id=task_id,
     )
-    return _named(_TASK_NAMES, found)[0] if found else None
+    return _named((*_TASK_NAMES, "activity"), found)[0] if found else None
 
 
 def steps(connection: Connection, task_id: str) -> list[Found]:
@@ -60,6 +65,7 @@ def tasks(
     limit: int,
     before: str | None = None,
     like: str | None = None,
+    active: str | None = None,
 ) -> list[Found]:
     """Return the newest tasks, each with how many of its steps wait for a person or a signal."""
     conditions = ["true"]
@@ -70,6 +76,8 @@ def tasks(
     if status is not None:
         conditions.append("status = :status")
         given["status"] = status
+    if active is not None:
+        conditions.append(activity.condition(connection.sql, "tasks", active))
     if workflow is not None:
         conditions.append("workflow_name = :workflow")
         given["workflow"] = workflow
@@ -89,12 +97,13 @@ def tasks(
         f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
         " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
     )
+    doing = activity.expression(connection.sql, "t")
     found = connection.query(
-        f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay} FROM (SELECT * FROM tasks"
+        f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay}, {doing} FROM (SELECT * FROM tasks"
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
         **given,
     )
-    return _named((*_LISTED, "waits", "delay"), found)
+    return _named((*_LISTED, "waits", "delay", "activity"), found)
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:

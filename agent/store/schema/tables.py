@@ -107,6 +107,8 @@ class Task(SQLModel, table=True):
     created_at: int = Field(sa_type=BigInteger)
     started_at: int | None = Field(default=None, sa_type=BigInteger)
     ended_at: int | None = Field(default=None, sa_type=BigInteger)
+    pause_kind: str | None = Field(default=None, sa_type=Text)
+    pause_command: str | None = Field(default=None, sa_type=Text)
 
 
 class Step(SQLModel, table=True):

@@ -50,7 +50,7 @@ def load(
     tasks = _load_tasks(connection, claimed, known, graphs)
     _load_outputs(connection, claimed, tasks, fetched)
     # The first claim of a plain step finds no earlier values.
-    with_values = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
+    with_values = [step.id for _, step in claimed if step.has_history or step.is_item]
     values = (
         {row[0]: row[1:] for row in read.own_values(connection, with_values)} if with_values else {}
     )
@@ -128,7 +128,7 @@ def _step_deadline(connection: Connection, locked: LockedTask, step: StepRow) ->
     if seconds is None:
         return None
     began = None
-    if step.claim_token > 1:
+    if step.has_history:
         began = read.first_claimed_at(connection, locked.task.id, step.id)
         seconds = read.raised_seconds(connection, locked.task.id, definition.name) or seconds
     return (began or locked.now) + int(seconds * SECOND)
@@ -194,7 +194,7 @@ def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[Recor
     asking = [
         step.id
         for locked, step in claimed
-        if step.claim_token > 1
+        if step.has_history
         and (
             locked.definition(step).approval is not None
             or locked.definition(step).kind in _KINDS_THAT_ASK
@@ -223,7 +223,7 @@ def _calls(
     connection: Connection, claimed: Claimed, fetched: Fetched
 ) -> dict[str, list[RecordedCall]]:
     """Read the recorded calls of steps that were claimed before."""
-    claimed_before = [step.id for _, step in claimed if step.claim_token > 1]
+    claimed_before = [step.id for _, step in claimed if step.has_history]
     calls: dict[str, list[RecordedCall]] = {}
     for row in read.recorded_calls(connection, claimed_before) if claimed_before else ():
         calls.setdefault(row[0], []).append(_call(connection, row, fetched))

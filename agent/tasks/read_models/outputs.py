@@ -1,4 +1,4 @@
-"""What a task gave: a view over its steps, made on reading and never inside a transaction."""
+"""The output of a task: a view over its steps, computed on reading, never inside a transaction."""
 
 import json
 
@@ -13,7 +13,7 @@ from agent.workflows.templates.templates import TemplateError, render
 
 
 class OutputError(ValueError):
-    """A workflow's `output:` cannot be made of what its steps gave."""
+    """A workflow's `output:` cannot be rendered from its steps' outputs."""
 
     def document(self) -> dict[str, Json]:
         """Return it as a task's error."""
@@ -28,8 +28,7 @@ def task_output(
 ) -> Json:
     """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs.
 
-    The steps have done what they were to do, whatever `output:` makes of it: where nothing can be
-    made, the task stays succeeded and `OutputError` says why.
+    Where `output:` cannot be rendered, the task stays succeeded and `OutputError` says why.
     """
     if graph.output is None:
         last = [index for index, after in enumerate(graph.dependents) if not after]

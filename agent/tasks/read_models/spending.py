@@ -1,4 +1,4 @@
-"""What people and programs see of a task's calls of models and of its budgets."""
+"""A task's calls of models and its budgets, as documents."""
 
 from agent.config.models import BudgetSettings
 from agent.core.clock import to_iso
@@ -10,9 +10,9 @@ from agent.tasks.state.graph_cache import GraphCache
 
 
 def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
-    """Return what a task's own calls used, and its budgets with what is taken of each.
+    """Return what a task's own calls used, and its budgets with what is used of each.
 
-    A task's budget counts its children too, and what is set aside for calls whose use is not known.
+    A task's budget counts its children too, and the reservations of calls whose use is unknown.
     """
     calls, tokens_in, tokens_out, microusd, still_open = store.usage(connection, task_id)
     ((name, version),) = connection.query(

@@ -1,4 +1,4 @@
-"""What people and programs see of workflows on record: one document for every surface."""
+"""Registered workflows as documents: the same for every surface."""
 
 import json
 
@@ -24,13 +24,13 @@ def workflow_document(
 ) -> dict[str, Json]:
     """Return a workflow as it was written and as it was compiled, in its newest version or another.
 
-    One that was removed is still on record: its tasks go on, and its versions can be seen.
+    A removed workflow is still registered: its tasks continue, and its versions can be shown.
     """
     versions = workflow_histories.versions_of(connection, name)
     if not versions:
         raise NotFoundError(
-            f"no workflow {name!r} is on record; it is kept from its first task on,"
-            " or once an agent has seen its file"
+            f"no workflow {name!r} is registered: its first task registers it,"
+            " or the agent when it reads its file"
         )
     wanted = versions[0].number if number is None else number
     found = next((version for version in versions if version.number == wanted), None)

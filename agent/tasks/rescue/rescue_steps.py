@@ -164,7 +164,7 @@ def _put_back(
         policy = locked.definition(step).retry
         delay = policy.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
-        transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
+        transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=cause.has_crashed)
 
 
 def _apply_recorded(

@@ -33,8 +33,7 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
     first, last = items[0].parallel_index, items[-1].parallel_index
     calls = lineage.calls_of_items(tx, locked.task.id, items[0].index, first, last)
     for step in _copy(tx, locked, items, calls):
-        # Only a step that was claimed before reads its calls.
-        step.claim_token = 1
+        step.inherit_history()
 
 
 def _copy(

@@ -139,6 +139,8 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
         views.events(connection, 1, 5, "t1", 10)
         views.logs(connection, "t1", None, None, 0, 10)
         views.tasks(connection, None, None, 10)
+        for activity in ("waiting", "running", "failed"):
+            views.tasks(connection, None, None, 10, active=activity)
         workers.living(connection)
         lineage.retried_as(connection, "t1")
         problems = {

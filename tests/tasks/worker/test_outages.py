@@ -100,7 +100,8 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
             each for each in task_documents.list_tasks(engine._connection) if each["id"] == stuck
         ]
         assert listed["delay"]["store"] == "faulty://bucket"
-        assert engine.document(stuck)["activity"]["state"] == "waiting"
+        assert [on["step"] for on in engine.document(stuck)["waiting_on"]] == ["big"]
+        assert listed["activity"] == "running", "its attempt goes on once the store answers"
         assert [*engine.worker.health.messages()] == ["artifacts faulty://bucket"]
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
     assert engine.wait(stuck, "succeeded")["steps"][0]["delay"] is None
