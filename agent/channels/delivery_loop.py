@@ -205,7 +205,7 @@ class DeliveryLoop:
                     "error": text[: store.MAX_ERROR],
                     "given_up": is_given_up,
                 }
-                store.tell_failure(tx, told, now)
+                store.emit_failure(tx, told, now)
         log.warning(
             "delivery.failed",
             channel=name,

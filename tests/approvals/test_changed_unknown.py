@@ -13,7 +13,7 @@ from tests.support.step_functions import runs
 
 
 def changed(engine: Engine, counted: str, on_unknown: str = "ask") -> str:
-    """Run a task until it asks about an effect that it would now ask for otherwise."""
+    """Run a task until it asks about an unknown effect whose request has changed."""
     given = {"token": counted, "on_unknown": on_unknown}
     task_id = engine.submit(graph(step("pay", "cut_off_and_changed", given=given)))
     eventually(lambda: engine.types(task_id).count("step.waiting") == 1)

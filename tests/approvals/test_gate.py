@@ -1,4 +1,4 @@
-"""The gate: nothing runs but what somebody approved, and that exactly."""
+"""The gate: a step runs exactly what was approved, and nothing else."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_a_gated_step_waits_for_a_yes_and_then_runs_once(engine: Engine) -> None
         "message": MESSAGE,
         "expires_at": None,
     }
-    assert engine.document(task_id)["activity"]["on"] == [{"step": "pay", **found["waiting_on"]}]
+    assert engine.document(task_id)["waiting_on"] == [{"step": "pay", **found["waiting_on"]}]
     config = {
         "call": "tests.support.step_functions:record",
         "with": {"token": counted, "value": 12},
@@ -175,7 +175,7 @@ def test_every_item_of_a_group_asks_for_itself(engine: Engine) -> None:
 def test_a_question_that_cannot_be_put_fails_its_step(
     engine: Engine, message: str, code: str
 ) -> None:
-    """No words, or such as no database keeps, are an error of the step; nobody is asked."""
+    """An empty message, or one that cannot be stored, fails the step; no question is asked."""
     pay = step("pay", approval={"message": message})
     done = engine.run(graph(pay), given={"text": ""})
     assert done["error"]["code"] == code, done["error"]
@@ -183,7 +183,7 @@ def test_a_question_that_cannot_be_put_fails_its_step(
 
 
 def test_what_is_not_as_approved_does_not_run(engine: Engine) -> None:
-    """The approval is held against what would run, last before it runs, whatever is on record."""
+    """The approval is compared with the request just before it runs, whatever is recorded."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted, editable=["with.value"]))
     engine.operator.pause(task_id)

@@ -1,4 +1,4 @@
-"""PostgreSQL is upgraded while workers of an earlier version live."""
+"""PostgreSQL is upgraded while workers of an earlier version run."""
 
 import signal
 import subprocess

@@ -36,7 +36,7 @@ class CommandSpec:
 COMMANDS: Final[dict[str, CommandSpec]] = {
     "status": CommandSpec("read", "how everything stands"),
     "tasks": CommandSpec(
-        "read", "the newest tasks, or those of a status", "optional", usage="[STATUS]"
+        "read", "the newest tasks, or those of an activity", "optional", usage="[ACTIVITY]"
     ),
     "task": CommandSpec("read", "one task and its steps", "needed", usage="TASK"),
     "why": CommandSpec("read", "why a task failed, or what it waits on", "needed", usage="TASK"),

@@ -69,11 +69,11 @@ class Reading:
 
     def _problems(self, connection: "Connection") -> Iterator[Found]:
         from agent.cli.output import terminal
-        from agent.store.read import audit_rows, health
+        from agent.store.read import audit_reads, health
         from agent.tasks import checker
 
         with connection.snapshot():
-            self._total = audit_rows.task_count(connection, self.since)
+            self._total = audit_reads.task_count(connection, self.since)
             if self.since is None:
                 with terminal.working("checking the file", is_quiet=self.is_quiet):
                     damage = health.damage(connection)
@@ -103,11 +103,11 @@ class Reading:
     def _say_where_to_go_on(self, connection: "Connection") -> None:
         """After an interrupt: tasks are read in the order of their creation."""
         from agent.cli.output import terminal
-        from agent.store.read import audit_rows
+        from agent.store.read import audit_reads
 
         if self._last is None:
             return
-        created = audit_rows.created_at(connection, self._last)
+        created = audit_reads.created_at(connection, self._last)
         if created is None:
             return
         terminal.note(

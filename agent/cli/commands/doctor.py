@@ -149,7 +149,7 @@ def _artifacts(settings: "Settings") -> Iterator[Finding]:
     if url:
         seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            bootstrap.vaults_of(settings).probe(url, seconds)
+            bootstrap.blob_stores_of(settings).probe(url, seconds)
         except StoreError as error:
             yield Finding("artifacts", "error", f"{error}; steps that need it wait")
         else:
@@ -164,8 +164,7 @@ def _database(database: "Database", connection: "Connection") -> Iterator[Findin
 
     version = "PostgreSQL"
     if database.path is not None:
-        ((number,),) = connection.query("SELECT sqlite_version()")
-        version = f"SQLite {number}, {database.path}"
+        version = f"SQLite {health.sqlite_version(connection)}, {database.path}"
     yield Finding("database", "ok", f"{version}, schema {migrate.HEAD}")
     if connection.is_pooled:
         yield Finding(

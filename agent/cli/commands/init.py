@@ -42,14 +42,14 @@ def init(
     """
     from agent import bootstrap
     from agent.cli.output import terminal
-    from agent.config import settings as config
+    from agent.config.default_file import default_text
     from agent.config.loader import DEFAULT_FILE, load
 
     session.require_local()
     # What others could write would be refused at the next start.
     os.umask(os.umask(0) | 0o022)
     made: list[str] = []
-    _write(directory / DEFAULT_FILE, config.default_text(), made)
+    _write(directory / DEFAULT_FILE, default_text(), made)
     settings = load(directory / DEFAULT_FILE)
     _write(settings.workflow_directory / "hello.yaml", STARTER, made)
     database = bootstrap.open_database(settings, create=True)

@@ -1,6 +1,5 @@
 """A task for a person: its graph, its steps, its ending and what to do next."""
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import invocation
@@ -34,7 +33,7 @@ _IN_DOUBT = {
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
     """Print all that a person wants to know of one task."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_origins(document)
     for line in graph_lines(document, graph):
         print_line(line)
@@ -50,7 +49,7 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
 
 def print_ending(document: dict[str, Any]) -> None:
     """Print how a task that was followed ended, or what it waits on."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_usage(document)
     _print_result(document)
     _print_hints(document)
@@ -103,7 +102,7 @@ def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def headline(document: dict[str, Any]) -> str:
     """Return one line on a task."""
     what = f"{document['workflow']} version {document['version']}"
-    line = f"{terminal.marked(document['status'])}: task {short(document['id'])} of {what}"
+    line = f"{terminal.marked(document['activity'])}: task {short(document['id'])} of {what}"
     if document["ended_at"]:
         line += f", in {took(document)}"
     if document["pause_reason"]:
@@ -278,9 +277,8 @@ def _print_hints(document: dict[str, Any]) -> None:
     for on in person_waits.waits_on_person(document):
         _print_ask(on, short(on.get("task") or document["id"]))
     if document["status"] == "paused":
-        # A budget that is used up pauses it again; its reason says what raises it.
-        raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")
-        command = raising[1] if raising else f"resume {task}"
+        # One that is paused for a budget would be paused again.
+        command = document.get("pause_command") or f"resume {task}"
         print_line(f"  {invocation.program()} {command}   lets it go on")
     if document["status"] in ("failed", "canceled"):
         print_line(f"  {invocation.program()} logs {task}     what its steps wrote")
@@ -298,8 +296,6 @@ def _print_hints(document: dict[str, Any]) -> None:
 def _fork_of(document: dict[str, Any]) -> str | None:
     """Return the fork that an error advises where a retry would fail in the same way."""
     for step in document["steps"]:
-        message = (step["error"] or {}).get("message", "") if step["status"] == "failed" else ""
-        found = re.search(r"`agent (fork [^`]+)`", message)
-        if found:
-            return found[1]
+        if step["status"] == "failed" and step["error"] and step["error"].get("command"):
+            return str(step["error"]["command"])
     return None

@@ -13,7 +13,7 @@ _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class TimeLimit:
     """The time of one attempt."""
 
@@ -79,5 +79,6 @@ def is_out_of_time(claimed: AttemptInput, clock: Clock) -> bool:
 def out_of_time(claimed: AttemptInput, checkpoint: Json) -> Paused:
     """Return the outcome that pauses the task because the step's time budget is over."""
     name = claimed.step.name
-    command = f"`agent budget {claimed.task.id[-8:]} --step {name} --time D` raises it"
-    return Paused(checkpoint, f"the time of step {name!r} is over; {command}")
+    command = f"budget {claimed.task.id[-8:]} --step {name} --time D"
+    reason = f"the time of step {name!r} is over; `agent {command}` raises it"
+    return Paused(checkpoint, reason, command)

@@ -7,8 +7,8 @@ from typing import Any
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
-from agent.store.artifacts.artifact_rows import Packed
-from agent.store.db.database import Later
+from agent.store.artifacts.artifact_rows import PackedContent
+from agent.store.db.database import DeferredRows
 from agent.tasks.rules import child_tasks
 from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
@@ -27,7 +27,7 @@ class Completion:
     outcome: Outcome
     tries: int = 0
     """How often its task was locked by another transaction."""
-    packed: Packed | None = None
+    packed: PackedContent | None = None
     """Its large value, once that is stored outside the database."""
 
 
@@ -48,7 +48,7 @@ class JournalEntry:
     """What the step waits for outside the database; empty when it waits no longer."""
     tries: int = 0
     """How often its task was locked by another transaction."""
-    packed: Packed | None = None
+    packed: PackedContent | None = None
     """Its large value, once that is stored outside the database."""
 
 
@@ -98,20 +98,20 @@ class TxResult:
     """Child tasks whose parent step no longer waits for them."""
     pauses: list[FamilyPause] = field(default_factory=list)
     is_draining: bool = False
-    is_alone: bool = False
+    is_isolated: bool = False
     has_more: bool = False
     """Whether due work is left that this worker may claim at once."""
     has_locked: bool = False
     """Whether a due task was locked by another transaction."""
     events: list[tuple[Any, ...]] = field(default_factory=list)
     locked_tasks: list[LockedTask] = field(default_factory=list)
-    transaction: Later = field(default_factory=Later)
+    transaction: DeferredRows = field(default_factory=DeferredRows)
     """Its id in the database, once it is committed."""
     is_assumed: bool = False
     """Whether it read nothing: the database checks the cached rows that it relies on."""
     cache_generation: int = 0
     """Of the task cache when it began."""
-    soonest: Later | None = None
+    soonest: DeferredRows | None = None
     """When the next task is due, if that was queried."""
     gone: set[str] = field(default_factory=set)
     """Tasks of the batch that no longer exist."""
@@ -119,7 +119,7 @@ class TxResult:
     def merge(self, part: "TxResult") -> None:
         """Add what another transaction for the same batch did."""
         self.created.update(part.created)
-        self.is_alone = self.is_alone or part.is_alone
+        self.is_isolated = self.is_isolated or part.is_isolated
         self.is_draining = self.is_draining or part.is_draining
         self.claimed += part.claimed
         self.settled += part.settled

@@ -5,8 +5,13 @@ from agent.steps.attempt.services import Limits
 from agent.steps.types.attempt_input import Upstream
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded
 from tests.support.attempt import run
-from tests.support.http_server import Server, answer, redirect, serving
-from tests.support.requesting import attempt, http, refusing, resolve_as, told, with_server
+from tests.support.http_server import (
+    Server,
+    answer,
+    redirect,
+    serving,
+)
+from tests.support.requesting import attempt, http, outcome_name, refusing, resolve_as, with_server
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,7 @@ from tests.support.requesting import attempt, http, refusing, resolve_as, told, 
 def test_private_addresses_are_refused_after_resolution(
     method: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is written or resolved, an address that nobody allowed is not reached."""
+    """However it is written or resolved, an address that is not allowed is not reached."""
     resolve_as(monkeypatch, {"rebound.example": "192.168.1.1", "2130706433": "127.0.0.1"})
     outcome = run(attempt(http({method: url}, limits=Limits())))
     assert isinstance(outcome, Failed)
@@ -55,7 +60,7 @@ def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatc
 
     async def connect_tcp(_: object, host: str, *rest: object, **more: object) -> None:
         reached.append(host)
-        raise httpcore.ConnectError("nobody is there")
+        raise httpcore.ConnectError("no server is there")
 
     monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect_tcp)
     outcome = run(attempt(http({"get": "http://rebound.example/"}, limits=Limits())))
@@ -124,7 +129,7 @@ def test_an_effect_that_was_answered_with_a_redirect_may_have_happened() -> None
         with refusing() as nobody:
             server.routes["/it"] = redirect(303, nobody)
             trial = http({"post": server.url("/it")})
-            assert told(await attempt(trial)) == "unknown"
+            assert outcome_name(await attempt(trial)) == "unknown"
 
     with_server(main)
 

@@ -36,7 +36,7 @@ from tests.support.engine import (
 from tests.support.postgres_proxy import Proxy, proxied
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
-ROOM = ClaimCapacity(worker_id="", turn=0, slots=10, running=0, lease_us=30_000_000)
+ROOM = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def test_neither_landed(distant: tuple[Proxy, Hand], postgres_database: Database
     with psycopg.connect(postgres_database.url, autocommit=True) as server:
         server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'agent turn' AND datname = current_database()"
+            " WHERE application_name = 'agent worker' AND datname = current_database()"
         )
     with pytest.raises(StoreError, match="not known"):
         complete(hand, first)
@@ -344,7 +344,7 @@ def test_a_busy_worker_loses_nothing_with_its_connections(
             ]
             server.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'agent turn' AND datname = current_database()"
+                " WHERE application_name = 'agent worker' AND datname = current_database()"
             )
             task_ids += [work.result(60) for work in works]
     for task_id in task_ids:

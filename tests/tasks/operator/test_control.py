@@ -172,8 +172,8 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
     hand.turn(
         Batch(
-            notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
-            settles=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
+            entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
+            completions=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
         )
     )
     if hand.names() == []:

@@ -1,4 +1,4 @@
-"""Reservations, turn by turn: set aside with the intent, settled with the result, kept when lost."""
+"""Reservations: made with the intent, settled with the result, kept if the call is lost."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.support.reservations import intend, intent_of, result_of
 
 
 def test_an_unknown_counts_as_spent(hand: Hand) -> None:
-    """What a crash left open stays set aside: the next attempt has only what is left beside it."""
+    """A reservation that a crash left stays: the next attempt has only the rest."""
     task_id = hand.start(graph(ask("it"), budget={"tokens": 1000}))
     claimed = hand.claimed("it")
     assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
@@ -61,7 +61,7 @@ def test_reservations_of_one_turn_see_each_other(hand: Hand) -> None:
 
 
 def test_a_late_result_settles_once(hand: Hand) -> None:
-    """A result under a claim that is gone settles its spend, and saying it again changes nothing."""
+    """A result under a lost claim settles its reservation; the same result again changes nothing."""
     task_id = hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400)

@@ -1,4 +1,4 @@
-"""Budgets: nothing is sent that they do not hold, however much runs at once, and after any crash."""
+"""Budgets: no call is sent that exceeds them, however many run at once, and after any crash."""
 
 import threading
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 
 def many(count: int, **options: Any) -> Graph:
-    """Return a workflow that asks so many times at once."""
+    """Return a workflow that asks `count` times at once."""
     config = {"prompt": "hello", "max_tokens": 200}
     step = Step(name="all", kind="llm", config=config, retry=NOW, fanout=Fanout(count=count))
     return graph(step, **options)
@@ -91,7 +91,7 @@ def test_money_is_a_budget_too_and_may_fail_the_task(start: Start, server: Provi
 
 
 def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider) -> None:
-    """A provider that counts wrongly frees no budget: what was set aside counts as spent."""
+    """A provider that counts wrongly frees no budget: the reservation counts as spent."""
     server.replies = [Say("hello", tokens_in=-1_000_000, tokens_out=-1_000_000)]
     engine = start(models=catalog(server))
     task = engine.run(graph(ask("it"), budget={"tokens": 10_000}))
@@ -103,7 +103,7 @@ def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider
 def test_a_model_without_a_price_is_refused_where_money_is_capped(
     start: Start, server: Provider
 ) -> None:
-    """Nobody can hold a cap on money that is not counted; tokens can be capped all the same."""
+    """A model without a price cannot have a cap on money; tokens can still be capped."""
     engine = start(models=catalog(server))
     step = ask("it", config={"model": "unpriced"})
     task = engine.run(graph(step, budget={"usd": 5}))

@@ -1,4 +1,4 @@
-"""Retries of tasks with children: what a child did is not done again, however deep it is."""
+"""Retries of tasks with children: no child repeats its effects, at any depth."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_a_retry_goes_on_from_the_child_that_failed(engine: Engine, is_deep: boo
 
 
 def test_a_retry_of_a_retry_goes_on_from_the_last_child(start: Start) -> None:
-    """However often it is retried; also where the task between was cancelled before its child."""
+    """However often it is retried, also if a retry between was cancelled before it had a child."""
     engine = start()
     gate = Gate()
     register(engine, paying(gate))
@@ -76,7 +76,7 @@ def test_a_retry_of_a_retry_goes_on_from_the_last_child(start: Start) -> None:
 
 
 def test_a_childs_unknown_effect_is_put_to_a_person(hand: Hand) -> None:
-    """The new child sees what the earlier one left unknown, and repeats nothing by itself."""
+    """The new child inherits the unknown calls of the earlier one, and repeats nothing by itself."""
     register(hand, graph(step("pay"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
@@ -129,7 +129,7 @@ def test_each_item_goes_on_from_its_own_child(engine: Engine) -> None:
 
 
 def test_a_child_that_somebody_has_retried_is_not_done_again(engine: Engine) -> None:
-    """What was brought to its end by itself counts; while that goes on, nothing is begun twice."""
+    """A child that was retried on its own counts; while that runs, nothing starts twice."""
     gate = Gate()
     register(engine, paying(gate))
     first = engine.run(parent("child"))
@@ -144,7 +144,7 @@ def test_a_child_that_somebody_has_retried_is_not_done_again(engine: Engine) -> 
 
 
 def test_a_child_that_somebody_retries_at_the_moment_fails_the_step(hand: Hand) -> None:
-    """It says which task is at it; once that has ended, another retry takes what it gave."""
+    """The error names the task that is running; once it has ended, another retry takes its result."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
@@ -164,7 +164,7 @@ def test_a_child_that_somebody_retries_at_the_moment_fails_the_step(hand: Hand) 
 
 @pytest.mark.parametrize("has_acted", [True, False])
 def test_a_child_with_another_input_is_other_work(engine: Engine, has_acted: bool) -> None:
-    """Where the earlier one did something, the step says so; where it did nothing, it begins anew."""
+    """If the earlier child acted, the step fails and says so; if it did not, a new child starts."""
     token = new_id()
     work = "act" if has_acted else "record"
     child = graph(
@@ -183,7 +183,7 @@ def test_a_child_with_another_input_is_other_work(engine: Engine, has_acted: boo
 
 
 def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
-    """Nor while what a child has begun may still be under way."""
+    """Nor while an effect of a child may still be under way."""
     register(hand, graph(step("pay"), name="child"))
     first = hand.start(graph(other("run", "workflow"), step("bad"), name="parent"))
     hand.settle({"run": ASKED})
@@ -196,7 +196,7 @@ def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
         )
     hand.fail("bad")
     child_id = child_of(hand, first)
-    with pytest.raises(RefusedError, match=f"task {child_id}, which it started, has not ended"):
+    with pytest.raises(RefusedError, match=f"its child task {child_id} has not ended"):
         hand.operator.retry(first)
     hand.operator.cancel(child_id)
     with pytest.raises(RefusedError, match="may still be under way"):
@@ -206,7 +206,7 @@ def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
 
 
 def test_a_child_that_is_held_is_asked_for_again(hand: Hand) -> None:
-    """A turn waits for nobody: where somebody has the earlier child, the step asks once more."""
+    """A commit waits for no lock: if the earlier child is locked, the step tries again."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
@@ -255,7 +255,7 @@ def test_an_agents_child_is_found_by_its_use(start: Start) -> None:
 
 
 def test_a_fork_names_steps_whose_children_acted(engine: Engine) -> None:
-    """What a child did is repeated by a fork of its parent, and whoever forks is told."""
+    """A fork of the parent repeats the effects of a child, and its answer says so."""
     gate = Gate()
     gate.open()
     register(engine, paying(gate))
