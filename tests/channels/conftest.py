@@ -15,7 +15,7 @@ from agent.config.settings import Settings
 from agent.store.channels.pairings import Pairing
 from agent.store.db.database import Database
 from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
-from tests.support.chat_server import Peer, told
+from tests.support.chat_server import Peer, received
 from tests.support.engine import Engine
 from tests.support.slack_server import SlackServer
 from tests.support.telegram_server import BotServer
@@ -99,8 +99,8 @@ class Chat:
 
     def code(self, identity: str) -> str:
         """Let a stranger write, and return the code that they are given."""
-        self.peer.say(identity, "hello")
-        found = re.search(r"agent pair (\S+)", told(self.peer, identity, "agent pair").text)
+        self.peer.write(identity, "hello")
+        found = re.search(r"agent pair (\S+)", received(self.peer, identity, "agent pair").text)
         assert found is not None
         return found[1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.support.chat_server import Failure, shown_to, told
+from tests.support.chat_server import Failure, received, shown_to
 from tests.support.engine import eventually
 from tests.support.telegram_server import BotServer
 
@@ -41,13 +41,13 @@ def test_pairing_asking_and_ending(cli: Cli, tmp_path: Path) -> None:
     try:
         with cli.daemon():
             eventually(lambda: _findings(cli) == ("warning", _UNPAIRED))
-            peer.say(ada, "hello")
-            found = re.search(r"agent pair (\S+)", told(peer, ada, "agent pair").text)
+            peer.write(ada, "hello")
+            found = re.search(r"agent pair (\S+)", received(peer, ada, "agent pair").text)
             assert found is not None
             cli("pair", "WRONG-CODE", code=3)
             cli("pair", found[1], "--scope", "everything", code=2)
             assert f"telegram:{ada}" in cli("pair", found[1]).out
-            peer.say(ada, "/please")
+            peer.write(ada, "/please")
             shown = shown_to(peer, ada, lambda each: bool(each.buttons))
             peer.press(ada, shown.buttons["Approve"])
             eventually(lambda: "✓ approved" in shown.text)

@@ -12,7 +12,7 @@ from tests.support.engine import eventually
 class Shown:
     """A message as a person sees it."""
 
-    place: str
+    recipient: str
     reference: str
     text: str
     buttons: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Peer(Protocol):
     def identity(self, number: int) -> str:
         """Return the id of a person."""
 
-    def say(self, identity: str, text: str, answers: Shown | None = None) -> None:
+    def write(self, identity: str, text: str, answers: Shown | None = None) -> None:
         """Let somebody write, perhaps as an answer to a message."""
 
     def repeat(self) -> None:
@@ -73,6 +73,6 @@ def shown_to(peer: Peer, identity: str, fits: Callable[[Shown], bool]) -> Shown:
     ) or Shown("", "", "")
 
 
-def told(peer: Peer, identity: str, words: str) -> Shown:
+def received(peer: Peer, identity: str, words: str) -> Shown:
     """Wait until somebody is shown a message with these words."""
     return shown_to(peer, identity, lambda each: words in each.text)

@@ -58,7 +58,7 @@ class SlackServer:
         """Return a member's id."""
         return f"U{1000 + number}"
 
-    def say(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
+    def write(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
         """Let somebody write to the app; `more` changes the event."""
         event: dict[str, Any] = {
             "type": "message",
@@ -201,10 +201,10 @@ class SlackServer:
         return web.json_response(document, status=failure.status, headers=headers)
 
     def _post(self, given: dict[str, Any]) -> dict[str, Any]:
-        place, stamp = given["channel"], self._stamp()
-        shown = Shown(place, f"D{place}:{stamp}", *_content(given))
+        recipient, stamp = given["channel"], self._stamp()
+        shown = Shown(recipient, f"D{recipient}:{stamp}", *_content(given))
         self.messages.append(shown)
-        return {"channel": f"D{place}", "ts": stamp}
+        return {"channel": f"D{recipient}", "ts": stamp}
 
     def _update(self, given: dict[str, Any]) -> dict[str, Any]:
         reference = f"{given['channel']}:{given['ts']}"

@@ -59,7 +59,7 @@ class BotServer:
         """Return a numeric id."""
         return str(1000 + number)
 
-    def say(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
+    def write(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
         """Let somebody write to the bot; `more` changes the message."""
         message: dict[str, Any] = {
             "message_id": self._number(),
@@ -189,7 +189,7 @@ class BotServer:
 
     def _message(self, given: dict[str, Any]) -> Shown | None:
         wanted = (str(given["chat_id"]), str(given["message_id"]))
-        return next((m for m in self.messages if (m.place, m.reference) == wanted), None)
+        return next((m for m in self.messages if (m.recipient, m.reference) == wanted), None)
 
     def _serve(self) -> ThreadingHTTPServer:
         peer = self

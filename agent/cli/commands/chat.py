@@ -97,7 +97,12 @@ def _show_questions(
             for document in _changed(database, shown):
                 is_open = document["status"] == "pending"
                 text = message_texts.question(document, _MOST_SHOWN)[0] if is_open else ""
-                show("\n" + terminal.harmless(text or message_texts.ending(document, _MOST_SHOWN)))
+                show(
+                    "\n"
+                    + terminal.harmless(
+                        text or message_texts.closed_question(document, _MOST_SHOWN)
+                    )
+                )
                 if is_open:
                     show(message_texts.how_to_answer(document))
         except StoreError as error:

@@ -70,8 +70,8 @@ def test_what_is_no_command(text: str, problem: str) -> None:
         ("/approve abcdef", "there is no approval"),
         ("/tasks nonsense", "there is no status 'nonsense'"),
         ("/defer abcdef soon", "is not a duration"),
-        ("/tasks", "there are none"),
-        ("/approvals", "nothing waits for an answer"),
+        ("/tasks", "no tasks"),
+        ("/approvals", "no open questions"),
         ("/status", "tasks: none yet"),
     ],
 )
