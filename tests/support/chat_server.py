@@ -66,7 +66,7 @@ def shown_to(peer: Peer, identity: str, fits: Callable[[Shown], bool]) -> Shown:
     """Wait until somebody is shown a message that fits, and return the newest."""
     return eventually(
         lambda: next(
-            (each for each in reversed(peer.messages) if each.place == identity and fits(each)),
+            (each for each in reversed(peer.messages) if each.recipient == identity and fits(each)),
             None,
         ),
         lambda: f"{identity} sees {peer.messages}",
