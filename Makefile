@@ -3,8 +3,13 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 FAULTS := $(or $(KILLS),100)
 KILLS ?= 2000
+
+# Without compiled files each of the processes that tests start would compile the program.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
 .DEFAULT_GOAL := help
@@ -15,14 +20,13 @@ help: ## show this list
 run: .venv/for-running ## start the agent with the example workflows
 	@AGENT_WORKFLOWS__DIRECTORY=examples $(BIN)/agent up --run examples/hello.yaml
 
-# Tests wait more than they compute: three at a time keep two cores busy. Whole processes are timed
-# and killed in the second run, so nothing else runs beside them. Both
-# runs always happen and each prints its closing line; the status is bad if either failed. A run
-# that finds no test (5) is fine only where ARGS chose some.
+# Tests wait more than they compute: four at a time keep two cores busy. What measures time runs in
+# a second run, with nothing beside it. Both runs always happen and each prints its closing line; the
+# status is bad if either failed. A run that finds no test (5) is fine only where ARGS chose some.
 test: .venv/for-tests ## run all tests, on SQLite and on a PostgreSQL of its own
 	@well() { test $$1 -eq 0 || { test -n "$(ARGS)" && test $$1 -eq 5; }; }; \
-	$(BIN)/python -m pytest -n 3 -m "not process" $(ARGS); first=$$?; \
-	$(BIN)/python -m pytest -n 0 -m process $(ARGS); second=$$?; \
+	$(PYTEST) -n 4 --dist worksteal -m "not measured" $(ARGS); first=$$?; \
+	$(PYTEST) -n 0 -m measured $(or $(ARGS),$(MEASURED)); second=$$?; \
 	well $$first && well $$second
 
 fuzz: .venv/for-fuzzing ## bad input for everything that reads foreign words, then for the HTTP API

@@ -167,11 +167,11 @@ def hide_secrets(settings: Settings) -> None:
 
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
-    from agent.models.registry import catalog_of
+    from agent.models.registry import registry_of
     from agent.tasks.worker.worker import Worker
 
     hide_secrets(settings)
-    models = catalog_of(settings.models, settings.llm, settings.budget)
+    models = registry_of(settings.models, settings.llm, settings.budget)
     return Worker(
         database,
         settings.engine,

@@ -11,7 +11,7 @@ from bench.stores import Stores
 def main() -> int:
     """Run the benchmarks that were asked for; return the exit status."""
     asked = options.read()
-    # So that the server of the benchmark is ended too when somebody ends the benchmark.
+    # So that the server of the benchmark ends with the benchmark.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     described = machine.describe()
     for name, value in described.items():

@@ -16,7 +16,7 @@ def chain(steps: int = STEPS) -> Graph:
 
 
 def group(items: int) -> Graph:
-    """Return one step with so many parallel items."""
+    """Return one step with a number of parallel items."""
     step = {"name": "items", "kind": "python", "config": {"call": NOOP}, "fanout": {"count": items}}
     return Graph.model_validate({"name": "group", "steps": [step]})
 
@@ -29,7 +29,7 @@ def question() -> Graph:
 
 
 def diamonds(steps: int) -> Graph:
-    """Return a graph of so many steps that fans out, joins, fans out again and joins again."""
+    """Return a graph with a number of steps that fans out, joins, fans out again and joins again."""
     return _graph("diamonds", _diamonds(steps))
 
 

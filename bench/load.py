@@ -1,4 +1,4 @@
-"""The workload W: so many tasks in flight until so many are done, and what that took."""
+"""The workload W: runs tasks with a fixed number in flight, and measures."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ RunOne = Callable[[], Awaitable[None]]
 
 
 async def put_on(run_one: RunOne, commits: Count, in_flight: int, tasks: int) -> dict[str, Any]:
-    """Run tasks, always so many at once, and return what was measured."""
+    """Run tasks with a fixed number in flight; return the measurements."""
     await _run(run_one, min(in_flight, _MOST_TO_WARM_UP), 2 * min(in_flight, _MOST_TO_WARM_UP))
     before = commits()
     cpu = time.process_time()

@@ -1,4 +1,4 @@
-"""What somebody who waits for the figures gets to see."""
+"""Progress lines while the benchmark runs."""
 
 import sys
 

@@ -18,6 +18,7 @@ from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND
 from agent.core.ids import idempotency_key, new_id, request_hash
 from agent.core.state_machine import CallStatus
+from agent.core.waits import ChildRequest
 from agent.recovery import Recovered
 from agent.steps.process import processes
 from agent.steps.process.processes import start_time
@@ -51,17 +52,15 @@ class Dying(Hand):
 
     def die(self) -> Recovered:
         """Let the worker be dead, as the next start or its fellows find it, and recover."""
-        self.delivery.sender.disconnect()
+        self.committer.session.disconnect()
         with self.database.connect("writer") as connection, connection.transaction():
-            workers.retire(
-                connection, self.delivery.sender.worker_id, self.clock.now(), "worker.died"
-            )
+            workers.retire(connection, self.committer.worker_id, self.clock.now(), "worker.died")
         return self.recover()
 
     def begin_again(self) -> None:
         """Let a new worker claim what is due."""
         self.running.clear()
-        self.delivery.enroll()
+        self.committer.enroll()
         self.turn()
 
     def recover(self) -> Recovered:
@@ -70,7 +69,7 @@ class Dying(Hand):
 
     def note(self, claimed: AttemptInput, **told: Any) -> None:
         """Let an attempt record something."""
-        self.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
+        self.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
 
     def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
         """Return columns of a step's row."""
@@ -182,7 +181,7 @@ def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
     for look in range(10):
-        maintenance.watch(survivor.delivery, liveness, float(look))
+        maintenance.watch(survivor.committer, liveness, float(look))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
     survivor.close()
 
@@ -261,7 +260,7 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
-    taken = [maintenance.watch(survivor.delivery, liveness, float(look))[0] for look in range(10)]
+    taken = [maintenance.watch(survivor.committer, liveness, float(look))[0] for look in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
@@ -443,7 +442,7 @@ def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str)
     tidy = step("tidy", after=["bad"], run_on="always" if parent == "goes on" else "success")
     sub = Step(name="sub", kind="workflow", config={"name": "child"}, retry=AT_ONCE)
     task_id = dying.start(Graph(name="parent", steps=[sub, step("bad"), tidy]))
-    dying.settle({"sub": Waiting({"child": {"workflow": "child", "input": {}}})})
+    dying.settle({"sub": Waiting(ChildRequest("child", {}))})
     ((child_id,),) = dying.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
     # `fail_fast` skips the step that waits; whoever was to cancel the child dies with this turn.
     dying.settle({"bad": Failed(StepError("no", "code", "no"))})

@@ -1,6 +1,6 @@
 """Questions to people: what a step waits on until somebody allowed to has answered.
 
-**Asked** by a step that ends its attempt with a question (`agent.steps.attempt.approval_gate`); the row is made in the
+**Question** by a step that ends its attempt with a question (`agent.steps.attempt.approval_gate`); the row is made in the
 transaction that parks the step (`agent.tasks.rules.approvals`). It holds what will be done, in full, and
 its hash: an answer is good for exactly that.
 

@@ -14,7 +14,7 @@ from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate, prepare
-from agent.steps.spec.questions import VERDICTS, misfit
+from agent.steps.spec.questions import VERDICTS, answer_problem
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
@@ -193,7 +193,7 @@ def _checked(
 def _value(row: ApprovalRow, value: Json) -> Json:
     choices = json.loads(row.choices) if row.choices is not None else None
     schema = json.loads(row.value_schema) if row.value_schema is not None else None
-    problem = misfit(value, choices, schema)
+    problem = answer_problem(value, choices, schema)
     if problem is not None:
         raise InvalidAnswerError(problem)
     return value
@@ -222,15 +222,15 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
     # A reference to a secret must not become one to another.
-    for place in prepare.plan_of(definition).secret_places:
+    for place in prepare.prepare_step(definition).secret_places:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))
             if [str(part) for part in place[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
-        config = approval_gate.edited(request["config"], edits)
-        prepare.checked(KINDS[request["kind"]], config)
+        config = approval_gate.apply_edits(request["config"], edits)
+        prepare.check_config(KINDS[request["kind"]], config)
     except ValueError as problem:
         raise InvalidAnswerError(str(problem)) from None
     except DefiniteFailure as problem:

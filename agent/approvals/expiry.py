@@ -41,7 +41,7 @@ def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
             with operator.changing(task_id) as (tx, locked):
                 for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
                     step = locked.add(StepRow.read(values))
-                    if (what := approvals.look(tx, locked, step)) is not None:
+                    if (what := approvals.check(tx, locked, step)) is not None:
                         done[what] += 1
         except NotFoundError:
             continue

@@ -108,10 +108,14 @@ def remarks(entry: Entry, known: Mapping[str, Graph]) -> list[str]:
 def _about_module(step: Step, path: Path) -> list[str]:
     """Say that a step's function is not to be found; it may still come, so it is no error."""
     call = step.config.get("call") if step.kind == "python" else None
-    if not isinstance(call, str) or is_template(call) or python_modules.is_there(call, str(path)):
+    if (
+        not isinstance(call, str)
+        or is_template(call)
+        or python_modules.module_exists(call, str(path))
+    ):
         return []
     name = call.partition(":")[0]
-    return [f"the module {name!r} is neither beside {path.name} nor among what is installed"]
+    return [f"the module {name!r} is neither beside {path.name} nor installed"]
 
 
 def _about_child(step: Step, known: Mapping[str, Graph]) -> list[str]:

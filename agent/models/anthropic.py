@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, through its SDK."""
+"""The connector to Anthropic's Messages API, through its SDK."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -9,9 +9,10 @@ from agent.models import response_parsing, sdk_call
 from agent.models.errors import malformed, unsupported
 from agent.models.protocol import Message, ModelRequest, Reply, StopReason, ToolUse
 from agent.models.registry import Model
-from agent.models.schema_subset import expressible
+from agent.models.schema_subset import subset_of
 
 PROVIDER: Final = "anthropic"
+_SDK: Final = sdk_call.Sdk(anthropic, anthropic.AnthropicError, "request-id")
 _STOPS: Final[Mapping[str, StopReason]] = {
     "end_turn": "end",
     "stop_sequence": "stop",
@@ -23,30 +24,25 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 
 
 class AnthropicConnector:
-    """Asks models of Anthropic, and of servers that speak its protocol."""
+    """Asks models of Anthropic, and of servers with the same protocol."""
 
     def __init__(self, model: Model, key: str | None) -> None:
         self._model = model
         self._where = f"model {model.name} ({model.base_url or PROVIDER})"
-        # The engine owns attempts: a second one inside would be counted and paid by nobody.
+        # The engine owns attempts: a retry inside the SDK would be neither counted nor budgeted.
         self._client = anthropic.AsyncAnthropic(
             api_key=key or "none",
             base_url=model.base_url,
             max_retries=0,
-            # A redirect would take the prompt, and perhaps the key, to another server.
+            # A redirect would send the prompt, and perhaps the key, to another server.
             http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
+        create = self._client.messages.with_streaming_response.create
         body, request_id = await sdk_call.ask(
-            anthropic,
-            anthropic.AnthropicError,
-            self._client.messages.with_streaming_response.create,
-            self._keywords(request),
-            seconds,
-            "request-id",
-            self._where,
+            _SDK, create, self._keywords(request), seconds, self._where
         )
         return self._reply(body, request_id)
 
@@ -57,10 +53,10 @@ class AnthropicConnector:
     def _keywords(self, request: ModelRequest) -> dict[str, Any]:
         if request.temperature is not None:
             raise unsupported(
-                f"{self._where} takes no temperature: leave it out, or set `effort` instead"
+                f"{self._where} accepts no temperature: leave it out, or set `effort` instead"
             )
         if request.effort == "minimal":
-            raise unsupported(f"{self._where} knows no effort below low")
+            raise unsupported(f"{self._where} has no effort below low")
         keywords: dict[str, Any] = {
             "model": self._model.model,
             "max_tokens": request.max_tokens,
@@ -73,7 +69,7 @@ class AnthropicConnector:
         output: dict[str, Any] = {}
         if request.effort is not None:
             output["effort"] = request.effort
-        schema = expressible(request.schema) if request.schema is not None else None
+        schema = subset_of(request.schema) if request.schema is not None else None
         if schema is not None and self._model.has_structured_output:
             output["format"] = {"type": "json_schema", "schema": schema}
         if output:
@@ -90,16 +86,18 @@ class AnthropicConnector:
             document = response_parsing.document_of(body)
             blocks = _blocks(document["content"])
             text = "".join(block["text"] for block in blocks if block["type"] == "text")
-            wished = [block for block in blocks if block["type"] == "tool_use"]
+            tool_uses = [block for block in blocks if block["type"] == "tool_use"]
             uses = tuple(
                 ToolUse(block["id"], block["name"], arguments)
                 for block, arguments in zip(
-                    wished, response_parsing.inputs_of(body, document), strict=True
+                    tool_uses, response_parsing.inputs_of(body, document), strict=True
                 )
             )
             reason = _STOPS.get(str(document["stop_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
-            raise malformed(response_parsing.told(problem), self._where, request_id) from problem
+            raise malformed(
+                response_parsing.parse_problem(problem), self._where, request_id
+            ) from problem
         if reason is None:
             stopped = f"it stopped for {document['stop_reason']!r}"
             raise malformed(stopped, self._where, request_id)
@@ -108,7 +106,7 @@ class AnthropicConnector:
         return Reply(
             text=text,
             stop_reason=reason,
-            model=response_parsing.word(document.get("model")) or self._model.model,
+            model=response_parsing.short_text(document.get("model")) or self._model.model,
             tool_uses=uses,
             tokens_in=_sum(
                 usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"
@@ -120,9 +118,9 @@ class AnthropicConnector:
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
-    """Return what an answer consists of, so that it can be sent back and its tool uses answered."""
+    """Return the blocks of a response, so that they can be sent back and their tool uses answered."""
     blocks = [block for block in content if block.get("type") != "text" or block["text"]]
-    ids = response_parsing.distinct(
+    ids = response_parsing.distinct_ids(
         block.get("id") for block in blocks if block["type"] == "tool_use"
     )
     return [
@@ -134,13 +132,13 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _sum(usage: Mapping[str, Any], first: str, *others: str) -> int | None:
-    """Add up counts of tokens; None when even the first is not told."""
-    counts = [response_parsing.count(usage.get(name)) for name in (first, *others)]
-    return None if counts[0] is None else sum(each or 0 for each in counts)
+    """Add up counts of tokens; None when the first is missing."""
+    counts = [response_parsing.token_count(usage.get(name)) for name in (first, *others)]
+    return None if counts[0] is None else sum(count or 0 for count in counts)
 
 
 def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
-    """Write a conversation; the answers to tool uses of one turn go into one message."""
+    """Return a conversation for the API; the answers to tool uses of one turn go into one message."""
     results: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "tool":

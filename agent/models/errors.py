@@ -1,6 +1,6 @@
-"""What a failed call of a model means: whether it may be tried again, and whether it may have cost.
+"""What a failed call of a model means: whether a retry may help, and whether it may have cost.
 
-Pure functions of what was raised or answered; the same for every provider.
+Pure functions of the exception or the response, the same for every provider.
 """
 
 import json
@@ -31,14 +31,14 @@ _ADVICE: Final = {
 _REDIRECT_ADVICE: Final = (
     "redirects are not followed; put the address that answers into `base_url` of the model"
 )
-_AGAIN: Final = frozenset({408, 409, 425, 429})
+_RETRYABLE: Final = frozenset({408, 409, 425, 429})
 
 
 class ModelError(Exception):
-    """A call of a model that gave no answer.
+    """A call of a model without an answer.
 
-    `kind` is an error class of steps. `may_have_cost` is false only where the provider surely did
-    not work on the request.
+    `kind` is an error class of steps. `may_have_cost` is false only where the provider certainly did
+    not process the request.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class ModelError(Exception):
 def transport_error(
     problem: BaseException, where: str, request_id: str | None = None
 ) -> ModelError:
-    """Say what kept a request from being answered; all of it may be tried again."""
+    """Return the error of a request that got no response; a retry may always help."""
     causes = list(_causes(problem))
-    text = _shown(str(causes[-1]) or type(causes[-1]).__name__)
+    text = _shorten(str(causes[-1]) or type(causes[-1]).__name__)
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return _unreached("dns", f"{where}: the name cannot be resolved: {text}")
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
@@ -81,7 +81,7 @@ def transport_error(
         return timed_out(where)
     if "ConnectError" in names:
         return _unreached("transport", f"{where}: no connection: {text}")
-    message = f"{where}: the connection broke before the whole answer was there: {text}"
+    message = f"{where}: the connection broke before the whole answer arrived: {text}"
     return ModelError(
         "transport",
         "transport",
@@ -93,7 +93,7 @@ def transport_error(
 
 
 def timed_out(where: str) -> ModelError:
-    """Say that no answer came in time; the provider may be working on it still."""
+    """Return the error of a request without an answer in time; the provider may still process it."""
     message = f"{where}: no answer in time"
     return ModelError("timeout", "timeout", message, may_retry=True, may_have_cost=True)
 
@@ -101,21 +101,21 @@ def timed_out(where: str) -> ModelError:
 def status_error(
     status: int, headers: Mapping[str, str], body: object, where: str, request_id: str | None
 ) -> ModelError:
-    """Say what an answer with an error's status means."""
-    said = _shown(said_in(body))
-    text = f"{where} answered with status {status}" + (f": {said}" if said else "")
-    if status in _AGAIN or status >= 500:
+    """Return the error for a response with an error status."""
+    detail = _shorten(error_text(body))
+    text = f"{where} answered with status {status}" + (f": {detail}" if detail else "")
+    if status in _RETRYABLE or status >= 500:
         return ModelError(
             "rate_limited" if status == 429 else f"status_{status}",
             "remote",
             text,
             may_retry=True,
-            # A gateway that gave up waiting does not know what the model behind it did.
+            # A gateway that timed out does not know what the model behind it did.
             may_have_cost=status in (408, 502, 504),
             delay_seconds=retry_after(headers),
             request_id=request_id,
         )
-    if status in (400, 413, 422) and _CONTEXT.search(_whole(body)):
+    if status in (400, 413, 422) and _CONTEXT.search(_as_text(body)):
         text = f"{text}; the prompt is longer than the model's context: shorten it"
         code = "context_exceeded"
         return ModelError(code, "limit", text, may_retry=False, request_id=request_id)
@@ -125,8 +125,8 @@ def status_error(
 
 
 def malformed(problem: str, where: str, request_id: str | None = None) -> ModelError:
-    """Say that an answer came which is none; the provider has charged for it perhaps."""
-    message = f"{where}: the answer cannot be read: {_shown(problem)}"
+    """Return the error of a response that cannot be read; the provider may have charged for it."""
+    message = f"{where}: the answer cannot be read: {_shorten(problem)}"
     return ModelError(
         "malformed_answer",
         "remote",
@@ -138,12 +138,12 @@ def malformed(problem: str, where: str, request_id: str | None = None) -> ModelE
 
 
 def unsupported(message: str) -> ModelError:
-    """Say that a model has no such setting."""
+    """Return the error of a setting that a model does not have."""
     return ModelError("unsupported", "input", message, may_retry=False)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read how long the provider asks to wait: milliseconds, seconds or a date."""
+    """Return the delay that the provider asks for: in milliseconds, in seconds or as a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
@@ -153,7 +153,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except (TypeError, ValueError):
         return None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    # Against the server's own clock, where it tells it: ours may be wrong.
+    # By the server's own clock, if it sends its time: ours may be wrong.
     try:
         now = parsedate_to_datetime(headers.get("date", ""))
         now = now if now.tzinfo is not None else now.replace(tzinfo=UTC)
@@ -162,12 +162,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return min(max((moment - now).total_seconds(), 0.0), MAX_DELAY_SECONDS)
 
 
-def said_in(body: object) -> str:
-    """Return what an error's body says for people, in any of the forms that are in use."""
+def error_text(body: object) -> str:
+    """Return the message in an error's body, in any of the usual formats."""
     if isinstance(body, Mapping):
         for key in ("error", "message", "detail", "type"):
             if key in body:
-                return said_in(body[key])
+                return error_text(body[key])
         return ""
     return body if isinstance(body, str) else ""
 
@@ -185,10 +185,10 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _whole(body: Any) -> str:
+def _as_text(body: Any) -> str:
     return body if isinstance(body, str) else json.dumps(body, default=str)
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

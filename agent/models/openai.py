@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, through its SDK: OpenAI itself, and every server that speaks it."""
+"""The connector to OpenAI's chat completions, and to every server with the same protocol."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,10 @@ from agent.models import response_parsing, sdk_call
 from agent.models.errors import malformed
 from agent.models.protocol import Message, ModelRequest, Reply, StopReason, ToolUse
 from agent.models.registry import Model
-from agent.models.schema_subset import expressible
+from agent.models.schema_subset import subset_of
 
 PROVIDER: Final = "openai"
+_SDK: Final = sdk_call.Sdk(openai, openai.OpenAIError, "x-request-id")
 _STOPS: Final[Mapping[str, StopReason]] = {
     "stop": "end",
     "length": "max_tokens",
@@ -23,30 +24,25 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 
 
 class OpenAIConnector:
-    """Asks models by the protocol that most servers of models speak."""
+    """Asks models by the protocol that most model servers implement."""
 
     def __init__(self, model: Model, key: str | None) -> None:
         self._model = model
         self._where = f"model {model.name} ({model.base_url or PROVIDER})"
-        # The engine owns attempts: a second one inside would be counted and paid by nobody.
+        # The engine owns attempts: a retry inside the SDK would be neither counted nor budgeted.
         self._client = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=model.base_url,
             max_retries=0,
-            # A redirect would take the prompt, and perhaps the key, to another server.
+            # A redirect would send the prompt, and perhaps the key, to another server.
             http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
         """Ask once."""
+        create = self._client.chat.completions.with_streaming_response.create
         body, request_id = await sdk_call.ask(
-            openai,
-            openai.OpenAIError,
-            self._client.chat.completions.with_streaming_response.create,
-            self._keywords(request),
-            seconds,
-            "x-request-id",
-            self._where,
+            _SDK, create, self._keywords(request), seconds, self._where
         )
         return self._reply(body, request_id)
 
@@ -59,7 +55,7 @@ class OpenAIConnector:
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         keywords: dict[str, Any] = {"model": self._model.model, "messages": messages}
-        # OpenAI's newer models know only the second name, other servers often only the first.
+        # OpenAI's newer models accept only the second name, other servers often only the first.
         bound = "max_tokens" if self._model.base_url else "max_completion_tokens"
         keywords[bound] = request.max_tokens
         if request.effort is not None:
@@ -90,20 +86,22 @@ class OpenAIConnector:
             choice = document["choices"][0]
             message = choice["message"]
             text, refusal = _text(message.get("content")), message.get("refusal")
-            wished = message.get("tool_calls") or ()
+            tool_calls = message.get("tool_calls") or ()
             uses = tuple(
                 ToolUse(
                     use_id, str(use["name"]), response_parsing.arguments_of(use.get("arguments"))
                 )
                 for use_id, use in zip(
-                    response_parsing.distinct(each.get("id") for each in wished),
-                    [each["function"] for each in wished],
+                    response_parsing.distinct_ids(call.get("id") for call in tool_calls),
+                    [call["function"] for call in tool_calls],
                     strict=True,
                 )
             )
             reason = _STOPS.get(str(choice["finish_reason"]))
         except (ValueError, LookupError, TypeError, AttributeError) as problem:
-            raise malformed(response_parsing.told(problem), self._where, request_id) from problem
+            raise malformed(
+                response_parsing.parse_problem(problem), self._where, request_id
+            ) from problem
         if reason is None:
             stopped = f"it stopped for {choice['finish_reason']!r}"
             raise malformed(stopped, self._where, request_id)
@@ -117,28 +115,28 @@ class OpenAIConnector:
         return Reply(
             text=text,
             stop_reason=reason,
-            model=response_parsing.word(document.get("model")) or self._model.model,
+            model=response_parsing.short_text(document.get("model")) or self._model.model,
             tool_uses=uses,
-            tokens_in=response_parsing.count(usage.get("prompt_tokens")),
-            tokens_out=response_parsing.count(usage.get("completion_tokens")),
-            request_id=request_id or response_parsing.word(document.get("id")),
+            tokens_in=response_parsing.token_count(usage.get("prompt_tokens")),
+            tokens_out=response_parsing.token_count(usage.get("completion_tokens")),
+            request_id=request_id or response_parsing.short_text(document.get("id")),
             native=None,
         )
 
 
 def _text(content: Any) -> str:
-    """Return the text of a message; some servers give it in parts, thoughts among them."""
+    """Return the text of a message; some servers send it in parts, reasoning among them."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
-    shaped = expressible(schema) if schema is not None else None
-    if shaped is None:
+    subset = subset_of(schema) if schema is not None else None
+    if subset is None:
         return {"type": "json_object"}
-    # Strict output would demand every property: ours may be optional, and we check in any case.
-    named = {"name": "answer", "schema": shaped, "strict": False}
+    # Strict output requires every property. Ours may be optional, and the step checks in any case.
+    named = {"name": "answer", "schema": subset, "strict": False}
     return {"type": "json_schema", "json_schema": named}
 
 

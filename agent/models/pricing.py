@@ -1,4 +1,4 @@
-"""What a call of a model costs, and what it may cost at most; money in millionths of a US dollar."""
+"""What a call of a model costs, and the most it can cost; money in millionths of a US dollar."""
 
 import math
 from collections.abc import Iterable
@@ -8,36 +8,36 @@ from typing import Final
 from agent.models.protocol import ModelRequest
 
 BYTES_PER_TOKEN: Final = 2
-"""For what is set aside before a call. Texts have more bytes a token, so it is rarely too little."""
+"""For the reservation before a call. Texts have more bytes per token, so it is rarely too little."""
 _MESSAGE_TOKENS: Final = 16
-_LEAST_BYTES_PER_TOKEN: Final = 16
-"""No text has more: a prompt longer than this in a model's context surely does not fit."""
+_MAX_BYTES_PER_TOKEN: Final = 16
+"""No text has more bytes per token: a prompt beyond this certainly does not fit a context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens, which is millionths of a dollar for one."""
+    """US dollars per million tokens, which is millionths of a dollar per token."""
 
     usd_per_million_in: float
     usd_per_million_out: float
 
     def cost(self, tokens_in: int, tokens_out: int) -> int:
-        """Return what so many tokens cost, rounded up."""
+        """Return the cost, rounded up."""
         cost = tokens_in * self.usd_per_million_in + tokens_out * self.usd_per_million_out
         return math.ceil(round(cost, 6))
 
 
-def most_tokens_in(request: ModelRequest) -> int:
-    """Return how many tokens a request has, rather too many than too few."""
+def max_input_tokens(request: ModelRequest) -> int:
+    """Return an upper estimate of the tokens of a request."""
     texts = list(_texts(request))
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
     return -(-size // BYTES_PER_TOKEN) + _MESSAGE_TOKENS * (len(texts) + 1)
 
 
 def surely_exceeds(request: ModelRequest, context_tokens: int) -> bool:
-    """Whether a request cannot fit a context, however well its text packs."""
+    """Whether a request cannot fit a context, whatever the tokenizer."""
     size = sum(len(text) for text in _texts(request))
-    return size // _LEAST_BYTES_PER_TOKEN > context_tokens
+    return size // _MAX_BYTES_PER_TOKEN > context_tokens
 
 
 def _texts(request: ModelRequest) -> Iterable[str]:

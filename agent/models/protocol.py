@@ -1,4 +1,4 @@
-"""The protocol of connectors, and the words in which a model is asked and answers."""
+"""The protocol of connectors, and the values of a request to a model and of its reply."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -8,13 +8,13 @@ from agent.core.ids import request_hash
 Json = Any
 
 StopReason = Literal["end", "stop", "max_tokens", "tool_use", "refusal", "context_exceeded"]
-"""Why a model stopped: it was done, it met a stop text, it was cut, it wants tools, it declined,
-or its context was full."""
+"""Why a model stopped: it was done, it met a stop text, it was cut at `max_tokens`, it wants tools,
+it declined, or its context was full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something that a model may ask for."""
+    """A tool as the model sees it."""
 
     name: str
     description: str
@@ -24,12 +24,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A model's wish to use a tool."""
+    """A model's request to use a tool."""
 
     id: str
     name: str
     arguments: Json
-    """An object; or the text as it came, where it was no JSON object."""
+    """An object; or the text as it came, if it was not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ class Message:
     is_error: bool = False
     """Of a tool's answer: whether the tool failed."""
     native: Json = None
-    """Of an assistant's message: `Reply.native`, to be sent back exactly as it was said."""
+    """Of an assistant's message: `Reply.native`, to be sent back unchanged."""
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def digest(self) -> str:
-        """Its hash, made once: a conversation is hashed by its messages', however long it gets."""
+        """Its hash, computed once: the hash of a conversation is made of the hashes of its messages."""
         if not self._digest:
             uses = [[use.id, use.name, use.arguments] for use in self.tool_uses]
-            made = request_hash([self.role, self.text, uses, self.tool_use_id])
-            object.__setattr__(self, "_digest", made)
+            digest = request_hash([self.role, self.text, uses, self.tool_use_id])
+            object.__setattr__(self, "_digest", digest)
         return self._digest
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What a model is asked."""
+    """A request to a model."""
 
     messages: tuple[Message, ...]
     max_tokens: int
@@ -68,37 +68,37 @@ class ModelRequest:
     stop: tuple[str, ...] = ()
     wants_json: bool = False
     schema: dict[str, Json] | None = None
-    """A JSON Schema for the answer, given to providers that know structured output."""
+    """A JSON Schema for the answer, for providers with structured output."""
     tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered."""
+    """A model's reply."""
 
     text: str
     stop_reason: StopReason
     model: str
-    """The model's name as the provider gives it."""
+    """The model's name as the provider reports it."""
     tool_uses: tuple[ToolUse, ...] = ()
     tokens_in: int | None = None
-    """None when the provider does not say."""
+    """None when the provider does not report it."""
     tokens_out: int | None = None
     request_id: str | None = None
     native: Json = None
-    """The answer in the provider's own form, named by its provider."""
+    """The reply in the provider's own format, with the provider's name."""
 
 
 class Connector(Protocol):
-    """One provider's way of being asked; its failures are `ModelError`s."""
+    """A connection to one model of a provider; its failures are `ModelError`s."""
 
     async def complete(self, request: ModelRequest, seconds: float) -> Reply:
-        """Ask once, waiting for at most so long, and return what the model answered."""
+        """Ask once, for at most this time, and return the reply."""
 
     async def aclose(self) -> None:
         """Close its connections."""
 
 
 def clean(text: str) -> str:
-    """Return a text without what no database keeps: NUL and lone surrogates."""
+    """Return a text without characters that no database stores: NUL and lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

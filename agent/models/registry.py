@@ -1,4 +1,4 @@
-"""The models that steps may name: what the configuration says of each, and its connector."""
+"""The models of the configuration, and the connector of each."""
 
 import sys
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from agent.models.protocol import Connector
 
 ECHO: Final = "echo"
 _KEYS: Final = {"anthropic": "env:ANTHROPIC_API_KEY", "openai": "env:OPENAI_API_KEY"}
-"""Where a provider's key is looked for when the configuration does not say."""
+"""The default reference to a provider's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Model:
     name: str
     provider: str
     model: str
-    """Its name at the provider."""
+    """The provider's name of it."""
     base_url: str | None
     key: str | None
     """A reference to its key (`env:NAME`, `file:PATH`), never the key; None needs none."""
     price: Price | None
-    """None when nobody said: it is then refused wherever money is capped."""
+    """None when the configuration has no price: the model is then refused wherever money is capped."""
     max_output_tokens: int | None
     context_tokens: int | None
     timeout_seconds: float
@@ -41,7 +41,7 @@ def model_of(name: str, settings: ModelSettings) -> Model:
         price = Price(settings.usd_per_million_in or 0.0, settings.usd_per_million_out or 0.0)
     elif settings.usd_per_million_in is not None and settings.usd_per_million_out is not None:
         price = Price(settings.usd_per_million_in, settings.usd_per_million_out)
-    # A server of one's own needs no key unless the configuration says so.
+    # A server at `base_url` needs no key unless the configuration names one.
     default_key = None if settings.base_url else _KEYS.get(settings.provider)
     return Model(
         name=name,
@@ -59,42 +59,42 @@ def model_of(name: str, settings: ModelSettings) -> Model:
 
 @dataclass(slots=True)
 class ModelRegistry:
-    """All models, the one that is used where none is named, and what a day may cost."""
+    """All models, the default model, and the daily limits."""
 
     models: dict[str, Model] = field(default_factory=dict)
     default: str = ""
     max_tokens: int = 4096
-    """What an answer may have where a step does not say."""
+    """The length of an answer in tokens, if the step sets none."""
     daily_tokens: int | None = None
     daily_microusd: int | None = None
     daily_ms: int | None = None
 
     def get(self, name: str | None) -> Model:
         """Return a model by its name, or the default; raise `ModelError` when there is none."""
-        wanted = name or self.default
-        if not wanted:
+        chosen = name or self.default
+        if not chosen:
             raise _unknown(
                 "no model is named: give the step a `model`, or set `model` in [llm] of the"
                 f" configuration; there are {self._names()}"
             )
-        if wanted == ECHO and wanted not in self.models:
+        if chosen == ECHO and chosen not in self.models:
             return model_of(ECHO, ModelSettings(provider=ECHO))
-        found = self.models.get(wanted)
-        if found is None:
+        model = self.models.get(chosen)
+        if model is None:
             raise _unknown(
-                f"there is no model {wanted!r}: add [models.{wanted}] to the configuration;"
+                f"there is no model {chosen!r}: add [models.{chosen}] to the configuration;"
                 f" there are {self._names()}"
             )
-        return found
+        return model
 
     def _names(self) -> str:
         return ", ".join(sorted({*self.models, ECHO}))
 
 
-def catalog_of(
+def registry_of(
     models: dict[str, ModelSettings], llm: LlmSettings, budget: BudgetSettings
 ) -> ModelRegistry:
-    """Return the catalog that the configuration describes."""
+    """Return the models that the configuration describes."""
     return ModelRegistry(
         models={name: model_of(name, settings) for name, settings in models.items()},
         default=llm.model,
@@ -106,19 +106,19 @@ def catalog_of(
 
 
 def _limit(amount: float, parts: int) -> int | None:
-    """Return a limit in whole parts of its unit; one too small for a part is still a limit."""
+    """Return a limit in whole parts of its unit, at least one; None without a limit."""
     return max(1, round(amount * parts)) if amount > 0 else None
 
 
 def load(model: Model) -> None:
-    """Import what asks a model's provider; any thread may do so."""
+    """Import the connector of a model's provider; any thread may call this."""
     import_module(_module_of(model))
 
 
 def is_loaded(model: Model) -> bool:
-    """Whether what asks a model's provider is imported."""
+    """Whether the connector of a model's provider is imported."""
     module = sys.modules.get(_module_of(model))
-    # Another thread may be about to import it.
+    # Another thread may be importing it.
     return module is not None and not getattr(module.__spec__, "_initializing", False)
 
 

@@ -1,9 +1,10 @@
-"""One question to a provider through its SDK.
+"""One request to a provider through its SDK, and what its failures mean.
 
-The SDKs come from one generator: their errors have the same names and say the same, so what becomes
-of an exchange is decided here once.
+One generator makes both SDKs: their errors have the same names and meanings, so one function serves
+both.
 """
 
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -13,30 +14,36 @@ from agent.models import response_parsing
 from agent.models.errors import malformed, status_error, timed_out, transport_error
 
 
-async def ask(
-    sdk: ModuleType,
-    base_error: type[Exception],
-    create: Any,
-    keywords: dict[str, Any],
-    seconds: float,
-    id_header: str,
-    where: str,
-) -> tuple[str, str | None]:
-    """Return the text of the answer and the id that the provider gave it; raise what it ended in.
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """A provider's SDK."""
 
-    `create` opens an answer that is read as it comes; `base_error` is what all errors of the SDK are.
+    module: ModuleType
+    base_error: type[Exception]
+    """The base class of all its errors."""
+    id_header: str
+    """The header in which the provider sends the id of a request."""
+
+
+async def ask(
+    sdk: Sdk, create: Any, keywords: dict[str, Any], seconds: float, where: str
+) -> tuple[str, str | None]:
+    """Return the text of the response and the provider's id of the request; raise `ModelError`.
+
+    `create` opens a response that is read as it arrives.
     """
+    errors = sdk.module
     request_id: str | None = None
     try:
-        async with create(**keywords, timeout=seconds) as answer:
-            request_id = response_parsing.word(answer.headers.get(id_header))
-            return await response_parsing.received(answer), request_id
-    except sdk.APITimeoutError as problem:
+        async with create(**keywords, timeout=seconds) as response:
+            request_id = response_parsing.short_text(response.headers.get(sdk.id_header))
+            return await response_parsing.read_body(response), request_id
+    except errors.APITimeoutError as problem:
         error = transport_error(problem, where)
         raise (error if error.code == "timeout" else timed_out(where)) from problem
-    except (sdk.APIConnectionError, httpx2.RequestError) as problem:
+    except (errors.APIConnectionError, httpx2.RequestError) as problem:
         raise transport_error(problem, where, request_id) from problem
-    except sdk.APIStatusError as problem:
+    except errors.APIStatusError as problem:
         raise status_error(
             problem.status_code,
             problem.response.headers,
@@ -44,5 +51,5 @@ async def ask(
             where,
             problem.request_id,
         ) from problem
-    except (base_error, response_parsing.TooLargeError) as problem:
+    except (sdk.base_error, response_parsing.TooLargeError) as problem:
         raise malformed(str(problem), where, request_id) from problem

@@ -102,7 +102,7 @@ def context_of(
         failures=FailedAuthLimiter(database.clock.monotonic),
         tokens=tokens,
         startup=startup,
-        troubles=worker.troubles,
+        health=worker.health,
     )
 
 

@@ -18,7 +18,7 @@ from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Grant, Tokens
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
-from agent.tasks.worker.health import Troubles
+from agent.tasks.worker.health import Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Context:
     failures: FailedAuthLimiter
     tokens: Tokens
     startup: Startup
-    troubles: Troubles
+    health: Health
     """What keeps the worker from its work at the moment."""
 
 

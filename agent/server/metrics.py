@@ -63,7 +63,7 @@ class ServerMetrics:
 
     def exposition(self, now: Standing, events: Counter[str]) -> str:
         """Write everything in Prometheus's text format."""
-        turns = self._worker.delivery.turns
+        turns = self._worker.committer.metrics
         tasks = {status.value: now.tasks.get(status.value, 0) for status in TaskStatus}
         steps = {status.value: now.steps.get(status.value, 0) for status in StepStatus}
         lines = [

@@ -17,7 +17,7 @@ from agent.store.engine import reads, workflow_versions
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.submission import StartableWorkflow, new_submission
-from agent.tasks.worker.health import Trouble
+from agent.tasks.worker.health import HealthProblem
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 
@@ -78,22 +78,22 @@ class TaskSubmitter:
                 self._graphs.popitem(last=False)
         return StartableWorkflow(graph, source, path)
 
-    def database_trouble(self) -> Trouble | None:
+    def database_problem(self) -> HealthProblem | None:
         """Return why the database cannot be written, once that has lasted or a write has failed."""
-        troubles = self._worker.troubles
-        trouble, lasted = troubles.of("database"), troubles.seconds("database")
-        if trouble is None or not (trouble.is_certain or lasted >= _REFUSE_AFTER_SECONDS):
+        health = self._worker.health
+        problem, lasted = health.problem("database"), health.seconds("database")
+        if problem is None or not (problem.is_certain or lasted >= _REFUSE_AFTER_SECONDS):
             return None
-        return trouble
+        return problem
 
     def note_failed_write(self, error: StoreError) -> None:
         """Count the database as unusable after a failed command, until the worker has committed.
 
-        The worker tries to commit at once: it does so after every trouble.
+        The worker tries to commit at once: it does so after every problem.
         """
         if error.fault not in _DATABASE_FAULTS:
             return
-        if self._worker.troubles.note("database", error.message, is_certain=True):
+        if self._worker.health.report("database", error.message, is_certain=True):
             log.warning("command.not_written", fault=str(error.fault), error=error.message)
         with suppress(RuntimeError):
             # The worker's loop may have ended before the server's.
@@ -133,7 +133,7 @@ class TaskSubmitter:
     async def _commit(self, submission: Submission) -> str:
         if not self.is_open:
             raise retry_later(503, "stopping", "the agent is stopping; nothing was created")
-        if self.database_trouble() is not None:
+        if self.database_problem() is not None:
             raise retry_later(
                 503,
                 "unavailable",

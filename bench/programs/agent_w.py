@@ -21,7 +21,7 @@ async def _measure(url: str, in_flight: int, tasks: int, file: str | None) -> di
     if file is not None:
         loaded = loader.load(Path(file))
         given = {"graph": loaded.graph, "source": loaded.text, "path": file}
-    # Slots are how many steps one wants at once: nobody would queue them here on purpose.
+    # As many slots as tasks in flight: the benchmark measures commits, not queueing.
     settings = EngineSettings(slots=max(in_flight, 50), batch=max(min(in_flight, 1000), 64))
     async with session(url, settings) as opened:
         return await load.put_on(

@@ -18,7 +18,7 @@ _WARM_UP: Final = 3
 
 
 def main(url: str, tasks: int) -> dict[str, Any]:
-    """Answer the questions of so many tasks, one after the other."""
+    """Answer the questions of a number of tasks, one after the other."""
     return asyncio.run(_measure(url, tasks))
 
 

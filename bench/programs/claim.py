@@ -1,4 +1,4 @@
-"""What a turn costs that claims, with so many tasks waiting in the table.
+"""The cost of a commit that claims, by the number of waiting tasks.
 
 Half of them are due and wait for a slot, half wait for a time to come. They are copies of one task
 that the engine made, so that they are as it would have made them.
@@ -12,7 +12,7 @@ from agent.core.clock import SECOND
 from agent.store.db.database import Connection, Database
 from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
 from agent.tasks.commit.batch import Batch
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
@@ -24,33 +24,33 @@ _LATER_US: Final = 86_400 * SECOND
 
 
 def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Fill the tables of migrated databases, each with so many tasks, then measure turns.
+    """Fill migrated databases, each with its number of tasks, then measure commits.
 
     The databases take turns too: whatever else the machine does then falls on all of them alike.
     """
-    deliveries = [_filled(url, waiting) for url, waiting in places]
+    committers = [_filled(url, waiting) for url, waiting in places]
     elapsed: list[list[float]] = [[] for _ in places]
     for _ in range(_WARM_UP + _TURNS):
-        for delivery, times in zip(deliveries, elapsed, strict=True):
+        for committer, times in zip(committers, elapsed, strict=True):
             start = time.perf_counter()
-            delivered = delivery.deliver(Batch(), _room(_SLOTS))
+            delivered = committer.commit(Batch(), _room(_SLOTS))
             times.append(time.perf_counter() - start)
             assert len(delivered.attempts) == _SLOTS
     return [{"p50_ms": usage.p50_ms(times[_WARM_UP:]), "claims": _SLOTS} for times in elapsed]
 
 
-def _filled(url: str, waiting: int) -> Delivery:
+def _filled(url: str, waiting: int) -> Committer:
     assert waiting // 2 > (_TURNS + _WARM_UP) * _SLOTS
     database = Database(url)
     database.set_clock()
-    delivery = Delivery(database, database.clock)
-    delivery.enroll()
+    committer = Committer(database, database.clock)
+    committer.enroll()
     submission = Submission(definitions.chain(1))
-    delivery.deliver(Batch(submissions=[submission]), _room(0))
+    committer.commit(Batch(submissions=[submission]), _room(0))
     with database.connect("writer") as connection, connection.transaction():
         _multiply(connection, submission.task_id, waiting, database.clock.now())
     _settle_down(database)
-    return delivery
+    return committer
 
 
 def _room(slots: int) -> ClaimCapacity:

@@ -1,6 +1,6 @@
 """The workload W on LangGraph with its checkpointers: five nodes, a checkpoint before the next one.
 
-It has no queue: the caller runs the graph, and after a crash somebody must call again. What is
+It has no queue: the caller runs the graph, and after a crash the caller must call again. What is
 compared is the cost of its durable steps. On SQLite it runs on Python's own library: it knows no
 other's errors.
 """

@@ -22,7 +22,7 @@ async def _work(url: str) -> dict[str, Any]:
     database.set_clock()
     worker = Worker(database, EngineSettings())
     # The connection of its turns is made before the word: a worker in service has it.
-    worker.delivery.sender.connection.query("SELECT 1")
+    worker.committer.connection.query("SELECT 1")
     bootstrap.collect_garbage_seldom()
     print("ready", flush=True)
     sys.stdin.readline()

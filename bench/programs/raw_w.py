@@ -1,8 +1,8 @@
 """A lower bound: the rows of the workload W, written set-based through SQLAlchemy by no engine.
 
-So many tasks go through their steps in step: each transaction ends one step of every task and begins
+All tasks in flight go through their steps in step: each transaction ends one step of every task and begins
 the next, with the last one the tasks that follow are made. Nothing is read, decided or run, and
-nobody else could take part: what an engine costs on top is everything that an engine is for.
+no other process could take part: what an engine costs on top is everything that an engine is for.
 """
 
 import json
@@ -44,7 +44,7 @@ _EVENTS_BEFORE: Final = 3
 
 
 def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
-    """Write the rows of so many tasks."""
+    """Write the rows of a number of tasks."""
     with _engine(url).connect() as connection:
         writer = _Writer(connection, SQLITE if url.startswith("sqlite:") else POSTGRESQL)
         writer.introduce()
@@ -96,7 +96,7 @@ class _Writer:
             )
 
     def run(self, in_flight: int, tasks: int) -> list[float]:
-        """Write tasks, so many at once, and return how long each lot took."""
+        """Write tasks in batches; return the duration of each batch."""
         latencies = []
         lot = self._lot(in_flight)
         with self._connection.begin():

@@ -8,7 +8,7 @@ from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
@@ -17,7 +17,7 @@ _AT_ONCE: Final = 100
 
 
 def main(url: str, running: int) -> dict[str, Any]:
-    """Let a worker claim a step of so many tasks and vanish; recover."""
+    """Let a worker claim a step of each task and die; recover."""
     database = Database(url)
     database.set_clock()
     _claim_and_vanish(database, running)
@@ -34,19 +34,17 @@ def main(url: str, running: int) -> dict[str, Any]:
 
 def _claim_and_vanish(database: Database, running: int) -> None:
     graph = definitions.chain()
-    delivery = Delivery(database, database.clock)
-    delivery.enroll()
+    committer = Committer(database, database.clock)
+    committer.enroll()
     for _ in range(running // _AT_ONCE):
         batch = Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)])
         room = ClaimCapacity("", 0, slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
-        assert len(delivery.deliver(batch, room).attempts) == _AT_ONCE
-    delivery.sender.disconnect()
+        assert len(committer.commit(batch, room).attempts) == _AT_ONCE
+    committer.session.disconnect()
     if not database.is_sqlite:
         # There others may be alive; that this one is not has been found out by its silence.
         with database.connect("writer") as connection, connection.transaction():
-            workers.retire(
-                connection, delivery.sender.worker_id, database.clock.now(), "worker.died"
-            )
+            workers.retire(connection, committer.worker_id, database.clock.now(), "worker.died")
 
 
 if __name__ == "__main__":

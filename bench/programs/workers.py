@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.tasks.commit.batch import Batch
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
@@ -63,13 +63,13 @@ _BACKENDS: Final = (
 
 def _fill(database: Database, tasks: int) -> None:
     graph = definitions.chain()
-    delivery = Delivery(database, database.clock)
-    delivery.enroll()
+    committer = Committer(database, database.clock)
+    committer.enroll()
     nothing = ClaimCapacity("", 0, slots=0, running=0, lease_us=60 * SECOND)
     for _ in range(tasks // _AT_ONCE):
-        delivery.deliver(Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)]), nothing)
-    delivery.sender.retire()
-    delivery.sender.disconnect()
+        committer.commit(Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)]), nothing)
+    committer.session.retire()
+    committer.session.disconnect()
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:

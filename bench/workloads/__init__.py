@@ -12,7 +12,7 @@ from bench.stores import Stores
 from bench.workloads import (
     answer,
     claim,
-    compile,  # noqa: A004 - nobody compiles Python here
+    compile,  # noqa: A004 - no Python is compiled here
     recovery,
     rest,
     w,

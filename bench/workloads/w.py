@@ -44,7 +44,7 @@ _SLOW: Final = 500
 
 def run(asked: Options, stores: Stores, number: int) -> Iterator[Row]:
     """Measure every engine on every store where it lives."""
-    # Who goes first alternates, so that a machine that warms up or tires favours nobody.
+    # The order alternates, so that a machine that warms up favours no engine.
     engines = asked.engines if number % 2 == 0 else asked.engines[::-1]
     for store in asked.stores:
         for in_flight in IN_FLIGHT:

@@ -6,7 +6,7 @@ from agent.approvals import approval_documents
 from agent.channels.chat import message_texts
 from agent.cli.output import task_view
 from agent.server.pages import answer_page
-from agent.tasks.read_models import waits
+from agent.tasks.read_models import person_waits
 from tests.support.approvals import everything, pending, say, token
 from tests.support.engine import Engine, eventually, graph, step
 from tests.support.step_functions import runs
@@ -53,7 +53,7 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     """In the task's document, at the terminal, in chats and on the page behind a link."""
     task_id = changed(engine, token())
     document = engine.document(task_id)
-    (on,) = waits.waits_on_person(document)
+    (on,) = person_waits.waits_on_person(document)
     assert on["was"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 1}}
     assert on["now"] == {"action": "pay#1", "request": {"task": task_id, "attempt": 2}}
     lines: list[str] = []

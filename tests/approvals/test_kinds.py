@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
-from agent.steps.spec.questions import misfit, read_answer
+from agent.steps.spec.questions import answer_problem, read_answer
 from tests.support.approvals import asked, asks, pending, say
 from tests.support.engine import Engine
 
@@ -82,8 +82,8 @@ def test_what_was_typed_is_read_as_what_is_meant(
 
 def test_why_a_value_does_not_fit() -> None:
     """The reason is for the person who gave it."""
-    assert misfit("x", ["red", 2], None) == "give one of red, 2"
-    assert misfit(None, None, None) == "give a text"
-    problem = misfit({"n": "1"}, None, {"properties": {"n": {"type": "integer"}}})
+    assert answer_problem("x", ["red", 2], None) == "give one of red, 2"
+    assert answer_problem(None, None, None) == "give a text"
+    problem = answer_problem({"n": "1"}, None, {"properties": {"n": {"type": "integer"}}})
     assert problem is not None
     assert "value.n" in problem and "output" not in problem

@@ -4,6 +4,7 @@ import pytest
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
@@ -78,7 +79,7 @@ def test_resolve_decides_the_same_record(hand: Hand) -> None:
     """`resolve` is an answer to the question that the unknown is; it is decided once."""
     task_id = hand.start(graph(step("pay")))
     call_id = intend(hand, hand.claimed("pay"))
-    hand.settle({"pay": Waiting({"unknown": call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call_id))})
     (approval,) = pending(hand, task_id)
     hand.operator.resolve(task_id, "pay", "done", 7, by="ada")
     (decided,) = everything(hand, task_id)
@@ -95,10 +96,10 @@ def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
-    hand.settle({"pay": Waiting({"unknown": call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
 
 

@@ -1,4 +1,4 @@
-"""What reads input that somebody else wrote: each takes it, or says what is wrong with it.
+"""Functions that read untrusted input: each accepts it, or rejects it with a message.
 
 Every target is given bytes of any kind and raises nothing: an exception that gets out is a finding.
 The properties here feed them, and so does atheris in `make fuzz`.

@@ -1,4 +1,4 @@
-"""Whatever somebody else wrote: taken, or refused in words; never a traceback, never a hang."""
+"""Untrusted input is accepted or rejected with a message; never a traceback, never a hang."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -209,7 +209,7 @@ def test_a_defect_of_the_compiler_is_told_of_its_file(
 def test_what_the_database_refuses_stops_no_other(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file whose text cannot be stored is told as broken; the next one is recorded."""
+    """A file whose text cannot be stored is reported as broken; the next one is recorded."""
     found = _settings(tmp_path)
     (found.workflow_directory / "a.yaml").write_text(GOOD.replace("good", "a"))
     text = loader.WorkflowFile.__init__

@@ -1,4 +1,4 @@
-"""Bodies that nobody should send: refused as a problem document, and nothing has changed."""
+"""Invalid bodies: rejected with a problem document, and nothing has changed."""
 
 import shutil
 from collections.abc import Iterator

@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True
 ANSWERS = 5
 MOST_SECONDS = 1.0
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.measured
 
 
 def _seconds(give: Callable[[], object], counted: str) -> float:

@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 
 from tests.support import fork_server
+from tests.support.fork_server import ForkedProcess
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 60.0
 """For what surely happens, on a machine that is slow and busy."""
 
 PROGRAM = [sys.executable, "-m", "agent.cli"]
+
+Process = subprocess.Popen[str] | ForkedProcess
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,15 @@ class Result:
 
 
 class Cli:
-    """Runs commands in one directory."""
+    """Runs commands in one directory.
+
+    They are forked from a process that has the program loaded. Where the start of the interpreter
+    matters (another version of the code, a limit), name a `program`.
+    """
 
     def __init__(self, directory: Path, **environment: str) -> None:
         self.directory = directory
+        self.program: list[str] | None = None
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith("AGENT_")
         }
@@ -50,7 +58,7 @@ class Cli:
 
     def __call__(self, *arguments: str, code: int = 0, given: str | None = None) -> Result:
         """Run a command, and check its exit code and that no traceback shows."""
-        run = self._fork if self.environment["PYTHONPATH"] == str(ROOT) else self._spawn
+        run = self._fork if self.program is None else self._spawn
         result = run(arguments, given or "")
         assert "Traceback" not in result.err + result.out, result
         assert result.code == code, result
@@ -75,9 +83,8 @@ class Cli:
             return Result(code, stdout.read_text("utf-8"), stderr.read_text("utf-8"))
 
     def _spawn(self, arguments: tuple[str, ...], given: str) -> Result:
-        """Run a command in a fresh interpreter: another version of the code, say."""
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*(self.program or PROGRAM), *arguments],
             check=False,
             cwd=self.directory,
             env=self.environment,
@@ -96,30 +103,49 @@ class Cli:
         return path
 
     @contextmanager
-    def daemon(self, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    def daemon(self, *arguments: str) -> Iterator[Process]:
         """Run `agent up` for as long as the block lasts, once it says that it is ready."""
-        log = (self.directory / "daemon.log").open("w", encoding="utf-8")
-        process = subprocess.Popen(
-            [*PROGRAM, "up", *arguments],
-            cwd=self.directory,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        try:
-            self.wait_for(lambda: self._is_ready(process))
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
+        start = self._fork_daemon if self.program is None else self._spawn_daemon
+        with start(["up", *arguments], self.directory / "daemon.log") as process:
             try:
-                process.communicate(timeout=PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-            log.close()
+                self.wait_for(lambda: self._is_ready(process))
+                yield process
+            finally:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(PATIENCE_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
-    def _is_ready(self, process: "subprocess.Popen[str]") -> bool:
+    @contextmanager
+    def _fork_daemon(self, arguments: list[str], log: Path) -> Iterator[ForkedProcess]:
+        with TemporaryDirectory(prefix="agent-cli-") as name:
+            stdout = Path(name) / "out"
+            os.mkfifo(stdout)
+            log.write_text("")
+            process = fork_server.shared().start(
+                arguments, self.directory, self.environment, stdout=stdout, stderr=log
+            )
+            with stdout.open(encoding="utf-8") as process.stdout:
+                yield process
+
+    @contextmanager
+    def _spawn_daemon(self, arguments: list[str], log: Path) -> "Iterator[subprocess.Popen[str]]":
+        with (
+            log.open("w", encoding="utf-8") as stderr,
+            subprocess.Popen(
+                [*(self.program or PROGRAM), *arguments],
+                cwd=self.directory,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            ) as process,
+        ):
+            yield process
+
+    def _is_ready(self, process: Process) -> bool:
         assert process.poll() is None, (self.directory / "daemon.log").read_text()
         assert process.stdout is not None
         return "agent" in process.stdout.readline()

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ import pytest
 from agent.steps.process import processes
 from agent.store.db.database import Database
 from agent.tasks.read_models import task_documents, transcript
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Process
 from tests.steps.agent.tools.test_mcp import PLAIN
 from tests.support.model_servers import KEY, HangUp, Provider, Reply, Say, providing
 
@@ -66,7 +65,7 @@ class World:
     """The model and the tool of one loop; each may take the daemon down in the middle of a call."""
 
     def __init__(self) -> None:
-        self.daemon: subprocess.Popen[str] | None = None
+        self.daemon: Process | None = None
         self.port = 0
         self.did: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()

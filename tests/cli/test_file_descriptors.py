@@ -5,8 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.cli import conftest
-from tests.cli.conftest import Cli
+from tests.cli.conftest import PROGRAM, Cli
 
 LIMIT = 128
 STEPS = """\
@@ -20,18 +19,18 @@ steps:
 
 
 @pytest.mark.process
-def test_idle_connections_do_not_fail_tasks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_do_not_fail_tasks(cli: Cli) -> None:
     """With twice as many idle connections as descriptors tasks succeed, and the log stays short."""
-    limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *conftest.PROGRAM]
+    limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *PROGRAM]
     cli("init")
     cli.write("workflows/steps.yaml", STEPS)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cli.environment["AGENT_SERVER__PORT"] = str(port)
-    monkeypatch.setattr(conftest, "PROGRAM", limited)
+    cli.program = limited
     with cli.daemon(), ExitStack() as opened:
-        monkeypatch.undo()
+        cli.program = None
         for _ in range(2 * LIMIT):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         done = cli("run", "steps", "--wait", "--json").json

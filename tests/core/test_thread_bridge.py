@@ -5,6 +5,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_a_bridge_runs_functions_in_order() -> None:
 
     async def main() -> list[int]:
         bridge = ThreadBridge("test")
-        work = [bridge.run(lambda number=number: order.append(number)) for number in range(20)]
+        work = [bridge.run(partial(order.append, number)) for number in range(20)]
         await asyncio.gather(*work)
         bridge.close()
         bridge.join()

@@ -5,10 +5,10 @@
 On SQLite one daemon at a time works on a database, is killed with SIGKILL and started again; several
 such households live side by side, since a start is mostly waiting. On PostgreSQL eight workers share
 a database and one after another is killed and replaced. A kill comes at one of three moments: while
-a process starts, at any time while it works, or just when the world has seen an effect that nobody
+a process starts, at any time while it works, or just when the world has seen an effect that no process
 has been told of yet. What the world saw is counted by a process of its own.
 
-After every kill (every tenth on PostgreSQL) the checker reads the database. A round ends with agents that nobody kills; then
+After every kill (every tenth on PostgreSQL) the checker reads the database. A round ends with agents that are not killed; then
 every task that was acknowledged must have ended well, with each of its effects done exactly once.
 """
 
@@ -32,15 +32,15 @@ import psycopg
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.crash.errands import INNER, KEYED, ONCE, errand, inner, misdeeds, paths
-from tests.crash.processes import Agents, Process, agents, eventually
-from tests.support.fork_server import ForkServer
+from tests.crash.processes import Agents, agents, eventually
+from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.postgres import PostgresServer
 
 HOUSEHOLDS = 3
 SQLITE_ROUND = 50
 POSTGRES_ROUND = 50
 POSTGRES_LOOK = 10
-"""The checker reads everything, and eight workers get much done: it is asked after so many kills."""
+"""The checker reads everything, and eight workers do much: it runs after this number of kills."""
 WORKERS = 8
 STARTING, WORKING, AT_EFFECT = "while it started", "while it worked", "just after an effect"
 PAUSE_SECONDS = 0.015
@@ -50,7 +50,7 @@ POSTGRES_SETTINGS = SETTINGS | {
     "AGENT_ENGINE__LEASE_SECONDS": "3",
     "AGENT_ENGINE__SLOTS": "4",
     "AGENT_ENGINE__SOLO_SECONDS": "1",
-    # Nobody acts on what a dead worker left unknown before its time to send and to wait is over.
+    # An unknown effect of a dead worker is resolved only after its time to send and to wait.
     "AGENT_STEPS__SEND_WINDOW_SECONDS": "2",
     "AGENT_STEPS__CALL_SECONDS": "3",
 }
@@ -67,7 +67,7 @@ class Tally:
         self.started = time.monotonic()
         self.seconds = 0.0
         self.stopped = threading.Event()
-        """Set when somebody has had enough: rounds end early, in peace."""
+        """Set on interrupt: rounds end early and gracefully."""
         self._lock = threading.Lock()
 
     def add(self, **counts: int) -> None:
@@ -133,7 +133,7 @@ class Round:
         """Hold the database against the invariants, as it is now."""
         self.tally.blame(self.those.violations(), self.those.directory)
 
-    def close(self, last: list[Process]) -> None:
+    def close(self, last: list[ForkedProcess]) -> None:
         """Let everything end in peace, and count."""
         those, tally = self.those, self.tally
         eventually(lambda: those.are_ended(self.task_ids), those.describe)
@@ -154,7 +154,7 @@ class Round:
         self.check()
         ((steps,),) = those.rows("SELECT count(*) FROM steps WHERE status = 'succeeded'")
         ((lost,),) = those.rows("SELECT count(*) FROM events WHERE type = 'step.lost'")
-        # Those that a crash left behind name their call; the others were told by their attempt.
+        # Those that a crash left behind name their call; the others by their attempt.
         ((unknown,),) = those.rows(
             "SELECT count(*) FROM events WHERE type = 'tool_call.unknown' AND data LIKE '%\"call\"%'"
         )
@@ -254,7 +254,7 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
         server.stop()
 
 
-def _victim(turn: Round, workers: list[Process], moment: str) -> Process:
+def _victim(turn: Round, workers: list[ForkedProcess], moment: str) -> ForkedProcess:
     """Return the newest worker, or one that is in the middle of something."""
     if moment == STARTING:
         return workers[-1]
@@ -276,7 +276,7 @@ def table(tallies: list[Tally]) -> str:
         ("steps", _counted("steps")),
         ("effects seen by the world", _counted("effects")),
         ("attempts lost", _counted("lost")),
-        ("effects in doubt", _counted("unknown")),
+        ("unknown effects", _counted("unknown")),
         ("— put to a person", _counted("asked")),
         ("effects done twice or not at all, tasks lost, violations", lambda t: len(t.wrongs)),
         ("minutes", lambda tally: f"{tally.seconds / 60:.1f}"),
@@ -317,7 +317,7 @@ def main() -> int:
     options.add_argument("--postgres", type=int, default=1000, metavar="KILLS")
     options.add_argument("--seed", default=str(time.time_ns()), help="when kills come")
     chosen = options.parse_args()
-    # Somebody who ends it means no harm: nothing of it is to be left running.
+    # An interrupt leaves no process running.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"seed {chosen.seed}")

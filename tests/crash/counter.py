@@ -1,7 +1,7 @@
 """The outside world, as a process of its own: it writes down every request before it answers.
 
-It serves one request after another. Whoever gets an answer knows that everything which had been
-sent before is written down. It may be told to take its time before it answers, so that whoever asks
+It serves one request after another. A response means that everything sent before is written
+down. It can be configured to delay its response, so that the caller
 is often killed in between.
 """
 
@@ -16,7 +16,7 @@ class Counter(BaseHTTPRequestHandler):
 
     record: Path
     pause_seconds = 0.0
-    # Whoever connects and says nothing must not hold up the others for ever.
+    # A client that connects and sends nothing must not block the others.
     timeout = 60
 
     def do_POST(self) -> None:

@@ -16,7 +16,7 @@ class Way(StrEnum):
     REFUSED = "it was refused"
     LANDED_UNHEARD = "it landed and was reported as failed"
     LOST = "the connection was lost before it"
-    LOST_UNHEARD = "it did not land and nobody can tell"
+    LOST_UNHEARD = "not applied, and the acknowledgement was lost"
     CUT_OFF = "it landed and the connection was lost"
 
 

@@ -54,7 +54,7 @@ async def act_thrice(ctx: StepContext) -> object:
 
 
 async def act_at_last(ctx: StepContext) -> object:
-    """Be told twice that nothing happened, then act."""
+    """Fail definitely twice, then act."""
 
     def act() -> int:
         tries[(ctx.task_id, ctx.step)] += 1

@@ -1,7 +1,6 @@
 """Real processes: agents that are killed and stopped, and a world that counts what they do."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -16,15 +15,15 @@ from typing import Any
 
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
+from agent.core import waits
+from agent.core.waits import Approval, UnknownCall
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.errors import RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
-from tests.support.fork_server import ForkedProcess, ForkServer
-
-Process = subprocess.Popen[bytes] | ForkedProcess
+from tests.support.fork_server import ForkedProcess, ForkServer, shared
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS = 120.0
@@ -87,11 +86,11 @@ class Agents:
         fork_server: ForkServer | None = None,
     ) -> None:
         self.directory = directory
-        self._fork_server = fork_server
+        self._fork_server = fork_server or shared()
         self.world = world
         self.database = Database(url)
         self.operator = Operator(self.database, self.database.clock)
-        self.processes: list[Process] = []
+        self.processes: list[ForkedProcess] = []
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith("AGENT_")
         }
@@ -99,28 +98,15 @@ class Agents:
         self._environment["AGENT_DATABASE__URL"] = url
         (directory / "config.toml").write_text('[http]\nallow_private = ["127.0.0.1"]\n')
 
-    def start(self, command: str, *, is_held: bool = False) -> Process:
+    def start(self, command: str, *, is_held: bool = False) -> ForkedProcess:
         """Start one more process; how far it has come is not known when this returns."""
-        process: Process
-        if self._fork_server is not None:
-            process = self._fork_server.start(
-                [command], self.directory, self._environment, is_held=is_held
-            )
-            self.processes.append(process)
-            return process
-        with (self.directory / "agents.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli", command],
-                cwd=self.directory,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        process = self._fork_server.start(
+            [command], self.directory, self._environment, is_held=is_held
+        )
         self.processes.append(process)
         return process
 
-    def end(self, process: Process, number: signal.Signals) -> int:
+    def end(self, process: ForkedProcess, number: signal.Signals) -> int:
         """End a process by a signal and wait until it is gone."""
         process.send_signal(number)
         return process.wait(PATIENCE_SECONDS)
@@ -137,14 +123,14 @@ class Agents:
         with self.database.connect("reader") as reader:
             return reader.query(sql, **parameters)
 
-    def living(self, process: Process) -> list[str]:
+    def living(self, process: ForkedProcess) -> list[str]:
         """Return the identities under which a process is known to be alive."""
         found = self.rows(
             "SELECT id FROM workers WHERE process_id = :pid AND dead = 0", pid=process.pid
         )
         return [str(worker_id) for (worker_id,) in found]
 
-    def wait_until_alive(self, process: Process) -> str:
+    def wait_until_alive(self, process: ForkedProcess) -> str:
         """Wait until a process has begun to work; return its identity."""
         found = eventually(lambda: self.living(process), self.describe)
         return str(found[-1])
@@ -160,20 +146,20 @@ class Agents:
         return set(task_ids) <= {task_id for (task_id,) in ended}
 
     def _be_the_person(self) -> None:
-        """Say of each effect in doubt what the world knows of it, and yes to everything else."""
+        """Resolve each unknown effect by what the world saw, and approve everything else."""
         for task_id, name, parallel_index, waiting_on in self.rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
-            on = json.loads(waiting_on or "{}")
-            # Whoever did it may have told of it in the meantime.
+            on = waits.parse(waiting_on)
+            # The worker may have recorded the result in the meantime.
             with contextlib.suppress(RefusedError):
-                if "unknown" in on:
+                if isinstance(on, UnknownCall):
                     title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
-                    did_happen = self._did_happen(on["unknown"])
+                    did_happen = self._did_happen(on.call_id)
                     self.operator.resolve(task_id, title, "done" if did_happen else "retry")
-                elif "approval" in on:
+                elif isinstance(on, Approval):
                     person = terminal_user("a person")
-                    answering.answer(self.database, on["approval"], "approve", principal=person)
+                    answering.answer(self.database, on.approval_id, "approve", principal=person)
 
     def _did_happen(self, call_id: str) -> bool:
         ((request,),) = self.rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
@@ -187,7 +173,7 @@ class Agents:
             return checker.check(reader)
 
     def describe(self) -> str:
-        """Say how things are, for whoever reads a failure."""
+        """Describe the state, for the message of a failure."""
         steps = self.rows(
             "SELECT task_id, name, parallel_index, status, attempt, owner, waiting_on, error"
             " FROM steps WHERE status NOT IN ('succeeded', 'skipped')"

@@ -7,7 +7,9 @@ from typing import Any
 
 from agent import recovery
 from agent.config.settings import EngineSettings
+from agent.core import waits
 from agent.core.ids import new_id
+from agent.core.waits import UnknownCall
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
 from agent.tasks import checker
@@ -57,7 +59,7 @@ class Story:
                 except Died:
                     pass
                 except StoreError:
-                    # The recovery pass met the fault: whoever starts the daemon starts it again.
+                    # The recovery pass met the fault: the supervisor starts the daemon again.
                     assert self.database.has_happened
                 assert self.lives < 9, "it dies again and again"
                 self._bury()
@@ -75,14 +77,14 @@ class Story:
             operator.cancel(operator.submit(Submission(graph=child)))
 
     def _bury(self) -> None:
-        """Declare the dead dead: on PostgreSQL others would, once a lease has passed."""
+        """Declare killed workers dead: on PostgreSQL others would, after a lease."""
         with self.plain.connect("writer") as connection:
             for worker_id, turn, *_ in workers.living(connection):
                 with connection.transaction():
                     workers.declare_dead(connection, worker_id, turn, self.clock.now())
 
     async def _live(self) -> None:
-        # The dead do not complain: what their attempts still raise is nobody's to hear.
+        # Ignore what attempts of a killed worker still raise.
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         worker = Worker(self.database, SETTINGS, self.clock)
         running = asyncio.create_task(worker.run())
@@ -105,9 +107,9 @@ class Story:
             for task in (running, *([submitting] if submitting else [])):
                 task.cancel()
                 await asyncio.wait([task])
-            worker._link.close()
-            await asyncio.to_thread(worker._link.join, PATIENCE_SECONDS)
-            worker.delivery.sender.disconnect()
+            worker.database_thread.close()
+            await asyncio.to_thread(worker.database_thread.join)
+            worker.committer.session.disconnect()
 
     def _submission(self) -> Submission:
         graph = self.shape.graph("golden")
@@ -132,10 +134,10 @@ class Story:
         for task_id, name, parallel_index, waiting_on in self._rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
-            call_id = json.loads(waiting_on or "{}").get("unknown")
-            if call_id is not None:
+            on = waits.parse(waiting_on)
+            if isinstance(on, UnknownCall):
                 title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
-                self._answer(task_id, title, call_id)
+                self._answer(task_id, title, on.call_id)
         ((busy,),) = self._rows(
             "SELECT count(*) FROM steps WHERE status = 'running'"
             " OR (status = 'pending' AND wake_at <= :now)",
@@ -182,7 +184,7 @@ class Story:
         }
 
     def describe(self) -> str:
-        """Say what the database and the world look like, for whoever reads a failure."""
+        """Describe the database and the world, for the message of a failure."""
         return "\n".join(
             [
                 f"lives {self.lives}, commits {self.database.commits}",

@@ -83,7 +83,7 @@ class LoopStory(Story):
         assert texts == [f"did {n}" for n in wished]
         assert [acted[(self.task_id, n)] for n in wished] == [1] * TURNS, self.describe()
         assert [row[2:] for row in rows[::2]] == [(10, 5)] * (TURNS + 1)
-        # What nobody knows counts as spent: all that was set aside for it.
+        # An unknown call counts as spent: its whole reservation.
         ((lost,),) = self._rows(
             "SELECT coalesce(sum(c.reserved_tokens), 0) FROM tool_calls AS c"
             " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
@@ -143,7 +143,7 @@ def test_a_turn_costs_as_much_late_as_early(sqlite_template: Path, tmp_path: Pat
     assert sum(told[-150:-50]) <= sum(told[50:150]) * 1.1
 
 
-@pytest.mark.process
+@pytest.mark.measured
 def test_the_engine_takes_little_of_its_own(sqlite_template: Path, tmp_path: Path) -> None:
     """Less than 5 ms of CPU for a call, be it of the model or of a tool, all included."""
     path = tmp_path / "measured.db"

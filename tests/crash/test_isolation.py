@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.workflows.graph import Graph, RetryPolicy, Step
-from tests.crash.processes import Agents, Process, agents, eventually
+from tests.crash.processes import Agents, agents, eventually
+from tests.support.fork_server import ForkedProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -95,7 +96,7 @@ def test_a_step_that_takes_the_daemon_down_is_named(sqlite_url: str, tmp_path: P
         assert those.violations() == []
 
 
-def _exit_code(process: Process) -> int:
+def _exit_code(process: ForkedProcess) -> int:
     return process.wait(120)
 
 

@@ -1,7 +1,7 @@
 """Faults at the very places where a process makes things durable, put there by strace from outside.
 
 A kill comes at the Nth sync of the whole process, whichever thread makes it: every sync stops the
-process, and whoever watches lets it go on or ends it. An error is given to the Nth sync of every
+process, and the tracer continues it or ends it. An error is given to the Nth sync of every
 thread, since that is how strace counts.
 """
 
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from tests.crash.processes import PATIENCE_SECONDS, Process, eventually
+from tests.crash.processes import PATIENCE_SECONDS, eventually
+from tests.support.fork_server import ForkedProcess
 
 _SYNCS = "fdatasync,fsync"
 Error = Literal["EIO", "ENOSPC"]
@@ -43,7 +44,7 @@ def _is_stopped(pid: int) -> bool:
 class Tracer:
     """A strace on a process that is held at its very beginning."""
 
-    def __init__(self, process: Process, log: Path, what: str) -> None:
+    def __init__(self, process: ForkedProcess, log: Path, what: str) -> None:
         self.process = process
         self.syncs = 0
         self._log = log

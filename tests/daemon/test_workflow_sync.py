@@ -123,8 +123,7 @@ steps:
     )
     (parent,) = [each for each in overview(settings, None) if each["name"] == "parent"]
     assert parent["remarks"] == [
-        "step nowhere: the module 'not_there.at_all' is neither beside parent.yaml"
-        " nor among what is installed",
+        "step nowhere: the module 'not_there.at_all' is neither beside parent.yaml nor installed",
         "step misspelt: no workflow file is called 'chidl'; did you mean 'child'?",
         "step wrong: child: there is no input 'o'; there are n, m",
         "step wrong: child: input 'n' must be a whole number, and is \"many\"",

@@ -91,7 +91,7 @@ def _package(name: str, **about: object) -> dict[str, object]:
 def test_silence_is_no_soundness(
     packages: list[dict[str, object]], code: int, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the database was not asked about, or does not know, is told, and is not success."""
+    """A package that was not audited, or is unknown to the database, is reported and is not a success."""
     assert audit.judge(audit.read({"dependencies": packages}), ["a", "b"]) == code
     assert shown in capsys.readouterr().out
 

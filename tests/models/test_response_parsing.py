@@ -11,6 +11,6 @@ from agent.models import response_parsing
 )
 def test_ids_of_uses_differ(given: list[str | None]) -> None:
     """Whatever a provider calls them, each answer to a use can say which one it answers."""
-    found = list(response_parsing.distinct(given))
+    found = list(response_parsing.distinct_ids(given))
     assert len(set(found)) == len(given)
     assert all(found)

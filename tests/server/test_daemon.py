@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.conftest import PATIENCE_SECONDS, Cli
+from tests.cli.conftest import PATIENCE_SECONDS, Cli, Process
 
 pytestmark = pytest.mark.process
 
 FLOW = "name: flow\nsteps: {one: {wait: {signal: go}}}\n"
 
 
-def _address(process: "subprocess.Popen[str]") -> str:
+def _address(process: Process) -> str:
     """Read what the daemon prints until it says where its API is."""
     assert process.stdout is not None
     for line in process.stdout:

@@ -1,8 +1,7 @@
 """The tasks of a siege: workflows of every kind of effect, and what each of them promises.
 
-`EXPECTED` says it again in other words, for the judge: which effects a task of each workflow has, of
-which kind, and which must come after which. It is not derived from the workflows by the engine's
-code, since that is what is on trial.
+`EXPECTED` states it for the judge: the effects of each workflow's tasks, their kinds and their order.
+It is not derived from the workflows by the engine's code, since that code is under test.
 """
 
 from dataclasses import dataclass, field

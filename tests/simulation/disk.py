@@ -23,7 +23,7 @@ COMMIT_FAULTS = (
     "damaged",
     "damaged unheard",
 )
-"""How one COMMIT goes wrong; those that end in `unheard` leave nobody knowing whether it landed."""
+"""How one COMMIT goes wrong; after those that end in `unheard` the result is unknown."""
 
 CARRIED: Final = {
     "intent": "INSERT INTO tool_calls",
@@ -210,7 +210,7 @@ class SimulatedConnection(SqliteConnection):
         self._database.pause()
         self._check()
         if self._database.is_struck_by("busy", _BUSY):
-            raise StoreError(Fault.BUSY, "somebody else writes")
+            raise StoreError(Fault.BUSY, "another process writes")
         self._carried = set()
         super()._begin()
 

@@ -3,7 +3,7 @@
 A plan is a list of words, one for each attempt; after its end all goes well. Of an effect: `ok`;
 `definite` (surely nothing happened), `refused` (the same, for good), `noted` (refused, and the step
 takes its time after that is on record), `lost` (the request never
-arrived and nobody knows), `unheard` (it arrived, and its answer did not), `adrift` (the connection
+arrived and the result is unknown), `unheard` (it arrived, and its answer did not), `adrift` (the connection
 broke, and it arrives later), `late` (it arrived, and the answer takes longer than anybody waits). Of
 other code: `ok`, `error`, `refused`, `late`.
 """

@@ -75,7 +75,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         context = contextvars.copy_context()
         context.run(_process.set, process)
         task = self.create_task(coroutine, context=context)
-        # What a killed process leaves unfinished is nobody's mistake, and ends with the run.
+        # What a killed process leaves unfinished is expected, and ends with the run.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._kept.append(task)
         return task
@@ -127,7 +127,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def abandon(self) -> None:
-        """End with all that is unfinished: nobody waits for it."""
+        """End with all that is unfinished."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, terminal_user
+from agent.core import waits
+from agent.core.waits import Signal
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 ENDED = ("succeeded", "failed", "canceled")
 PLENTY = 1_000_000
-NO_TASK, NO_QUESTION = IN_VAIN = ("no such task yet", "nobody asks")
+NO_TASK, NO_QUESTION = IN_VAIN = ("no such task yet", "no open question")
 SOME_CHILD = -1
 LAST_TASK = -2
 """Whom an operation is done to, if not to a submission's task."""
@@ -49,7 +51,7 @@ class People:
         return Operator(database, self._machine.clock)
 
     async def operate(self, operation: JsonObject) -> None:
-        """Do one thing to one task, and again if nobody can tell whether it was done."""
+        """Do one thing to one task, and again if the result is unknown."""
         await asyncio.sleep(operation["at"])
         for _ in range(3):
             try:
@@ -84,7 +86,7 @@ class People:
                 case "retry":
                     return operator.retry(task_id).message
                 case "signal":
-                    return operator.signal(task_id, "go", {"from": "somebody"}).message
+                    return operator.signal(task_id, "go", {"from": "a person"}).message
                 case "fork":
                     return self._fork(database, task_id)
                 case _:
@@ -261,16 +263,16 @@ class People:
             waiting = connection.query(
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
-            # Nobody looks after them: they must have been cancelled.
+            # No parent waits for them: they must have been cancelled.
             orphans = set(reads.orphans(connection))
         open_ids = {row[0] for row in tasks} - orphans
         for task_id, status, reason, _ in tasks:
             if status == "paused" and task_id not in orphans:
                 _try(lambda: self._go_on(database, task_id, reason))  # noqa: B023
         for task_id, waiting_on in waiting:
-            name = json.loads(waiting_on or "{}").get("signal")
-            if name is not None and task_id in open_ids:
-                _try(lambda: operator.signal(task_id, name, None))  # noqa: B023
+            on = waits.parse(waiting_on)
+            if isinstance(on, Signal) and task_id in open_ids:
+                _try(lambda: operator.signal(task_id, on.name, None))  # noqa: B023
         for question in _questions(database):
             if question[3] not in orphans:
                 _try(lambda: self._answer(database, question))  # noqa: B023

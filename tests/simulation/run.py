@@ -50,13 +50,13 @@ SETTINGS = EngineSettings(
 LIMITS = Limits(send_window_seconds=3.0, call_seconds=6.0, inline_bytes=2_000)
 APPROVAL_LOOP_SECONDS = 5.0
 _WITNESSED = frozenset({"act", "python"})
-"""The actions of which the world counts each call by its key."""
+"""The actions whose calls the world counts by key."""
 PATIENCE_SECONDS = 1800.0
 """How long everything may take to end once nothing goes wrong any more."""
 
 
 RETRIES = 2
-"""How often somebody retries what has not succeeded, where somebody does."""
+"""How often a person retries what has not succeeded, in runs with retries."""
 
 
 @dataclass
@@ -174,7 +174,7 @@ class _Machine:
         try:
             self.loop.run_until_complete(self._main())
         except (StalledError, TimeoutError) as error:
-            self.result.problems.append(str(error) or "somebody waits for an answer for ever")
+            self.result.problems.append(str(error) or "a question is never answered")
         self._check("at the end")
         self._read_events()
 
@@ -311,10 +311,12 @@ class _Machine:
             await self.loop.run_blocking(lambda: recovery.recover(database, self.clock))
         models = ModelRegistry({"echo": model_of("echo", ModelSettings(provider="echo"))})
         link = SimulatedLink(self.loop)
-        worker = Worker(database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, link=link)
+        worker = Worker(
+            database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, database_thread=link
+        )
         worker.commit_listeners.append(self._hear)
         self.workers[slot] = worker
-        database.process.is_busy = lambda: worker.running > 0 or not worker._outbox.is_empty
+        database.process.is_busy = lambda: worker.running > 0 or not worker.outbox.is_empty
         if self._is_ending:
             worker.stop()
         asking = asyncio.create_task(expiry.watch(database, self.clock, APPROVAL_LOOP_SECONDS))
@@ -328,7 +330,7 @@ class _Machine:
             self.tell("event", " ".join(str(part) for part in event if part is not None))
 
     async def _submit(self, number: int, submission: JsonObject) -> None:
-        """Deliver a submission until somebody says that it is taken, if it can be told apart."""
+        """Deliver a submission until it is acknowledged, if it has a key."""
         await asyncio.sleep(submission["at"])
         key = submission["key"]
         while True:
@@ -395,7 +397,7 @@ class _Machine:
         return self._carriers.pop((word, self._carried[word]), None)
 
     def _end(self, life: int) -> None:
-        """Send SIGTERM to a worker, which somebody will start again."""
+        """Send SIGTERM to a worker, which is started again later."""
         for worker in self.workers:
             if worker is not None and worker.database.process.name == f"worker {life}":  # type: ignore[attr-defined]
                 self.tell(f"worker {life}", "is asked to end")
@@ -436,7 +438,7 @@ class _Machine:
         self.result.problems += [f"{when}: {sentence}" for sentence in found]
 
     def _check_fence(self, worker_id: str) -> None:
-        """Nobody is kept out who was not declared dead."""
+        """No worker is fenced that was not declared dead."""
         self.result.happened["zombie came back"] += 1
         database = self.open(Process("checker"))
         database.weather = Weather(self.loop)

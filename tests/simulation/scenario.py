@@ -36,9 +36,9 @@ class Scenario:
     """`kind`, and when it strikes: `at` a time; at a `callback` or `commit` of one `life`; or at a
     `callback`, or the commit of this `number` that is `carrying` something, of whichever worker."""
     is_attended: bool = False
-    """Whether somebody answers questions, truthfully, while things still go wrong."""
+    """Whether a person answers questions, truthfully, while faults still happen."""
     is_retried: bool = False
-    """Whether somebody retries in the end whatever has not succeeded, and what comes of that."""
+    """Whether a person finally retries whatever has not succeeded, and the result of that."""
 
     def text(self) -> str:
         """Write it down."""
@@ -64,7 +64,7 @@ def draw(seed: int) -> Scenario:
         operation = _operation(chance, count)
         scenario.operations.append(operation)
         if chance.random() < 0.2:
-            # Somebody taps twice.
+            # A person taps twice.
             scenario.operations.append({**operation, "at": operation["at"] + chance.choice([0, 1])})
     for _ in range(chance.randint(0, 12)):
         scenario.faults.append(_fault(chance, workers))

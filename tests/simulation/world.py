@@ -23,7 +23,7 @@ class World:
     """By the idempotency key of the call."""
     by_remote_key: Counter[str] = field(default_factory=Counter)
     by_place: Counter[Place] = field(default_factory=Counter)
-    """Effects that nobody may repeat unasked."""
+    """Effects that must not be repeated without a decision."""
     by_use: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Uses of an agent's tool, by line and number."""
     touched: Counter[str] = field(default_factory=Counter)
@@ -35,7 +35,7 @@ class World:
     sent_in_vain: list[Place] = field(default_factory=list)
     """Those of them that were sent again."""
     acknowledged: set[str] = field(default_factory=set)
-    """Tasks whose creation somebody was told of."""
+    """Tasks whose creation was acknowledged."""
     on_its_way: dict[int, tuple[Process, Callable[[], None]]] = field(default_factory=dict)
     """Requests whose senders hear nothing of them any more, and that arrive all the same."""
     sent: int = 0
@@ -77,7 +77,7 @@ class World:
             self.by_place[place] += 1
 
     def has_seen(self, remote_key: str) -> bool:
-        """Whether an effect has happened: the answer to whoever asks the remote."""
+        """Whether an effect has happened: the answer to a caller that asks the remote."""
         return self.by_remote_key[remote_key] > 0
 
     def broken_promises(self) -> list[str]:

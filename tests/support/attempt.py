@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
+from agent.core.waits import EndedWait
 from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
 from agent.steps.types.call_records import CallResult, Intent, RecordedCall
-from agent.steps.types.outcome import Json, Outcome, Paused, Retry, StepError, Waiting
+from agent.steps.types.outcome import Json, Outcome, Paused, Question, Retry, StepError, Waiting
 from agent.workflows.graph import Graph, Step
 
 T = TypeVar("T")
@@ -183,7 +184,7 @@ class Trial:
         self.attempt_number = 1
         self.failures = 0
         self.checkpoint: Json = None
-        self.waited: dict[str, Json] | None = None
+        self.waited: EndedWait | None = None
 
     def claimed(self) -> AttemptInput:
         """Return what the next attempt is given."""
@@ -229,7 +230,7 @@ class Trial:
                 self.failures += 0 if outcome.is_unknown else 1
             case Waiting():
                 self.checkpoint = outcome.checkpoint
-                self.waited = outcome.on
+                self.waited = None if isinstance(outcome.on, Question) else EndedWait(outcome.on)
             case Paused():
                 self.checkpoint = outcome.checkpoint
         return outcome

@@ -20,8 +20,8 @@ from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded
 from agent.store.db.database import Database
 from agent.tasks import checker
-from agent.tasks.commit.batch import Batch, Completion
-from agent.tasks.commit.committer import CommitResult, Delivery
+from agent.tasks.commit.batch import Batch, CommitResult, Completion
+from agent.tasks.commit.committer import Committer
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.event_tail import EventTail
@@ -251,19 +251,19 @@ class Hand(Reader):
         self.slots = slots
         self.clock = database.clock
         self.operator = Operator(database, database.clock)
-        self.delivery = Delivery(database, self.clock)
-        self.delivery.enroll()
+        self.committer = Committer(database, self.clock)
+        self.committer.enroll()
         self.running: dict[tuple[str, str], AttemptInput] = {}
 
     def close(self) -> None:
         """Close the connections."""
-        self.delivery.sender.disconnect()
+        self.committer.session.disconnect()
         super().close()
 
     def turn(self, batch: Batch | None = None, **changes: Any) -> CommitResult:
         """Commit one turn and keep what it claimed as running."""
         batch = batch or Batch()
-        running = len(self.running) - len(batch.settles)
+        running = len(self.running) - len(batch.completions)
         options = {
             "worker_id": "",
             "turn": 0,
@@ -276,8 +276,8 @@ class Hand(Reader):
             "must_look": batch.is_empty,
         }
         room = ClaimCapacity(**{**options, **changes})
-        delivered = self.delivery.deliver(batch, room)
-        for settle, _ in delivered.turned.settled:
+        delivered = self.committer.commit(batch, room)
+        for settle, _ in delivered.result.settled:
             for key, claimed in list(self.running.items()):
                 if claim_of(claimed) == settle.claim:
                     del self.running[key]
@@ -289,7 +289,7 @@ class Hand(Reader):
         """Submit tasks in one turn."""
         submissions = [Submission(graph=graph, **options) for graph in graphs]
         changes = {} if slots is None else {"slots": slots}
-        created = self.turn(Batch(submissions=submissions), **changes).turned.created
+        created = self.turn(Batch(submissions=submissions), **changes).result.created
         return [created[submission.task_id] for submission in submissions]
 
     def start(self, graph: Graph, **options: Any) -> str:
@@ -314,7 +314,7 @@ class Hand(Reader):
         settles = [
             settle_of(self.claimed(name, task_id), outcome) for name, outcome in outcomes.items()
         ]
-        return self.turn(Batch(settles=settles))
+        return self.turn(Batch(completions=settles))
 
     def succeed(self, *names: str, task_id: str | None = None) -> CommitResult:
         """Let steps succeed in one turn."""

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -64,6 +64,7 @@ class ForkedProcess:
         self._server = server
         self.pid = pid
         self.returncode: int | None = None
+        self.stdout: TextIO | None = None
 
     def poll(self) -> int | None:
         """Return how it ended, if it has."""
@@ -71,11 +72,11 @@ class ForkedProcess:
             self.returncode = self._server.ask({"poll": self.pid})
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Return how it ended, once it has."""
-        give_up = time.monotonic() + timeout
+        give_up = None if timeout is None else time.monotonic() + timeout
         while (status := self.poll()) is None:
-            if time.monotonic() > give_up:
+            if timeout is not None and give_up is not None and time.monotonic() > give_up:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             time.sleep(0.002)
         return status

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Cli
+from tests.cli.conftest import PROGRAM, ROOT, Cli
 
 _VERSIONS = ":(glob)agent/**/migrations/versions"
 
@@ -38,6 +38,7 @@ def extract(commit: str, directory: Path) -> Path:
 def program_of(tree: Path, cli: Cli) -> Cli:
     """Return the command line of an extracted version, in the directory of the present one's."""
     older = Cli(cli.directory, **cli.environment | {"PYTHONPATH": str(tree)})
+    older.program = PROGRAM
     shown = subprocess.run(
         [sys.executable, "-c", "import agent; print(agent.__file__)"],
         cwd=older.directory,

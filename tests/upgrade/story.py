@@ -8,6 +8,7 @@ from typing import Any
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
+from agent.approvals.permission import terminal_user
 from agent.config.models import ModelSettings
 from agent.models.registry import ModelRegistry, model_of
 from agent.steps.types.outcome import Succeeded
@@ -83,7 +84,7 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
         "SELECT a.id FROM approvals AS a JOIN steps AS s ON s.id = a.step_id"
         " WHERE s.parallel_index = 0"
     )
-    answer(engine.database, item, "approve", by="somebody", channel="terminal")
+    answer(engine.database, item, "approve", principal=terminal_user("ada"))
     eventually(lambda: len(_questions(engine)) == 5, "the third item asks")
     for name in ("unknown", "thinking"):
         _wait_for_intent(engine, engine.submit(_graph(name, port)))
@@ -92,7 +93,7 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
     hand.start(_graph("running"))
     midway = hand.start(_graph("midway"))
     done = settle_of(hand.claimed("one", midway), Succeeded(2))
-    hand.turn(Batch(settles=[done]), slots=0)
+    hand.turn(Batch(completions=[done]), slots=0)
 
 
 def _wait_for_intent(engine: Engine, task_id: str) -> None:
@@ -122,9 +123,11 @@ def finish(database: Database) -> None:
 def _is_over(engine: Engine) -> bool:
     for approval_id, kind, *_ in _questions(engine):
         if kind == "unknown":
-            answer(engine.database, approval_id, "answer", by="a", channel="terminal", value="done")
+            answer(
+                engine.database, approval_id, "answer", principal=terminal_user("ada"), value="done"
+            )
         else:
-            answer(engine.database, approval_id, "approve", by="a", channel="terminal")
+            answer(engine.database, approval_id, "approve", principal=terminal_user("ada"))
     return not engine.rows("SELECT 1 FROM tasks WHERE ended_at IS NULL")
 
 

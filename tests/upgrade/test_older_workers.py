@@ -12,7 +12,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
 from agent.store.schema import migrate
 from agent.store.schema.migrate import NewerSchemaError, OlderWorkersError
-from agent.tasks.commit.transaction import FencedError
+from agent.tasks.commit.faults import FencedError
 from tests.cli.conftest import Cli
 from tests.support.engine import Engine, Hand, eventually, find_violations, graph, step
 from tests.support.step_functions import Gate
@@ -116,7 +116,7 @@ def test_force_fences_with_the_migration(earlier: Database) -> None:
     with pytest.raises(FencedError):
         hand.turn()
     ((data,),) = hand.rows("SELECT data FROM events WHERE type = 'worker.died'")
-    assert hand.delivery.sender.worker_id in data
+    assert hand.committer.worker_id in data
     hand.close()
     assert find_violations(earlier) == []
 
@@ -178,7 +178,7 @@ def test_a_fenced_worker_does_not_enroll_in_a_newer_schema(database: Database) -
     with database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE alembic_version SET version_num = '9999'")
         workers.retire(tx, engine.worker.worker_id, database.clock.now(), "worker.died")
-    engine.loop.call_soon_threadsafe(engine.worker._outbox.add_log, ("t", "s", 1, 1, "log", "x"))
+    engine.loop.call_soon_threadsafe(engine.worker.outbox.add_log, ("t", "s", 1, 1, "log", "x"))
     engine.loop.call_soon_threadsafe(engine.worker.wake)
     try:
         eventually(lambda: engine.failure is not None)

@@ -5,7 +5,9 @@
 
 from typing import Any, Final
 
+from agent.core import waits
 from agent.core.escape import harmless, harmless_json
+from agent.core.waits import Signal
 from agent.steps.types.outcome import Json
 from agent.tasks.read_models.task_documents import short_id
 
@@ -129,11 +131,13 @@ def why(document: dict[str, Json]) -> str:
 
 
 def _what_for(on: dict[str, Json]) -> str:
-    if "approval" in on:
+    wait = waits.from_document(on)
+    approval_id = waits.approval_of(wait)
+    if approval_id is not None:
         message = cut(harmless(str(on.get("message"))), 300)
-        return f"for an answer to {short_id(on['approval'])}: {message}"
-    if "signal" in on:
-        return f"for the signal {on['signal']!r}"
+        return f"for an answer to {short_id(approval_id)}: {message}"
+    if isinstance(wait, Signal):
+        return f"for the signal {wait.name!r}"
     if "store" in on:
         return f"for the artifact store: {cut(str(on.get('error') or on['store']), 300)}"
     rest = {name: value for name, value in on.items() if name != "step" and value}

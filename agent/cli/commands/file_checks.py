@@ -36,13 +36,13 @@ def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     from agent.config import file_exposure
     from agent.core.file_trust import can_be_read_by_others, weaknesses
     from agent.daemon import workflow_sync
-    from agent.steps.attempt.secrets import files_named, path_of
+    from agent.steps.attempt.secrets import path_of, referenced_files
 
     trust = file_exposure.trust_of(settings)
-    named = files_named(settings.model_dump(mode="json"))
+    named = referenced_files(settings.model_dump(mode="json"))
     for entry in workflow_sync.scan(settings):
         if entry.workflow is not None:
-            named |= files_named(entry.workflow.graph.model_dump(mode="json"))
+            named |= referenced_files(entry.workflow.graph.model_dump(mode="json"))
     for name in sorted(named):
         try:
             path = path_of(name)

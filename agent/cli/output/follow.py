@@ -46,11 +46,11 @@ def exit_code(document: dict[str, Any]) -> Exit:
 
 def waits_on_person(document: dict[str, Any]) -> bool:
     """Whether the task makes no progress until a person acts."""
-    from agent.tasks.read_models import waits
+    from agent.tasks.read_models import person_waits
 
     if document["status"] == "paused":
         return bool(document["activity"]["state"] != "active")
-    return bool(waits.waits_on_person(document))
+    return bool(person_waits.waits_on_person(document))
 
 
 def _wait(

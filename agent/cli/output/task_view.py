@@ -7,6 +7,8 @@ from agent.cli import invocation
 from agent.cli.output import terminal
 from agent.cli.output.terminal import print_line, short
 from agent.cli.output.transcript import used
+from agent.core import waits
+from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
 
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph
@@ -163,30 +165,35 @@ def delayed(delay: dict[str, Any]) -> str:
 
 
 def _waiting(on: dict[str, Any]) -> str:
-    if "signal" in on:
-        return f"waits for the signal {on['signal']!r}"
-    if "unknown" in on:
-        return "unknown: the result of its effect was never recorded"
-    if "approval" in on:
-        return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
-    if "store" in on:
-        return f"waits for the artifact store: {terminal.one_line(on['store'], 200)}"
-    if "timer" in on:
-        from agent.core.clock import to_iso
-
-        instant = str(to_iso(on["timer"]))
-        left = terminal.seconds_until(instant)
-        until = f"until {terminal.moment(instant)}" + (
-            f", {terminal.duration(left)} left" if left else ""
-        )
-        then = _AFTER_UNKNOWN.get(str(on.get("in_doubt")))
-        return f"its effect may still be running {until}; then {then}" if then else until
-    if "child" in on:
-        child = f"waits for the child task {short(str(on['child']))}"
-        return f"{child}, which waits for a person" if on.get("asks") else child
-    if "items" in on:
-        return "waits for its items"
+    match waits.from_document(on):
+        case Signal(name):
+            return f"waits for the signal {name!r}"
+        case UnknownCall():
+            return "unknown: the result of its effect was never recorded"
+        case Approval():
+            return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
+        case Timer(store_error=str() as problem):
+            return f"waits for the artifact store: {terminal.one_line(problem, 200)}"
+        case Timer() as timer:
+            return _until(timer)
+        case Child(task_id):
+            child = f"waits for the child task {short(str(task_id))}"
+            return f"{child}, which waits for a person" if on.get("asks") else child
+        case Items():
+            return "waits for its items"
     return terminal.one_line(on)
+
+
+def _until(timer: Timer) -> str:
+    from agent.core.clock import to_iso
+
+    instant = str(to_iso(timer.at))
+    left = terminal.seconds_until(instant)
+    until = f"until {terminal.moment(instant)}" + (
+        f", {terminal.duration(left)} left" if left else ""
+    )
+    then = _AFTER_UNKNOWN.get(str(timer.on_unknown))
+    return f"its effect may still be running {until}; then {then}" if then else until
 
 
 def _print_usage(document: dict[str, Any]) -> None:
@@ -234,10 +241,11 @@ def _print_need(on: dict[str, Any], task: str) -> None:
         print_line(f"  {invocation.program()} resume {task}")
         return
     where = f"step {on['step']}" + (f" of the child task {task}" if "task" in on else "")
-    if "signal" in on:
+    wait = waits.from_document(on)
+    if isinstance(wait, Signal):
         print_line(f"{where} waits for a signal; send it with:")
-        print_line(f"  {invocation.program()} signal {task} {on['signal']} [JSON]")
-    elif "unknown" not in on:
+        print_line(f"  {invocation.program()} signal {task} {wait.name} [JSON]")
+    elif not isinstance(wait, UnknownCall):
         _print_question(on, where)
     else:
         print_line(
@@ -266,10 +274,10 @@ def _print_question(on: dict[str, Any], where: str) -> None:
 
 def _print_hints(document: dict[str, Any]) -> None:
     """Print the commands that come next."""
-    from agent.tasks.read_models import waits
+    from agent.tasks.read_models import person_waits
 
     task = short(document["id"])
-    for on in waits.waits_on_person(document):
+    for on in person_waits.waits_on_person(document):
         _print_need(on, short(on.get("task") or document["id"]))
     if document["status"] == "paused":
         # An exhausted budget would pause it again; the reason names the command that raises it.

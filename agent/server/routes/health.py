@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
         return answer({"status": "stopping"}, 503)
     if not context.startup.has_workflows:
         return answer({"status": "starting"}, 503)
-    if context.desk.database_trouble() is not None:
+    if context.desk.database_problem() is not None:
         return _without_database()
     try:
         # Not from memory, as the question to the database: a file is gone within a moment.
@@ -50,9 +50,9 @@ async def readyz(request: Request) -> Response:
         if held_back is not None:
             log.warning("api.unavailable", error=error.message, held_back=held_back)
         return _without_database()
-    troubles = sorted({what.split()[0] for what in context.troubles.messages()} - {"database"})
-    if troubles:
-        return answer({"status": "degraded", "because": troubles})
+    problems = sorted({what.split()[0] for what in context.health.messages()} - {"database"})
+    if problems:
+        return answer({"status": "degraded", "because": problems})
     return answer({"status": "ok"})
 
 

@@ -1,62 +1,36 @@
-"""A tool as it is offered to a model: what it takes, how far it may be used, and how it is used."""
+"""One tool of an `agent` step: what the model sees of it, its limits, and how a use of it runs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from agent.steps.attempt.calls import Prepare
 from agent.steps.attempt.context import StepContext
-from agent.steps.types.call_types import Call, Process
+from agent.steps.types.call_types import Call
 from agent.steps.types.outcome import Json
 
 Approve = Literal["always", "first", "never"]
 
 
 class ToolRun(ABC):
-    """One use of a tool that was allowed; `prepare` is for what comes before it is on record."""
+    """One allowed use of a tool."""
 
-    prepare: Callable[[], Awaitable[Process | None]] | None = None
+    prepare: Prepare | None = None
+    """Runs before the use is recorded."""
     has_own_record: bool = False
-    """Whether what it asks for happens once however often it is asked for."""
+    """Whether the use happens once however often it is requested, because it is recorded elsewhere."""
 
     @abstractmethod
     async def perform(self, call: Call) -> Json:
-        """Do it; raise `DefiniteFailure` if surely nothing was done."""
+        """Use the tool; raise `DefiniteFailure` if nothing happened."""
 
     async def close(self) -> None:  # noqa: B027 - most leave nothing
-        """Leave nothing behind, however it ended."""
-
-
-class ToolRefusedError(Exception):
-    """A use that is not allowed; the model is told why."""
-
-
-StartRun = Callable[[dict[str, Json], StepContext], ToolRun]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTool:
-    """One tool."""
-
-    name: str
-    description: str
-    schema: dict[str, Json]
-    is_effect: Callable[[dict[str, Json]], bool]
-    """Whether a use with these arguments acts on the world."""
-    start: StartRun
-    """Begins a use; raises `ToolRefusedError` for arguments that are not allowed."""
-    on_unknown: str
-    """What follows an effect of which nobody knows, where neither tool nor step says."""
-    owner: str = ""
-    """The tool of the definition that it belongs to; set with the keys of that."""
-    approve: Approve | None = None
-    limits: dict[str, Json] | None = None
-    max_calls: int | None = None
-    seconds: float | None = None
+        """Leave nothing behind, however the use ended."""
 
 
 class CoroutineRun(ToolRun):
-    """ToolRun that is one coroutine function."""
+    """A use of a tool that is one coroutine function."""
 
     def __init__(self, function: Callable[[Call], Awaitable[Json]]) -> None:
         self._function = function
@@ -66,8 +40,46 @@ class CoroutineRun(ToolRun):
         return await self._function(call)
 
 
+class ToolRefusedError(Exception):
+    """A use that is not allowed; the model gets the reason."""
+
+
+StartRun = Callable[[dict[str, Json], StepContext], ToolRun]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSnapshot:
+    """A tool of a workflow or an MCP server, as it was described when the step began."""
+
+    name: str
+    description: str
+    schema: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A tool that a model may use."""
+
+    name: str
+    description: str
+    schema: dict[str, Json]
+    is_effect: Callable[[dict[str, Json]], bool]
+    """Whether a use with these arguments acts on the outside world."""
+    start: StartRun
+    """Starts a use; raises `ToolRefusedError` for arguments that are not allowed."""
+    on_unknown: str
+    """The policy for an effect whose result was never recorded, if neither tool nor step sets one."""
+    owner: str = ""
+    """The key under `tools` in the definition that it belongs to."""
+    approve: Approve | None = None
+    limits: dict[str, Json] | None = None
+    """A JSON Schema that its arguments must meet besides its own."""
+    max_calls: int | None = None
+    seconds: float | None = None
+
+
 def text_schema(**properties: str) -> dict[str, Json]:
-    """Return the schema of an object whose properties are texts, all of which must be given."""
+    """Return the schema of an object whose properties are texts, all of them required."""
     return {
         "type": "object",
         "properties": {

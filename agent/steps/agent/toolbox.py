@@ -1,4 +1,4 @@
-"""The tools of one step, as its definition has them: nothing else is ever used."""
+"""The tools of one step, made from its definition; a model can use no others."""
 
 import json
 import re
@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from agent.models.protocol import Tool, ToolUse
-from agent.steps.agent.tool import AgentTool, ToolRefusedError
-from agent.steps.agent.tool_snapshot import ToolSnapshot
+from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolSnapshot
 from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
@@ -21,53 +20,53 @@ _MAX_ARGUMENT_BYTES = 1_048_576
 
 
 class Toolbox:
-    """What a model may use; it counts uses, so that limits hold."""
+    """The tools that a model may use; it counts uses, so that limits hold."""
 
     def __init__(
         self,
         config: AgentConfig,
         context: StepContext,
-        shown: dict[str, list[ToolSnapshot]],
+        snapshots: dict[str, list[ToolSnapshot]],
         sessions: Sessions,
     ) -> None:
-        self._offers: dict[str, AgentTool] = {}
-        self._used: Counter[str] = Counter()
-        for name, tool in config.tools.items():
-            if not tool.allowed:
+        self._tools: dict[str, AgentTool] = {}
+        self._uses: Counter[str] = Counter()
+        for name, tool_config in config.tools.items():
+            if not tool_config.allowed:
                 continue
-            for offer in _offers(name, tool, context, shown.get(name, []), sessions):
-                if offer.name in self._offers:
-                    text = f"two tools are called {offer.name}"
+            for tool in _tools_of(name, tool_config, context, snapshots.get(name, []), sessions):
+                if tool.name in self._tools:
+                    text = f"two tools are called {tool.name}"
                     raise DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)
-                self._offers[offer.name] = offer
+                self._tools[tool.name] = tool
 
     @property
-    def described(self) -> tuple[Tool, ...]:
-        """The tools as a model is told of them."""
+    def descriptions(self) -> tuple[Tool, ...]:
+        """The tools as the model sees them."""
         return tuple(
-            Tool(offer.name, offer.description, offer.schema) for offer in self._offers.values()
+            Tool(tool.name, tool.description, tool.schema) for tool in self._tools.values()
         )
 
     def pick(self, use: ToolUse) -> AgentTool:
-        """Return the tool that a model asks for; raise `ToolRefusedError` if it may not have it so."""
+        """Return the tool that a model wants to use; raise `ToolRefusedError` if it may not."""
         # A model that knows the server writes its tool's own name, as in notes_search-all.
-        offer = self._offers.get(use.name) or self._offers.get(mcp.plain_name(use.name))
-        if offer is None:
-            known = ", ".join(self._offers) or "none"
-            raise ToolRefusedError(f"there is no tool {use.name!r}; there are: {known}")
+        tool = self._tools.get(use.name) or self._tools.get(mcp.plain_name(use.name))
+        if tool is None:
+            names = ", ".join(self._tools) or "none"
+            raise ToolRefusedError(f"there is no tool {use.name!r}; there are: {names}")
         if not isinstance(use.arguments, dict):
             raise ToolRefusedError(_no_object(use.arguments))
-        # Loaded here, as where outputs are checked.
+        # Imported here: the library behind it is slow to import.
         from agent.workflows.compile.output_schema import without_costly_patterns
 
-        for schema in (without_costly_patterns(offer.schema), offer.limits):
+        for schema in (without_costly_patterns(tool.schema), tool.limits):
             problem = find_problem(use.arguments, schema, _MAX_ARGUMENT_BYTES)
             if problem is not None:
-                raise ToolRefusedError(_worded(problem.message))
-        self._used[offer.owner] += 1
-        if offer.max_calls is not None and self._used[offer.owner] > offer.max_calls:
-            raise ToolRefusedError(f"{offer.owner} may be used {offer.max_calls} times, and was")
-        return offer
+                raise ToolRefusedError(_of_arguments(problem.message))
+        self._uses[tool.owner] += 1
+        if tool.max_calls is not None and self._uses[tool.owner] > tool.max_calls:
+            raise ToolRefusedError(f"{tool.owner} may be used {tool.max_calls} times, and was")
+        return tool
 
 
 def _no_object(arguments: Json) -> str:
@@ -77,68 +76,72 @@ def _no_object(arguments: Json) -> str:
     except (TypeError, ValueError, RecursionError):
         is_object = False
     if not is_object:
-        return "the arguments are no JSON object"
+        return "the arguments are not a JSON object"
     return (
         "the arguments cannot be stored: they hold a NUL character or half of a surrogate pair,"
         " or are nested too deeply; send them without"
     )
 
 
-def _worded(problem: str) -> str:
-    """Say of arguments what was said of an output."""
-    unlike = "the output is not what the step's schema asks for"
-    problem = problem.replace(unlike, "the arguments are not what the tool takes", 1)
+def _of_arguments(problem: str) -> str:
+    """Reword the problem of an output as one of arguments."""
+    of_output = "the output is not what the step's schema asks for"
+    problem = problem.replace(of_output, "the arguments do not match the tool's schema", 1)
     return re.sub(r"\boutput(?=[:.\[]| is \d)", "arguments", problem)
 
 
-def places_of(offer: AgentTool, context: StepContext) -> frozenset[Place]:
-    """Return where the definition of a tool names secrets, seen from the tool's own keys."""
+def secret_places_of(tool: AgentTool, context: StepContext) -> frozenset[Place]:
+    """Return where the definition of a tool names secrets, relative to the tool's own keys."""
     return frozenset(
-        place[3:] for place in context.secret_places if place[:2] == ("tools", offer.owner)
+        place[3:] for place in context.secret_places if place[:2] == ("tools", tool.owner)
     )
 
 
-def _offers(
-    name: str, tool: ToolConfig, context: StepContext, shown: list[ToolSnapshot], sessions: Sessions
+def _tools_of(
+    name: str,
+    config: ToolConfig,
+    context: StepContext,
+    snapshots: list[ToolSnapshot],
+    sessions: Sessions,
 ) -> list[AgentTool]:
-    is_effect = tool.effect != "none"
-    if tool.workflow is not None:
-        (one,) = shown
-        made = [workflows.offer(name, one.name, one.description, one.schema, is_effect=is_effect)]
-    elif tool.mcp is not None:
-        made = [
-            mcp.offer(
-                name,
-                tool.mcp,
-                each.name,
-                each.description,
-                each.schema,
-                sessions,
-                is_effect=is_effect,
-            )
-            for each in shown
-        ]
-    elif tool.files is not None:
-        made = files.offers(name, tool.files)
-    elif tool.shell is not None:
-        made = [shell.offer(name, tool.shell, is_effect=is_effect)]
-    elif tool.http is not None:
-        made = [http.offer(name, tool.http, is_effect=is_effect)]
-    else:
-        assert tool.python is not None
-        path = context.claimed.task.source_path
-        made = [functions.offer(name, tool.python, path, is_effect=is_effect)]
+    """Return the tools that one key of the definition gives, with its limits."""
     policy = context.claimed.step.on_unknown
     return [
         replace(
-            offer,
+            tool,
             owner=name,
-            description=tool.description or offer.description,
-            approve=tool.approve,
-            limits=tool.arguments,
-            max_calls=tool.max_calls,
-            seconds=tool.timeout,
-            on_unknown=tool.on_unknown or policy or offer.on_unknown,
+            description=config.description or tool.description,
+            approve=config.approve,
+            limits=config.arguments,
+            max_calls=config.max_calls,
+            seconds=config.timeout,
+            on_unknown=config.on_unknown or policy or tool.on_unknown,
         )
-        for offer in made
+        for tool in _make_tools(name, config, context, snapshots, sessions)
     ]
+
+
+def _make_tools(
+    name: str,
+    config: ToolConfig,
+    context: StepContext,
+    snapshots: list[ToolSnapshot],
+    sessions: Sessions,
+) -> list[AgentTool]:
+    is_effect = config.effect != "none"
+    if config.workflow is not None:
+        return [workflows.make_tool(name, shown, is_effect=is_effect) for shown in snapshots]
+    if config.mcp is not None:
+        server = config.mcp.server
+        return [
+            mcp.make_tool(name, server, shown, sessions, is_effect=is_effect) for shown in snapshots
+        ]
+    if config.files is not None:
+        return files.make_tools(name, config.files)
+    if config.shell is not None:
+        return [shell.make_tool(name, config.shell, is_effect=is_effect)]
+    if config.http is not None:
+        return [http.make_tool(name, config.http, is_effect=is_effect)]
+    assert config.python is not None
+    path = context.claimed.task.source_path
+    return [functions.make_tool(name, config.python, path, is_effect=is_effect)]

@@ -1,20 +1,19 @@
-"""One use of a tool, from a model's wish to the message that answers it, as one journaled call.
+"""One use of a tool, from the model's request to the message that answers it, as one journaled call.
 
-What is refused is on record like what was done: each wish of the model has exactly one row.
+A refused use is recorded like one that ran: each tool use of the model has exactly one row.
 """
 
 import asyncio
 import json
 import re
-from dataclasses import asdict
-from typing import Final
+from typing import Final, NoReturn
 
 from agent.core.state_machine import ApprovalStatus
 from agent.models.protocol import Message, ToolUse, clean
 from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolRun
-from agent.steps.agent.toolbox import Toolbox, places_of
+from agent.steps.agent.toolbox import Toolbox, secret_places_of
 from agent.steps.attempt import approval_gate
-from agent.steps.attempt.containment import described
+from agent.steps.attempt.containment import describe_exception
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import AgentConfig
 from agent.steps.types.call_types import Call, Request
@@ -36,103 +35,108 @@ class ToolUser:
         self._config = config
         self._context = context
         self._toolbox = toolbox
-        self._passed: set[str] = set()
-        """Tools that somebody has approved once, where once is enough."""
+        self._approved_once: set[str] = set()
+        """Tools that a person has approved, for `approve: first`."""
 
-    async def use(self, turn: int, place: int, use: ToolUse) -> Message:
-        """Return what came of it, now or in an earlier attempt."""
+    async def use(self, turn: int, index: int, use: ToolUse) -> Message:
+        """Return the message that answers a tool use, from this attempt or from the record."""
         context = self._context
         stop_if_paused(context)
-        body = {"turn": turn, "use": place, "tool": use.name, "arguments": use.arguments}
-        offer: AgentTool | None = None
+        body = {"turn": turn, "use": index, "tool": use.name, "arguments": use.arguments}
+        tool: AgentTool | None = None
         try:
-            offer = self._toolbox.pick(use)
-            # Started before anybody is asked: what is refused needs no approval.
-            everywhere = context.secret_places
-            work = offer.start(use.arguments, context)
-            self._approve(offer, body, use)
+            tool = self._toolbox.pick(use)
+            # Started before a person is asked: a refused use needs no approval.
+            tool_run = tool.start(use.arguments, context)
+            self._approve(tool, body, use)
         except ToolRefusedError as problem:
-            action = f"tool.{offer.name}" if offer is not None else "tool"
+            action = f"tool.{tool.name}" if tool is not None else "tool"
             return await self._refuse(action, body, use, str(problem))
-        is_effect = offer.is_effect(use.arguments) and not work.has_own_record
-        seconds = offer.seconds or context.services.limits.call_seconds
-        policy = offer.on_unknown if is_effect else "retry"
-        request = Request(f"tool.{offer.name}", body, policy, seconds, is_effect=is_effect)
-        context.secret_places = places_of(offer, context)
+        is_effect = tool.is_effect(use.arguments) and not tool_run.has_own_record
+        seconds = tool.seconds or context.services.limits.call_seconds
+        policy = tool.on_unknown if is_effect else "retry"
+        request = Request(f"tool.{tool.name}", body, policy, seconds, is_effect=is_effect)
+        step_places = context.secret_places
+        context.secret_places = secret_places_of(tool, context)
         try:
             answer = await context.perform(
-                request, lambda call: self._perform(work, call, seconds), work.prepare
+                request, lambda call: self._perform(tool_run, call, seconds), tool_run.prepare
             )
         finally:
-            context.secret_places = everywhere
-            await work.close()
+            context.secret_places = step_places
+            await tool_run.close()
         return self._message(use, answer.response)
 
-    def _approve(self, offer: AgentTool, body: dict[str, Json], use: ToolUse) -> None:
-        """Go on if nobody needs to be asked or somebody agreed; else ask, which ends the attempt."""
-        needed = offer.approve
-        if needed is None:
-            needed = "always" if offer.is_effect(use.arguments) else "never"
-        if needed == "never" or (needed == "first" and offer.owner in self._passed):
+    def _approve(self, tool: AgentTool, body: dict[str, Json], use: ToolUse) -> None:
+        """Return if no approval is needed or a person approved; else ask, which ends the attempt."""
+        approve = tool.approve
+        if approve is None:
+            approve = "always" if tool.is_effect(use.arguments) else "never"
+        if approve == "never" or (approve == "first" and tool.owner in self._approved_once):
             return
         context = self._context
-        request: Json = body
-        decided = (ApprovalStatus.APPROVED, ApprovalStatus.DENIED)
-        found = approval_gate.find(context.claimed, request, *decided)
-        if found is None:
-            if context.calls.has_answer(f"tool.{offer.name}", body):
-                # Done in the task that this one retries: no approval is needed to repeat nothing.
+        approval = approval_gate.find_approval(
+            context.claimed, body, ApprovalStatus.APPROVED, ApprovalStatus.DENIED
+        )
+        if approval is None:
+            if context.calls.has_answer(f"tool.{tool.name}", body):
+                # The task that this one retries has done it: the recorded answer needs no approval.
                 return
-            shown = json.dumps(use.arguments, ensure_ascii=False)
-            shown = shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "…"
-            asked = Question(
-                kind="tool",
-                message=f"May the agent of step {context.step} use {offer.name} with {shown}?",
-                request=request,
-                who=self._config.who or None,
-                expires_seconds=self._config.expires,
-            )
-            context.calls.end(Waiting({"approval": asdict(asked)}, None, context.checkpoint))
-        if found.status == ApprovalStatus.DENIED:
-            reason = f": {found.comment}" if found.comment else ""
-            raise ToolRefusedError(f"{found.by} denied this use{reason}")
-        self._passed.add(offer.owner)
+            self._ask(tool, body, use)
+        if approval.status == ApprovalStatus.DENIED:
+            reason = f": {approval.comment}" if approval.comment else ""
+            raise ToolRefusedError(f"{approval.by} denied this use{reason}")
+        self._approved_once.add(tool.owner)
+
+    def _ask(self, tool: AgentTool, body: dict[str, Json], use: ToolUse) -> NoReturn:
+        context = self._context
+        arguments = json.dumps(use.arguments, ensure_ascii=False)
+        if len(arguments) > _MAX_SHOWN:
+            arguments = arguments[:_MAX_SHOWN] + "…"
+        question = Question(
+            kind="tool",
+            message=f"May the agent of step {context.step} use {tool.name} with {arguments}?",
+            request=body,
+            who=self._config.who or None,
+            expires_seconds=self._config.expires,
+        )
+        context.calls.end_attempt(Waiting(question, None, context.checkpoint))
 
     async def _refuse(self, action: str, body: Json, use: ToolUse, reason: str) -> Message:
-        async def tell(_: Call) -> Json:
+        async def refuse(_: Call) -> Json:
             return {"refused": clean(reason)}
 
         seconds = self._context.services.limits.call_seconds
         request = Request(action, body, "retry", seconds, is_effect=False)
-        answer = await self._context.perform(request, tell)
+        answer = await self._context.perform(request, refuse)
         return self._message(use, answer.response)
 
-    async def _perform(self, work: ToolRun, call: Call, seconds: float) -> Json:
-        """Do it; what surely did not happen is an answer too, so that it is not tried again."""
+    async def _perform(self, tool_run: ToolRun, call: Call, seconds: float) -> Json:
+        """Use the tool. A definite failure is a response too, so that it is not retried."""
         try:
             async with asyncio.timeout(seconds):
-                found = await work.perform(call)
+                result = await tool_run.perform(call)
         except DefiniteFailure as problem:
-            return self._kept(problem.error.message, is_error=True)
+            return self._response(problem.error.message, is_error=True)
         except TimeoutError:
             text = f"no answer within {seconds:g} s"
             if call.is_effect:
                 error = StepError("timeout", "unknown", f"{text}; whether it acted is unknown")
                 raise UnknownOutcomeError(error) from None
-            return self._kept(text, is_error=True)
+            return self._response(text, is_error=True)
         except Exception as problem:
             if call.is_effect:
                 raise
-            return self._kept(described(problem), is_error=True)
-        return self._kept(found, is_error=False)
+            return self._response(describe_exception(problem), is_error=True)
+        return self._response(result, is_error=False)
 
-    def _kept(self, found: Json, *, is_error: bool) -> Json:
-        text = found if isinstance(found, str) else _written(found)
-        # Before it is cut, or half of a secret could be left.
+    def _response(self, result: Json, *, is_error: bool) -> Json:
+        text = result if isinstance(result, str) else _as_text(result)
+        # Redacted before it is cut, or half of a secret could be left.
         text = self._context.secrets.redact(clean(text))
-        most = self._config.max_result_chars
-        if len(text) > most:
-            text = f"{text[:most]}\n[cut: {len(text) - most} characters more]"
+        max_chars = self._config.max_result_chars
+        if len(text) > max_chars:
+            text = f"{text[:max_chars]}\n[cut: {len(text) - max_chars} characters more]"
         return {"text": text, "is_error": True} if is_error else {"text": text}
 
     def _message(self, use: ToolUse, response: Json) -> Message:
@@ -142,22 +146,22 @@ class ToolUser:
         if isinstance(response, dict) and isinstance(response.get("text"), str):
             text, is_error = response["text"], response.get("is_error") is True
         else:
-            # Somebody said what came of it.
-            text = response if isinstance(response, str) else _written(response)
+            # A person resolved the call and gave its response.
+            text = response if isinstance(response, str) else _as_text(response)
         return Message("tool", untrusted(text), tool_use_id=use.id, is_error=is_error)
 
 
 def stop_if_paused(context: StepContext) -> None:
-    """End the attempt here if the operator has paused the task; it goes on from the record."""
+    """End the attempt here if the task is being paused; the next one goes on from the record."""
     if context.should_pause:
-        context.calls.end(Paused(context.checkpoint))
+        context.calls.end_attempt(Paused(context.checkpoint))
 
 
 def untrusted(text: str) -> str:
-    """Mark a text as one from outside, so that it cannot end the mark itself."""
+    """Mark a text as data from outside, so that it cannot close the mark itself."""
     inner = _MARK.sub(r"<_\1untrusted", text)
     return f"<untrusted>\n{inner}\n</untrusted>"
 
 
-def _written(value: Json) -> str:
+def _as_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)

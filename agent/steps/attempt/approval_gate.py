@@ -1,13 +1,14 @@
-"""The gate before a step acts: nothing runs but what somebody has approved, to the letter.
+"""The approval gate: a gated step runs exactly what a person has approved.
 
-What would run is rendered first, and its hash is looked for among the approvals on record. If it is
-not there, or stands for something else, the attempt ends by asking. What an answer edited is put
-into the configuration, which must then be just what was approved.
+The request is rendered first. Its hash must be among the recorded approvals; otherwise the attempt
+ends with a question. Edits of an answer are put into the configuration, which must then have the
+hash that was approved.
 """
 
 from dataclasses import asdict
 from typing import Any
 
+from agent.core import waits
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.spec.questions import ApprovalConfig, InputConfig
@@ -20,14 +21,14 @@ Answerable = ApprovalConfig | InputConfig
 
 
 def gated_request(kind: str, config: dict[str, Json]) -> dict[str, Json]:
-    """Return what a gate asks about: the kind of the step, and its rendered configuration."""
+    """Return the request that a gate asks about: the step's kind and its rendered configuration."""
     return {"kind": kind, "config": config}
 
 
-def find(
+def find_approval(
     claimed: AttemptInput, request: Json, *statuses: ApprovalStatus
 ) -> RecordedApproval | None:
-    """Return the latest answer to exactly this request, if there is one."""
+    """Return the latest answer to exactly this request, or None."""
     encode(request, "what is to be approved")
     digest = request_hash(request)
     return next(
@@ -41,8 +42,8 @@ def find(
 
 
 def ask(kind: str, config: Answerable, request: Json, checkpoint: Json) -> Waiting:
-    """End the attempt by asking; raise `NotPlainJsonError` for what cannot be kept."""
-    asked = Question(
+    """Return the outcome that asks; raise `NotPlainJsonError` for a question that cannot be stored."""
+    question = Question(
         kind=kind,
         message=config.message,
         request=request,
@@ -54,13 +55,12 @@ def ask(kind: str, config: Answerable, request: Json, checkpoint: Json) -> Waiti
         on_expiry=config.on_expiry,
         remind_seconds=config.remind,
     )
-    document = asdict(asked)
-    encode(document, "the question")
-    return Waiting({"approval": document}, None, checkpoint)
+    encode(asdict(question), "the question")
+    return Waiting(question, None, checkpoint)
 
 
-def answered(approval: RecordedApproval) -> dict[str, Json]:
-    """Return an answer as the step's output."""
+def answer_output(approval: RecordedApproval) -> dict[str, Json]:
+    """Return the step's output for an answer."""
     return {
         "decision": str(approval.status),
         "by": approval.by,
@@ -69,8 +69,8 @@ def answered(approval: RecordedApproval) -> dict[str, Json]:
     }
 
 
-def edited(config: dict[str, Json], edits: dict[str, Json] | None) -> dict[str, Json]:
-    """Return a configuration with some of its keys, given as paths, set to other values."""
+def apply_edits(config: dict[str, Json], edits: dict[str, Json] | None) -> dict[str, Json]:
+    """Return a configuration with new values for some of its keys, which are paths such as `a.b`."""
     for path, value in (edits or {}).items():
         config = _set(config, path.split("."), value)
     return config
@@ -87,10 +87,11 @@ def _set(value: dict[str, Json], path: list[str], new: Json) -> dict[str, Json]:
 
 
 def own_checkpoint(claimed: AttemptInput) -> Json:
-    """Return the step's own checkpoint, without what the engine put around it while it asked."""
+    """Return the step's own checkpoint, without what the engine adds to it while the step asks."""
     checkpoint, waited = claimed.checkpoint, claimed.waited
-    if waited is None or not isinstance(waited.get("approval"), str):
+    approval_id = None if waited is None else waits.approval_of(waited.on)
+    if approval_id is None:
         return checkpoint
-    if isinstance(checkpoint, dict) and checkpoint.get("approval_id") == waited["approval"]:
+    if isinstance(checkpoint, dict) and checkpoint.get("approval_id") == approval_id:
         return checkpoint.get("saved")
     return checkpoint

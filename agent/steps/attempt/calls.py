@@ -1,8 +1,9 @@
-"""The journaled calls of one attempt: intent before effect, replay of what is known.
+"""The journaled calls of one attempt: an effect begins only after its intent is durable.
 
-Calls are numbered by their order. One that succeeded, or failed for good, is answered from the
-record. One that may have happened is never repeated by itself: what to do is the step's
-`on_unknown`, and nothing is done before the earlier send must be over.
+Calls are numbered by their order in the attempt. `replay` finds the recorded call that decides the
+next one; `unknown_policy` decides about a call whose result was never recorded. Every other call is
+made: `open` records its intent, `check_may_begin` is the last check before the first byte, and
+`record_success` or `record_failure` records its result.
 """
 
 from asyncio import CancelledError, to_thread
@@ -11,36 +12,56 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from agent.core import file_descriptors, ids
-from agent.core.clock import SECOND, Clock
+from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Timer
 from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
-from agent.steps.attempt.containment import MAX_ERROR_TEXT, described
+from agent.steps.attempt.attempt_limits import exhausted
+from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
+from agent.steps.attempt.intents import StoredBody, new_intent
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
-from agent.steps.spec.output_checks import large
+from agent.steps.attempt.time_limit import is_out_of_time, out_of_time
+from agent.steps.attempt.unknown_policy import UnknownPolicy
+from agent.steps.spec.output_checks import large_text
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
-from agent.steps.types.call_records import CallResult, Intent, RecordedCall, Spend
-from agent.steps.types.call_types import Call, CallAnswer, Process, Request
+from agent.steps.types.call_records import CallResult, Intent, Spend
+from agent.steps.types.call_types import (
+    Call,
+    CallAnswer,
+    EncodedResponse,
+    NumberedRequest,
+    Process,
+    Request,
+)
 from agent.steps.types.errors import (
-    Applied,
     DefiniteFailure,
     EndAttempt,
     OutOfDescriptorsError,
     UnknownOutcomeError,
 )
-from agent.steps.types.outcome import Failed, Json, Outcome, Paused, Retry, StepError, Waiting
+from agent.steps.types.outcome import (
+    Failed,
+    Json,
+    Outcome,
+    Paused,
+    Retry,
+    StepError,
+    Waiting,
+)
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError, encode
 
-EncodedResponse = tuple[Json, str] | StepError
-"""An answer as it is kept and as text, or why it cannot be kept."""
-_STORE_WAIT_SECONDS: Final = 15
-"""After so long a step tries again to store a large request."""
+Prepare = Callable[[], Awaitable[Process | None]]
+"""Starts the process of a call, which waits until the intent is durable."""
+
+_STORE_RETRY_SECONDS: Final = 15
+"""The delay before a step tries again to store a large request."""
 
 
 class Calls:
-    """The calls of one attempt; most methods belong to the event loop's thread."""
+    """The calls of one attempt. Methods belong to the event loop's thread unless they say otherwise."""
 
     def __init__(self, claimed: AttemptInput, services: Services, secrets: Secrets) -> None:
         self._claimed = claimed
@@ -52,10 +73,10 @@ class Calls:
         self.is_cut_off = False
         """Whether a call was cancelled after it had begun."""
         self.checkpoint: Json = own_checkpoint(claimed)
-        self.ended: Outcome | None = None
+        self.decided_outcome: Outcome | None = None
         """The outcome that a call has decided; nothing the step does afterwards changes it."""
         self.on_idle: Callable[[], None] | None = None
-        """Called when no call is in flight any more."""
+        """Called when the last call in flight has ended."""
 
     @property
     def number(self) -> int:
@@ -65,68 +86,148 @@ class Calls:
     def has_answer(self, action: str, body: Json) -> bool:
         """Whether the next call, if it is this one, would be answered from the record."""
         number = self._count + 1
-        body_hash = ids.request_hash(body)
-        return any(
-            call.number == number
-            and call.status == CallStatus.SUCCEEDED
-            and call.action == f"{action}#{number}"
-            and call.request_hash == body_hash
-            for call in self._claimed.calls
+        return replay.has_success(
+            self._claimed, number, f"{action}#{number}", ids.request_hash(body)
         )
 
-    def end(self, outcome: Outcome) -> NoReturn:
+    def end_attempt(self, outcome: Outcome) -> NoReturn:
         """Decide the attempt's outcome and leave the step's code."""
-        self.ended = outcome
+        self.decided_outcome = outcome
         raise EndAttempt(outcome)
 
-    async def open(
-        self, request: Request, prepare: Callable[[], Awaitable[Process | None]] | None = None
-    ) -> CallAnswer | Call:
+    async def open(self, request: Request, prepare: Prepare | None = None) -> CallAnswer | Call:
         """Return the recorded answer, or a call whose intent is durable and that may begin."""
         self._check_open()
         self._count += 1
-        number = self._count
-        action = f"{request.action}#{number}"
-        try:
-            if is_small(request.body):
-                body, body_hash = _written(request.body, action)
-            else:
-                body, body_hash = await to_thread(_written, request.body, action)
-                self._check_open()
-        except NotPlainJsonError as problem:
-            self.end(Failed(StepError("bad_request", "input", str(problem))))
-        key = ids.idempotency_key(
-            self._claimed.task.id, self._claimed.step_id, self._claimed.attempt, action, body_hash
-        )
-        past = [call for call in self._claimed.calls if call.number == number]
-        if past:
-            answer = await self._from_record(number, request, action, body_hash)
+        numbered = await self._numbered(request, self._count)
+        if self._claimed.calls:
+            answer = await self._recorded_answer(numbered)
             if answer is not None:
                 return answer
         if not self._claimed.may_act:
-            self.end(Failed(exhausted(self._claimed)))
+            self.end_attempt(Failed(exhausted(self._claimed)))
         if is_out_of_time(self._claimed, self._services.clock):
-            self.end(out_of_time(self._claimed, self.checkpoint))
+            self.end_attempt(out_of_time(self._claimed, self.checkpoint))
         self.in_flight += 1
         try:
-            return await self._intend(request, number, action, body_hash, key, past, prepare, body)
+            return await self._record_intent(numbered, prepare)
         except OutOfDescriptorsError as problem:
-            # Found before the intent: the same attempt can be made again.
+            # No intent is recorded: the engine can make the same attempt again.
             self._leave()
-            self.end(problem.outcome())
+            self.end_attempt(problem.outcome())
         except BaseException:
             self._leave()
             raise
 
     def _check_open(self) -> None:
         """Refuse a call of an attempt that is over or decided."""
-        if self.ended is not None:
-            raise EndAttempt(self.ended)
+        if self.decided_outcome is not None:
+            raise EndAttempt(self.decided_outcome)
         if self.is_revoked:
             raise RevokedError("this attempt is over")
 
-    def begin(self, call: Call) -> None:
-        """Check, last before the first byte, that the call may still begin; any thread may ask."""
+    async def _numbered(self, request: Request, number: int) -> NumberedRequest:
+        action = f"{request.action}#{number}"
+        try:
+            if is_small(request.body):
+                text, digest = _encode_request(request.body, action)
+            else:
+                text, digest = await to_thread(_encode_request, request.body, action)
+                self._check_open()
+        except NotPlainJsonError as problem:
+            self.end_attempt(Failed(StepError("bad_request", "input", str(problem))))
+        return NumberedRequest(request, number, action, text, digest)
+
+    async def _recorded_answer(self, numbered: NumberedRequest) -> CallAnswer | None:
+        """Return the answer on record; None when the call is to be made."""
+        claimed, request = self._claimed, numbered.request
+        match = replay.find_match(claimed, numbered)
+        if match is None:
+            return None
+        call = match.call
+        if call.status == CallStatus.UNKNOWN:
+            changed_request: dict[str, Json] | None = None
+            if not match.is_usable:
+                body = self._secrets.redact_value(request.body)
+                changed_request = {"action": numbered.action, "request": body}
+            policy = UnknownPolicy(claimed, self._services, self._secrets, self.checkpoint)
+            decision = await policy.apply(call, request, changed_request)
+            if decision is None or isinstance(decision, CallAnswer):
+                return decision
+            self.end_attempt(decision)
+        if call.status == CallStatus.FAILED:
+            raise replay.failure_of(call)
+        if not match.is_usable:
+            self.end_attempt(Failed(replay.changed_error(call, numbered.action, claimed)))
+        if call.error is not None and call.error.get("code") == replay.BAD_RESPONSE:
+            self.end_attempt(Failed(replay.error_of(call), call.idempotency_key))
+        return CallAnswer(call.response, call.idempotency_key, True, call.attempt == 0)
+
+    async def _record_intent(self, numbered: NumberedRequest, prepare: Prepare | None) -> Call:
+        """Make the intent durable and return the call."""
+        clock = self._services.clock
+        if is_small(numbered.request.body):
+            body, text = self._redact_request(numbered)
+        else:
+            body, text = await to_thread(self._redact_request, numbered)
+        large = large_text(text, self._services.limits.inline_bytes)
+        if large is not None:
+            # Before the time in which the call may be sent begins, and without using up an attempt.
+            await self._store_request(large)
+        process = None
+        if prepare is not None:
+            process = await prepare()
+        elif not file_descriptors.are_available():
+            raise OutOfDescriptorsError(numbered.action)
+        send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
+        intent = new_intent(self._claimed, numbered, StoredBody(body, large), process, send_by)
+        call = Call(
+            intent.number,
+            intent.action,
+            intent.call_id,
+            intent.idempotency_key,
+            intent.remote_key,
+            intent.send_by,
+            numbered.request.is_effect,
+            clock.monotonic(),
+            reservation=intent.reservation,
+        )
+        await self._journal_intent(intent, call)
+        return replace(call, sent_at=clock.monotonic())
+
+    def _redact_request(self, numbered: NumberedRequest) -> tuple[Json, str]:
+        """Return a request's body as it is recorded, and as text; any thread may call this."""
+        body = numbered.request.body
+        shown = self._secrets.redact_value(body)
+        if shown is body:
+            return body, numbered.body_text
+        return shown, encode(shown, f"the request of {numbered.action}")
+
+    async def _store_request(self, text: str) -> None:
+        """Store a large request ahead of its intent; the step waits if that cannot be done now."""
+        reason = await self._services.journal.keep(self._claimed, text)
+        if reason:
+            wake_at = self._services.clock.now() + _STORE_RETRY_SECONDS * SECOND
+            timer = Timer(wake_at, store_error=reason)
+            self.end_attempt(Waiting(timer, wake_at, self.checkpoint))
+
+    async def _journal_intent(self, intent: Intent, call: Call) -> None:
+        try:
+            await self._services.journal.intend(self._claimed, intent)
+        except RevokedError:
+            self.is_revoked = True
+            raise
+        except BudgetRefusedError as refusal:
+            if refusal.must_fail:
+                self.end_attempt(Failed(StepError(refusal.code, "limit", refusal.message)))
+            self.end_attempt(Paused(self.checkpoint))
+        except BaseException:
+            # The intent may be durable or not. Nothing was sent, which is what this records.
+            self._record(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
+            raise
+
+    def check_may_begin(self, call: Call) -> None:
+        """Check, last before the first byte, that the call may still begin; any thread may call."""
         if self.is_revoked:
             raise RevokedError("this attempt is over")
         if call.is_effect and self._is_too_late(call):
@@ -137,322 +238,118 @@ class Calls:
             )
 
     def _is_too_late(self, call: Call) -> bool:
-        """Whether others may have given the call up, by either clock: one may have been set back."""
+        """Whether other workers may treat the call as lost, by either clock: one may be set back."""
         clock, seconds = self._services.clock, self._services.limits.send_window_seconds
         return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
-    def encoded(self, call: Call, response: Json) -> EncodedResponse:
-        """Return a call's answer as it is kept, and as text; any thread may ask for it."""
+    def encode_response(self, call: Call, response: Json) -> EncodedResponse | StepError:
+        """Return a response as it is recorded, or why it cannot be; any thread may call this."""
         where = f"the response of {call.action}"
         try:
             response = self._secrets.redact_value(response)
-            return response, encode(response, where)
-        except BaseException as problem:  # also a method of the answer may raise
-            # It happened, whatever its answer looks like: the ledger says so, the step fails.
+            return EncodedResponse(response, encode(response, where))
+        except BaseException as problem:  # also a method of the response may raise
+            # The call happened, whatever its response is: the ledger says so, and the step fails.
             is_deep = isinstance(problem, RecursionError)
-            reason = f"{where}: it is nested too deeply" if is_deep else described(problem)
+            reason = f"{where}: it is nested too deeply" if is_deep else describe_exception(problem)
             if isinstance(problem, NotPlainJsonError):
                 reason = str(problem)
-            return self._clean(StepError(replay.BAD_RESPONSE, "code", reason))
+            return self._redacted(StepError(replay.BAD_RESPONSE, "code", reason))
 
-    def succeed(self, call: Call, encoded: EncodedResponse, spend: Spend | None = None) -> Json:
-        """Record a call's answer and return it as it is kept."""
-        if isinstance(encoded, StepError):
-            self._resolve(call, CallStatus.SUCCEEDED, error=encoded, spend=spend)
-            self.end(Failed(encoded, call.idempotency_key))
-        response, text = encoded
-        apart = large(text, self._services.limits.inline_bytes)
-        self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend, apart=apart)
-        return response
+    def record_success(
+        self, call: Call, response: EncodedResponse | StepError, spend: Spend | None = None
+    ) -> Json:
+        """Record a call's response and return it as it is recorded."""
+        if isinstance(response, StepError):
+            self._resolve(call, CallStatus.SUCCEEDED, error=response, spend=spend)
+            self.end_attempt(Failed(response, call.idempotency_key))
+        self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend)
+        return response.value
 
-    def fail(self, call: Call, problem: BaseException, *, has_begun: bool) -> None:
+    def record_failure(self, call: Call, problem: BaseException, *, has_begun: bool) -> None:
         """Record what an exception says of a call, or leave it unknown and end the attempt."""
         if has_begun and isinstance(problem, CancelledError):
             self.is_cut_off = True
         if isinstance(problem, DefiniteFailure):
             spend = problem.spend if has_begun else Spend()
-            error = replace(self._clean(problem.error), is_final=not problem.may_retry)
+            error = replace(self._redacted(problem.error), is_final=not problem.may_retry)
             self._resolve(call, CallStatus.FAILED, error=error, spend=spend)
         elif not has_begun:
-            error = StepError("not_sent", "limit", f"{call.action} was not sent")
-            self._resolve(call, CallStatus.FAILED, error=error, spend=Spend())
+            self._resolve(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
         elif not call.is_effect:
-            error = StepError("failed", "code", described(problem))
-            self._resolve(call, CallStatus.FAILED, error=self._clean(error))
+            error = StepError("failed", "code", describe_exception(problem))
+            self._resolve(call, CallStatus.FAILED, error=self._redacted(error))
         else:
             self._leave_unknown(call, problem)
 
-    async def _from_record(
-        self, number: int, request: Request, action: str, body_hash: str
-    ) -> CallAnswer | None:
-        """CallAnswer from what is on record; None when the call is to be made."""
-        claimed = self._claimed
-        known = replay.find(claimed.calls, number, request, action, body_hash, claimed.attempt)
-        if known is None:
-            return None
-        call = known.call
-        if call.status == CallStatus.UNKNOWN:
-            now = None
-            if not known.is_same:
-                now = {"action": action, "request": self._secrets.redact_value(request.body)}
-            return await self._settle_unknown(call, request, now)
-        if call.status == CallStatus.FAILED:
-            raise replay.failure_of(call)
-        if not known.is_same:
-            self.end(Failed(_changed(call, action, claimed)))
-        if call.error is not None and call.error.get("code") == replay.BAD_RESPONSE:
-            self.end(Failed(replay.error_of(call), call.idempotency_key))
-        return CallAnswer(call.response, call.idempotency_key, True, call.attempt == 0)
-
-    async def _settle_unknown(
-        self, call: RecordedCall, request: Request, now: dict[str, Json] | None
-    ) -> CallAnswer | None:
-        """Follow `on_unknown`; `now` is what would be sent, when that is another request."""
-        if self._services.clock.now() < call.expires_at and request.is_effect:
-            then = request.on_unknown if now is None or request.on_unknown == "fail" else "ask"
-            on = {"timer": call.expires_at, "in_doubt": then}
-            self.end(Waiting(on, call.expires_at, self.checkpoint))
-        if request.on_unknown == "fail":
-            text = (
-                f"whether {call.action} happened is unknown, and `on_unknown: fail` fails the step."
-                f" A retry fails the same way. {_fork(self._claimed)}"
-            )
-            self.end(Failed(StepError("unknown_outcome", "unknown", text)))
-        if now is not None:
-            # Neither policy covers a request that was never sent, nor does a remote know its key.
-            self.end(Waiting({"unknown": call.call_id, "now": now}, None, self.checkpoint))
-        if request.on_unknown == "reconcile" and request.reconcile is not None:
-            found = await request.reconcile(call)
-            if isinstance(found, Applied) or found is True:
-                response = found.response if isinstance(found, Applied) else None
-                response = self._secrets.redact_value(response)
-                self._resolve_checked(call, CallStatus.SUCCEEDED, response)
-                return CallAnswer(response, call.idempotency_key)
-            if found is False:
-                self._resolve_checked(call, CallStatus.FAILED, None)
-                if not self._claimed.may_act:
-                    text = f"attempts exhausted; {call.action} did not happen"
-                    self.end(Failed(StepError("attempts_exhausted", "remote", text)))
-                return None
-        if request.on_unknown in ("ask", "reconcile"):
-            self.end(Waiting({"unknown": call.call_id}, None, self.checkpoint))
-        return None
-
-    async def _intend(
-        self,
-        request: Request,
-        number: int,
-        action: str,
-        body_hash: str,
-        key: str,
-        past: list[RecordedCall],
-        prepare: Callable[[], Awaitable[Process | None]] | None,
-        body: str,
-    ) -> Call:
-        claimed, clock = self._claimed, self._services.clock
-        if is_small(request.body):
-            shown, body = self._shown(request.body, body, action)
-        else:
-            shown, body = await to_thread(self._shown, request.body, body, action)
-        apart = large(body, self._services.limits.inline_bytes)
-        if apart is not None and (reason := await self._services.journal.keep(claimed, apart)):
-            # Before the time in which it may be sent begins, and without using up an attempt.
-            again = clock.now() + _STORE_WAIT_SECONDS * SECOND
-            self.end(Waiting({"timer": again, "store": reason}, again, self.checkpoint))
-        if prepare is not None:
-            process = await prepare()
-        else:
-            process = None
-            if not file_descriptors.are_available():
-                raise OutOfDescriptorsError(action)
-        unknown = replay.last_unknown(past, action, body_hash)
-        send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
-        intent = Intent(
-            call_id=ids.new_id(),
-            number=number,
-            action=action,
-            request=shown,
-            request_hash=body_hash,
-            idempotency_key=key,
-            # To the remote, the same request after an unknown one is a repetition. Another request
-            # has another key: the remote would answer it from its memory of the first.
-            remote_key=unknown.remote_key
-            if unknown is not None
-            else ids.remote_key(
-                claimed.task.origin_id, _place(claimed), action, body_hash, claimed.failures
-            ),
-            on_unknown=request.on_unknown,
-            send_by=send_by,
-            expires_at=send_by + int(request.timeout_seconds * SECOND),
-            process_id=process.id if process is not None else None,
-            process_started=process.started if process is not None else None,
-            settles_step=request.settles_step,
-            reservation=request.reservation,
-            large=apart,
-        )
-        call = Call(
-            number,
-            action,
-            intent.call_id,
-            key,
-            intent.remote_key,
-            send_by,
-            request.is_effect,
-            clock.monotonic(),
-            reservation=request.reservation,
-        )
-        try:
-            await self._services.journal.intend(claimed, intent)
-        except RevokedError:
-            self.is_revoked = True
-            raise
-        except BudgetRefusedError as refusal:
-            if refusal.must_fail:
-                self.end(Failed(StepError(refusal.code, "limit", refusal.message)))
-            self.end(Paused(self.checkpoint))
-        except BaseException:
-            # The intent may be durable or not; what is sure is that nothing was sent.
-            error = StepError("not_sent", "limit", f"{action} was not sent")
-            self._record(call, CallStatus.FAILED, None, error, Spend())
-            raise
-        return replace(call, sent_at=clock.monotonic())
-
-    def _shown(self, body: Json, text: str, action: str) -> tuple[Json, str]:
-        """Return a request as it is kept, and as text; any thread may ask for it."""
-        shown = self._secrets.redact_value(body)
-        return shown, text if shown is body else encode(shown, f"the request of {action}")
-
     def _leave_unknown(self, call: Call, problem: BaseException) -> None:
         self._leave()
+        delay_seconds = None
         if isinstance(problem, UnknownOutcomeError):
-            error, delay = self._clean(problem.error), problem.delay_seconds
+            error, delay_seconds = problem.error, problem.delay_seconds
         else:
-            delay = None
-            reason = described(problem)
-            error = self._clean(
-                StepError(
-                    "unknown_outcome",
-                    "unknown",
-                    f"{call.action} was interrupted ({reason}): whether it happened is unknown",
-                )
-            )
-        self.ended = Retry(error, delay, is_unknown=True)
+            reason = describe_exception(problem)
+            text = f"{call.action} was interrupted ({reason}): whether it happened is unknown"
+            error = StepError("unknown_outcome", "unknown", text)
+        self.decided_outcome = Retry(self._redacted(error), delay_seconds, is_unknown=True)
         if isinstance(problem, Exception):
-            raise EndAttempt(self.ended) from problem
+            raise EndAttempt(self.decided_outcome) from problem
 
     def _resolve(
         self,
         call: Call,
         status: CallStatus,
-        response: Json = None,
+        response: EncodedResponse | None = None,
         error: StepError | None = None,
         spend: Spend | None = None,
-        apart: str | None = None,
     ) -> None:
-        self._record(call, status, response, error, spend, apart)
+        """Record the result of a call in flight, which ends it."""
+        self._record(call, status, response, error, spend)
         self._leave()
 
     def _record(
         self,
         call: Call,
         status: CallStatus,
-        response: Json,
-        error: StepError | None,
+        response: EncodedResponse | None = None,
+        error: StepError | None = None,
         spend: Spend | None = None,
-        apart: str | None = None,
     ) -> None:
         now = self._services.clock.monotonic()
+        value, large = None, None
+        if response is not None:
+            value = response.value
+            large = large_text(response.text, self._services.limits.inline_bytes)
         result = CallResult(
             call.call_id,
             call.idempotency_key,
             status,
-            response,
+            value,
             error,
             latency_ms=0 if call.sent_at is None else int((now - call.sent_at) * 1000),
             reservation=call.reservation,
             spend=spend if call.reservation is not None else None,
-            large=apart,
+            large=large,
         )
         self._services.journal.resolve(self._claimed, result)
-
-    def _resolve_checked(self, call: RecordedCall, status: CallStatus, response: Json) -> None:
-        error = None
-        if status == CallStatus.FAILED:
-            error = StepError("not_applied", "remote", f"{call.action} did not happen")
-        self._services.journal.resolve(
-            self._claimed,
-            CallResult(
-                call.call_id,
-                call.idempotency_key,
-                status,
-                response,
-                error,
-                is_resolved_by_check=True,
-            ),
-        )
 
     def _leave(self) -> None:
         self.in_flight -= 1
         if self.in_flight == 0 and self.on_idle is not None:
             self.on_idle()
 
-    def _clean(self, error: StepError) -> StepError:
-        return StepError(
-            error.code, error.kind, self._secrets.redact(error.message)[: 2 * MAX_ERROR_TEXT]
-        )
+    def _redacted(self, error: StepError) -> StepError:
+        message = self._secrets.redact(error.message)[: 2 * MAX_ERROR_TEXT]
+        return StepError(error.code, error.kind, message)
 
 
-def _written(body: Json, action: str) -> tuple[str, str]:
-    """Return a request as text, and the hash of it; any thread may ask for them.
+def _encode_request(body: Json, action: str) -> tuple[str, str]:
+    """Return a request as text, and its hash; any thread may call this.
 
-    The hash is of what is sent, so that it is the same whatever is known as a secret by now.
+    The hash is of the request as it is sent, so it does not depend on which secrets are known.
     """
     return encode(body, f"the request of {action}"), ids.request_hash(body)
 
 
-def exhausted(claimed: AttemptInput) -> StepError:
-    """Say that an attempt beyond the last may not act."""
-    error = claimed.last_error or {}
-    last = f"; {error['message']}" if error.get("class") == "crash" else ""
-    if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
-        text = f"attempts exhausted, outcome unknown{last}"
-        return StepError("attempts_exhausted", "unknown", text)
-    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
-    return StepError("attempts_exhausted", "crash", text)
-
-
-def is_out_of_time(claimed: AttemptInput, clock: Clock) -> bool:
-    """Whether the step's own time is over and pauses its task; what is in flight may finish."""
-    deadline = claimed.deadline if claimed.pauses_when_time_is_over else None
-    return deadline is not None and clock.now() >= deadline
-
-
-def out_of_time(claimed: AttemptInput, checkpoint: Json) -> Paused:
-    """Return the outcome that pauses the task for the step's own time."""
-    name = claimed.step.name
-    how = f"`agent budget {claimed.task.id[-8:]} --step {name} --time D` raises it"
-    return Paused(checkpoint, f"the time of step {name!r} is over; {how}")
-
-
-def _changed(call: RecordedCall, action: str, claimed: AttemptInput) -> StepError:
-    """Say that the answer on record is for another request, and how to go on."""
-    what = action if call.action != action else f"{action} with another request"
-    text = (
-        f"the step's calls are no longer the same: call {call.number} was {call.action}, which"
-        f" succeeded, and is now {what}; the recorded answer is not used for it, and nothing is"
-        f" done again. {_fork(claimed)}"
-    )
-    return StepError("calls_changed", "input", text)
-
-
-def _fork(claimed: AttemptInput) -> str:
-    """Name the command that goes on where a retry would fail for the same reason."""
-    command = f"agent fork {claimed.task.id[-8:]} --from {claimed.step.name}"
-    return f"`{command}` runs the step from its beginning, with all its effects"
-
-
-def _place(claimed: AttemptInput) -> str:
-    """Name a step so that the items of a group have different keys."""
-    if claimed.parallel_index is None:
-        return claimed.step.name
-    return f"{claimed.step.name}[{claimed.parallel_index}]"
+def _not_sent(call: Call) -> StepError:
+    return StepError("not_sent", "limit", f"{call.action} was not sent")

@@ -1,22 +1,24 @@
-"""The time of one attempt: what it runs in is cancelled when the time, or the engine's patience, ends.
+"""Cancellation of an attempt, by its time limit or by the engine.
 
-As `asyncio.timeout`, but for one use: it swallows the cancellation that it caused instead of raising,
-and costs an attempt that is never interrupted next to nothing.
+`CancelScope` is like `asyncio.timeout`, with two differences: it swallows the cancellation that it
+caused, and it costs an attempt that is never interrupted next to nothing.
 """
 
 import asyncio
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
+
+T = TypeVar("T")
 
 _LONG_SECONDS: Final = 60.0
-"""From here on scopes share one timer of their loop: most end long before, and a timer of their own
-costs a tenth of a short attempt."""
+"""Scopes of this length and more share one timer of their loop. Most end long before their time, and
+a timer of their own would cost a tenth of a short attempt."""
 _ROUNDING_SECONDS: Final = 0.001
-"""A loop's clock may stand a little before the time for which a timer was set."""
+"""A timer may fire a little before its time by the loop's clock."""
 
 
 class CancelScope:
-    """A block that can be ended from outside, or by the clock."""
+    """A block that a time limit or another task can end."""
 
     __slots__ = ("_before", "_handle", "_is_over", "_loop", "_seconds", "_shared", "_task")
 
@@ -41,11 +43,11 @@ class CancelScope:
         return self
 
     def is_over(self) -> bool:
-        """Whether the block was ended before it came to its end."""
+        """Whether the block was ended early."""
         return self._is_over
 
     def end_soon(self) -> None:
-        """End the block, unless it comes to its end before anything else happens."""
+        """End the block, unless it completes before the loop runs anything else."""
         if not self._is_over:
             if self._handle is not None:
                 self._handle.cancel()
@@ -76,12 +78,12 @@ class CancelScope:
         self._leave_shared()
         if not self._is_over:
             return False
-        # Somebody else may have cancelled the task as well: that one is not ours to swallow.
+        # Another cancellation of the task, by its owner, must not be swallowed.
         return self._task.uncancel() <= self._before and error_type is asyncio.CancelledError
 
 
 class _SharedTimer:
-    """One timer of a loop for all its long scopes, set to the earliest end."""
+    """The one timer of a loop for all its long scopes, set to the earliest end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -89,13 +91,13 @@ class _SharedTimer:
         self._handle: asyncio.TimerHandle | None = None
 
     def add(self, scope: CancelScope, end: float) -> None:
-        """End a scope at a time of the loop's clock, unless it is removed before."""
+        """End a scope at this time of the loop's clock, unless it is removed before."""
         self._ends[scope] = end
         if self._handle is None or end < self._handle.when():
             self._set(end)
 
     def remove(self, scope: CancelScope) -> None:
-        """Forget a scope. The timer stays: to set it again would cost as much as one of its own."""
+        """Forget a scope. The timer stays: setting it again would cost as much as a timer per scope."""
         self._ends.pop(scope, None)
 
     def _set(self, end: float) -> None:
@@ -121,3 +123,17 @@ def _timer_of(loop: asyncio.AbstractEventLoop) -> _SharedTimer:
     if _last is None or _last.loop is not loop:
         _last = _SharedTimer(loop)
     return _last
+
+
+async def complete(work: "asyncio.Future[T]") -> tuple[T, asyncio.CancelledError | None]:
+    """Await work whose result must not be lost, however often the task is cancelled meanwhile.
+
+    Return the result and the last cancellation, which the caller may raise again.
+    """
+    cancellation: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError as problem:
+            cancellation = problem
+    return work.result(), cancellation

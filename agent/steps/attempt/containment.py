@@ -1,4 +1,4 @@
-"""Containing what a step's code raises: every exception ends its attempt, and nothing else.
+"""Containment of exceptions: whatever a step's code raises ends its attempt and nothing else.
 
 `except Exception` does not catch `SystemExit`, `KeyboardInterrupt`, `GeneratorExit` and
 `CancelledError`. The event loop re-raises the first two out of `run_forever`, which would end the
@@ -16,14 +16,14 @@ from agent.core import event_loop
 from agent.steps.types.errors import EndAttempt
 
 MAX_ERROR_TEXT: Final = 4000
-"""What an error keeps of an exception's text. Callers cut it after they have removed secrets."""
+"""The characters of an exception's text that an error keeps. Callers redact before they cut."""
 
 
 class StepExitError(Exception):
     """A step's code raised an exception that is meant to end a process, a task or a generator."""
 
     def __init__(self, where: str, problem: BaseException) -> None:
-        super().__init__(f"{where} raised {_shown(problem)}")
+        super().__init__(f"{where} raised {_repr(problem)}")
 
 
 def call(where: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
@@ -60,7 +60,7 @@ def is_interruption(problem: BaseException) -> bool:
     return isinstance(problem, GeneratorExit) and _is_outside_of_tasks()
 
 
-def described(problem: BaseException) -> str:
+def describe_exception(problem: BaseException) -> str:
     """Return an exception's type and text, whatever its `__str__` does."""
     if isinstance(problem, StepExitError):
         return problem.args[0] if isinstance(problem.args[0], str) else "StepExitError"
@@ -71,7 +71,7 @@ def described(problem: BaseException) -> str:
     return text
 
 
-def trace(problem: BaseException) -> str:
+def format_traceback(problem: BaseException) -> str:
     """Return an exception's traceback as text, whatever its methods do."""
     try:
         return "".join(traceback.format_exception(problem))
@@ -79,7 +79,7 @@ def trace(problem: BaseException) -> str:
         return f"{type(problem).__name__}: no traceback ({type(failure).__name__})\n"
 
 
-def _shown(problem: BaseException) -> str:
+def _repr(problem: BaseException) -> str:
     try:
         text = repr(problem)
     except BaseException:

@@ -1,26 +1,19 @@
-"""What a step's code sees: who it is, what it works with, and how it acts on the world."""
+"""What a step's code sees: its identity, its input, and the calls that act on the outside world."""
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from agent.steps.attempt import containment
-from agent.steps.attempt.calls import Calls
+from agent.steps.attempt.calls import Calls, Prepare
+from agent.steps.attempt.cancel_scope import complete
 from agent.steps.attempt.secrets import Place, Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_records import Spend
-from agent.steps.types.call_types import (
-    Call,
-    CallAnswer,
-    MeasuredResponse,
-    Process,
-    Reconcile,
-    Request,
-)
+from agent.steps.types.call_types import Call, CallAnswer, MeasuredResponse, Reconcile, Request
 from agent.steps.types.outcome import Json, Paused
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import encode
@@ -45,9 +38,9 @@ class ContextFacts:
         self.secrets = secrets
         self.calls = calls
         self.secret_places: frozenset[Place] = frozenset()
-        """Where the definition names secrets."""
+        """The places in the step's configuration that name secrets."""
         self.is_interrupted: Callable[[], bool] = bool
-        """Whether the attempt was told to end, by its time or by the engine."""
+        """Whether the time limit or the engine has interrupted the attempt."""
         self._call: Call | None = None
         self._logged_bytes = 0
 
@@ -73,27 +66,27 @@ class ContextFacts:
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1."""
+        """The number of this attempt, from 1."""
         return self.claimed.attempt
 
     @property
     def max_attempts(self) -> int:
-        """How many tries there are at most."""
+        """How many attempts the step has."""
         return self.claimed.max_attempts
 
     @property
     def parallel_index(self) -> int | None:
-        """Of an item of a group: its place, from 0."""
+        """The index of this item in its group, from 0; None outside of a group."""
         return self.claimed.parallel_index
 
     @property
     def parallel_count(self) -> int | None:
-        """Of an item of a group: how many there are."""
+        """The number of items in the group; None outside of a group."""
         return self.claimed.parallel_count
 
     @property
     def item(self) -> Json:
-        """Of an item of a group: its value."""
+        """The value of this item; None outside of a group."""
         return self.claimed.item
 
     @property
@@ -118,12 +111,12 @@ class ContextFacts:
 
     @property
     def should_stop(self) -> bool:
-        """Whether the attempt is asked to stop now, or is over already."""
+        """Whether the attempt should stop now, or is over already."""
         return self.signals.is_stopping or self.calls.is_revoked
 
     @property
     def should_pause(self) -> bool:
-        """Whether the attempt is asked to pause; the next `save` does."""
+        """Whether the task is being paused; the next `save` ends the attempt."""
         return self.signals.is_pausing
 
     @property
@@ -134,45 +127,40 @@ class ContextFacts:
         return self._call.remote_key
 
     def log_text(self, stream: str, text: str) -> None:
-        """Write to the step's log, without secrets and within the attempt's bound."""
-        left = self.services.limits.log_bytes - self._logged_bytes
-        if left <= 0 or not text:
+        """Write to the step's log, without secrets and within the attempt's limit."""
+        left_bytes = self.services.limits.log_bytes - self._logged_bytes
+        if left_bytes <= 0 or not text:
             return
-        text = self._redacted(text, left).replace("\0", "\ufffd")
+        text = self._redact_beginning(text, left_bytes).replace("\0", "\ufffd")
         text = text.encode("utf-8", "replace").decode("utf-8")
         self._logged_bytes += len(text)
-        if len(text) > left:
-            text = text[:left] + "\n[the log ends here: it reached its limit]"
+        if len(text) > left_bytes:
+            text = text[:left_bytes] + "\n[the log ends here: it reached its limit]"
         self.services.journal.log(self.claimed, stream, text)
 
-    def _redacted(self, text: str, most: int) -> str:
-        """Redact as much of a text as is logged: what is longer costs no more."""
+    def _redact_beginning(self, text: str, length: int) -> str:
+        """Redact only the part of a text that is logged, so that a long text costs no more."""
         longest = self.secrets.longest
-        cut = text[: most + longest + 1]
-        if len(cut) == len(text):
+        beginning = text[: length + longest + 1]
+        if len(beginning) == len(text):
             return self.secrets.redact(text)
-        # A secret may be cut in two at the end: so much is left out.
-        redacted = self.secrets.redact(cut)
+        # A secret may be cut in two at the end, so that much is left out.
+        redacted = self.secrets.redact(beginning)
         return redacted[: len(redacted) - longest] if longest else redacted
 
-    def _request(
-        self,
-        action: str,
-        request: Json,
-        effect: bool,
-        on_unknown: str | None,
-        timeout: float | None,
-        reconcile: Reconcile | None,
-    ) -> Request:
+    def _policy(self, on_unknown: str | None, *, effect: bool, reconcile: object) -> str:
+        """Return what follows an unknown call: as the call says, or the step, or by default."""
+        if on_unknown is not None:
+            return on_unknown
+        if self.claimed.step.on_unknown is not None:
+            return self.claimed.step.on_unknown
+        if not effect:
+            return "retry"
+        return "reconcile" if reconcile else "ask"
+
+    def _call_seconds(self, timeout: float | None) -> float:
         step = self.claimed.step
-        if on_unknown is None:
-            on_unknown = step.on_unknown
-        if on_unknown is None:
-            on_unknown = "retry" if not effect else "reconcile" if reconcile else "ask"
-        seconds = timeout or step.timeout_seconds or self.services.limits.call_seconds
-        return Request(
-            action, request, on_unknown, seconds, timeout is not None, effect, reconcile=reconcile
-        )
+        return timeout or step.timeout_seconds or self.services.limits.call_seconds
 
 
 class StepContext(ContextFacts):
@@ -183,13 +171,13 @@ class StepContext(ContextFacts):
         self.log_text("log", text)
 
     async def save(self, value: Json) -> None:
-        """Make a checkpoint durable; the attempt ends here if the task is paused."""
+        """Make a checkpoint durable. The attempt ends here if the task is being paused."""
         if self.calls.is_revoked:
             raise RevokedError("this attempt is over")
         if is_small(value):
-            value = self._checkpointed(value)
+            value = self._redact_checkpoint(value)
         else:
-            value = await asyncio.to_thread(self._checkpointed, value)
+            value = await asyncio.to_thread(self._redact_checkpoint, value)
         try:
             await self.services.journal.checkpoint(self.claimed, value)
         except RevokedError:
@@ -197,10 +185,10 @@ class StepContext(ContextFacts):
             raise
         self.calls.checkpoint = value
         if self.should_pause:
-            self.calls.end(Paused(value))
+            self.calls.end_attempt(Paused(value))
 
-    def _checkpointed(self, value: Json) -> Json:
-        """Return a checkpoint as it is kept; refuse one that cannot be."""
+    def _redact_checkpoint(self, value: Json) -> Json:
+        """Return a checkpoint as it is stored; raise `NotPlainJsonError` if it cannot be."""
         value = self.secrets.redact_value(value)
         encode(value, "checkpoint")
         return value
@@ -216,54 +204,62 @@ class StepContext(ContextFacts):
         timeout: float | None = None,
         reconcile: Callable[..., Any] | None = None,
     ) -> Json:
-        """Do something to the outside world at most once, or return what came of it earlier.
+        """Act on the outside world at most once, or return the response of an earlier attempt.
 
-        `function` may take the call, whose `remote_key` is for the remote. If it raises
-        `DefiniteFailure` it surely did nothing; after any other exception nobody knows, and
-        `on_unknown` says what the next attempt does: `retry`, `reconcile`, `ask` or `fail`.
+        `function` may take the call, whose `remote_key` is for the remote. `DefiniteFailure` from it
+        means that nothing happened. After any other exception the outcome is unknown, and
+        `on_unknown` decides what the next attempt does: `retry`, `reconcile`, `ask` or `fail`.
         `reconcile` may take the call too, and returns `Applied`, False or None.
         With `effect=False` the call may be repeated; it is recorded so that a later attempt
-        works with the same answer.
+        gets the same response.
         """
         check = None if reconcile is None else as_coroutine(f"reconcile of {action}", reconcile)
-        asked = self._request(action, request, effect, on_unknown, timeout, check)
         perform = as_coroutine(f"the function of {action}", function)
-        return (await self.perform(asked, perform)).response
+        answer = await self.perform(
+            Request(
+                action,
+                request,
+                self._policy(on_unknown, effect=effect, reconcile=reconcile),
+                self._call_seconds(timeout),
+                is_bounded=timeout is not None,
+                is_effect=effect,
+                reconcile=check,
+            ),
+            perform,
+        )
+        return answer.response
 
     async def perform(
-        self,
-        request: Request,
-        perform: Perform,
-        prepare: Callable[[], Awaitable[Process | None]] | None = None,
+        self, request: Request, perform: Perform, prepare: Prepare | None = None
     ) -> CallAnswer:
-        """Make a journaled call, with the key of the row that holds its answer."""
-        opened = await self.calls.open(request, prepare)
-        if isinstance(opened, CallAnswer):
-            return opened
-        self._call = opened
+        """Make a journaled call; return its response with the key of its row in the ledger."""
+        call = await self.calls.open(request, prepare)
+        if isinstance(call, CallAnswer):
+            return call
+        self._call = call
         has_begun = False
         try:
-            self.calls.begin(opened)
+            self.calls.check_may_begin(call)
             has_begun = True
             async with asyncio.timeout(request.timeout_seconds if request.is_bounded else None):
-                response = await perform(opened)
+                response = await perform(call)
         except BaseException as problem:
-            self.calls.fail(opened, problem, has_begun=has_begun)
+            self.calls.record_failure(call, problem, has_begun=has_begun)
             raise
         spend: Spend | None = None
         if isinstance(response, MeasuredResponse):
             response, spend = response.response, response.spend
+        cancellation: asyncio.CancelledError | None = None
         if is_small(response):
-            encoded = self.calls.encoded(opened, response)
+            encoded = self.calls.encode_response(call, response)
         else:
-            work = asyncio.ensure_future(asyncio.to_thread(self.calls.encoded, opened, response))
-            try:
-                encoded = await asyncio.shield(work)
-            except asyncio.CancelledError:
-                # The answer is there: it is recorded, and the next attempt takes it from there.
-                self.calls.succeed(opened, await work, spend)
-                raise
-        return CallAnswer(self.calls.succeed(opened, encoded, spend), opened.idempotency_key)
+            # The call has happened: its response is recorded even if the attempt is cancelled now.
+            thread = asyncio.to_thread(self.calls.encode_response, call, response)
+            encoded, cancellation = await complete(asyncio.ensure_future(thread))
+        value = self.calls.record_success(call, encoded, spend)
+        if cancellation is not None:
+            raise cancellation
+        return CallAnswer(value, call.idempotency_key)
 
     def request(
         self,
@@ -274,17 +270,23 @@ class StepContext(ContextFacts):
         timeout: float | None = None,
         reconcile: Reconcile | None = None,
     ) -> Request:
-        """Put together the call whose answer is the step's outcome.
+        """Return the request whose answer is the step's outcome.
 
-        The step's own `on_unknown` wins over the kind's.
+        The step's own `on_unknown` has precedence over the kind's.
         """
-        policy = self.claimed.step.on_unknown or on_unknown
-        asked = self._request(action, body, True, policy, timeout, reconcile)
-        return replace(asked, settles_step=True)
+        return Request(
+            action,
+            body,
+            self.claimed.step.on_unknown or on_unknown,
+            self._call_seconds(timeout),
+            is_bounded=timeout is not None,
+            settles_step=True,
+            reconcile=reconcile,
+        )
 
 
 def bind_call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function that takes no argument be called with the call."""
+    """Return a function that takes the call, whether the given one does or not."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -298,7 +300,7 @@ def bind_call(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Let a function of a call, plain or not, be awaited; what it raises ends its attempt only."""
+    """Return a coroutine function for a function of a call; what it raises ends its attempt only."""
 
     async def awaited(call: Any) -> Any:
         result = bind_call(function)(call)

@@ -1,7 +1,7 @@
-"""What happens before a step's kind runs: its condition, its items, its rendered configuration.
+"""What an attempt does before its kind runs: condition, items, rendered configuration, approval.
 
 Templates are rendered here, at the attempt's start and outside every transaction. A configuration
-without templates is checked once per definition and kept.
+without templates is check_config once per definition and cached.
 """
 
 from collections.abc import Mapping
@@ -33,52 +33,52 @@ from agent.workflows.templates.templates import (
 )
 from agent.workflows.validation_messages import faults, shown
 
-MAX_KEPT = 50_000
+_MAX_PREPARED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
-    """What a definition alone says of its attempts."""
+    """What is known of a step from its definition alone, before any attempt."""
 
     step: Step
     kind: Kind
     config: BaseModel | None
-    """None when it has templates, and is known only at the attempt's start."""
+    """None when it has templates: it is then rendered for each attempt."""
     secret_places: frozenset[Place]
 
 
-_plans: dict[int, PreparedStep] = {}
+_prepared: dict[int, PreparedStep] = {}
 
 
-def plan_of(step: Step) -> PreparedStep:
-    """Return what is known of a step before any attempt, computed once per definition."""
-    plan = _plans.get(id(step))
-    if plan is None:
-        plan = _make_plan(step)
-        if len(_plans) >= MAX_KEPT:
-            _plans.clear()
-        # The plan holds its step, so that no other can take the same id while it is kept.
-        _plans[id(step)] = plan
-    return plan
+def prepare_step(step: Step) -> PreparedStep:
+    """Return what is known of a step before any attempt; computed once per definition."""
+    prepared = _prepared.get(id(step))
+    if prepared is None:
+        prepared = _prepare(step)
+        if len(_prepared) >= _MAX_PREPARED:
+            _prepared.clear()
+        # The entry holds its step, so that no other step can get the same id meanwhile.
+        _prepared[id(step)] = prepared
+    return prepared
 
 
-def _make_plan(step: Step) -> PreparedStep:
+def _prepare(step: Step) -> PreparedStep:
     kind = KINDS.get(step.kind)
     if kind is None:
         raise _refused("unknown_kind", f"there is no kind of step called {step.kind!r}")
     is_fixed = not has_templates(_without(step.config, kind.verbatim))
-    config = checked(kind, step.config) if is_fixed else None
+    config = check_config(kind, step.config) if is_fixed else None
     places = frozenset(place for place in references(step.config) if place[0] in kind.secret_keys)
     return PreparedStep(step, kind, config, places)
 
 
 _watched: dict[int, Graph] = {}
 _MAX_WATCHED = 1024
-"""Each holds its graph, so that no other can take the same id; a graph may be large."""
+"""Each entry holds its graph, so that no other graph can get the same id; a graph may be large."""
 
 
 def watch_secrets(graph: Graph) -> None:
-    """Hide what a workflow names by reference, once for each definition."""
+    """Redact the secrets that a workflow names, from now on; done once per definition."""
     if id(graph) not in _watched:
         if len(_watched) >= _MAX_WATCHED:
             _watched.clear()
@@ -89,20 +89,20 @@ def watch_secrets(graph: Graph) -> None:
 def secret_references(graph: Graph) -> list[Json]:
     """Return the parts of a definition that may hold references: of its steps, and of its webhook.
 
-    No configuration is checked here: the first attempt of a task would block the event loop for a
-    second if its workflow has many steps.
+    This checks no configuration: for a workflow with many steps that would block the event loop for
+    a second.
     """
-    found: list[Json] = [graph.on]
+    parts: list[Json] = [graph.on]
     for step in graph.steps:
         kind = KINDS.get(step.kind)
-        # Of a kind that is not known here, what it does with its keys is not known either.
+        # An unknown kind has no known secret keys.
         names = kind.secret_keys if kind is not None else frozenset()
-        found += [step.config[name] for name in names if name in step.config]
-    return found
+        parts += [step.config[name] for name in names if name in step.config]
+    return parts
 
 
-def is_heavy(claimed: AttemptInput) -> bool:
-    """Whether templates of this attempt see large values: they are then rendered in a thread."""
+def needs_thread(claimed: AttemptInput) -> bool:
+    """Whether the templates of this attempt see large values: a thread then renders them."""
     step = claimed.step
     if step.condition is None and step.fanout is None and not step.has_templates:
         return False
@@ -113,8 +113,8 @@ def is_heavy(claimed: AttemptInput) -> bool:
     )
 
 
-def is_wanted(claimed: AttemptInput) -> bool:
-    """Whether the step's `if` lets it run; the items of a group were decided by the group."""
+def condition_holds(claimed: AttemptInput) -> bool:
+    """Whether the step's `if` lets it run; for the items of a group the group has decided."""
     condition = claimed.step.condition
     if condition is None or claimed.parallel_index is not None:
         return True
@@ -124,16 +124,16 @@ def is_wanted(claimed: AttemptInput) -> bool:
         raise _refused("bad_condition", f"in if: {problem}") from None
 
 
-def config_of(claimed: AttemptInput, plan: PreparedStep) -> BaseModel:
-    """Return the step's configuration, rendered and checked."""
-    if plan.config is not None:
-        return plan.config
-    return checked(plan.kind, rendered_config(claimed, plan))
+def config_of(claimed: AttemptInput, prepared: PreparedStep) -> BaseModel:
+    """Return the step's configuration, rendered and check_config."""
+    if prepared.config is not None:
+        return prepared.config
+    return check_config(prepared.kind, rendered_config(claimed, prepared))
 
 
-def rendered_config(claimed: AttemptInput, plan: PreparedStep) -> dict[str, Json]:
-    """Return the step's configuration as it is written, but for its templates."""
-    return _rendered(claimed, claimed.step.config, plan.kind)
+def rendered_config(claimed: AttemptInput, prepared: PreparedStep) -> dict[str, Json]:
+    """Return the step's configuration with its templates rendered, not yet checked."""
+    return _rendered(claimed, claimed.step.config, prepared.kind)
 
 
 def _rendered(claimed: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[str, Json]:
@@ -145,35 +145,35 @@ def _rendered(claimed: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[s
     return _with(rendered, raw, verbatim)
 
 
-def gated(claimed: AttemptInput, plan: PreparedStep) -> BaseModel | Waiting:
-    """Return the configuration that somebody approved, or the question to them.
+def approved_config(claimed: AttemptInput, prepared: PreparedStep) -> BaseModel | Waiting:
+    """Return the configuration that a person approved, or the question to ask.
 
-    What was approved is held against what would run now: if that has changed, it is asked again.
+    The approval counts only for exactly what would run now. If that has changed, the step asks again.
     """
     assert claimed.step.approval is not None
-    kind = plan.kind
-    config = rendered_config(claimed, plan)
-    checked(kind, config)
+    kind = prepared.kind
+    config = rendered_config(claimed, prepared)
+    check_config(kind, config)
     request = approval_gate.gated_request(kind.name, config)
     try:
-        found = approval_gate.find(claimed, request, ApprovalStatus.APPROVED)
-        if found is None:
+        approval = approval_gate.find_approval(claimed, request, ApprovalStatus.APPROVED)
+        if approval is None:
             asking = KINDS["approval"]
-            question = checked(asking, _rendered(claimed, claimed.step.approval, asking))
+            question = check_config(asking, _rendered(claimed, claimed.step.approval, asking))
             assert isinstance(question, ApprovalConfig)
             return approval_gate.ask(
                 "approval", question, request, approval_gate.own_checkpoint(claimed)
             )
     except NotPlainJsonError as problem:
         raise _refused("not_plain_json", str(problem)) from None
-    config = approval_gate.edited(config, found.edits)
-    if request_hash(approval_gate.gated_request(kind.name, config)) != found.approved_hash:
+    config = approval_gate.apply_edits(config, approval.edits)
+    if request_hash(approval_gate.gated_request(kind.name, config)) != approval.approved_hash:
         raise _refused("not_as_approved", "what would run is not what was approved")
-    return checked(kind, config)
+    return check_config(kind, config)
 
 
-def checked(kind: Kind, config: dict[str, Json]) -> BaseModel:
-    """Check a configuration by its kind's model, with all problems in one message."""
+def check_config(kind: Kind, config: dict[str, Json]) -> BaseModel:
+    """Check a configuration against its kind's model; all problems are in one message."""
     try:
         return kind.model.model_validate(config, context=RENDERED)
     except ValidationError as error:
@@ -184,17 +184,17 @@ def checked(kind: Kind, config: dict[str, Json]) -> BaseModel:
         raise _refused("bad_config", "; ".join(texts)) from None
 
 
-def items_of(claimed: AttemptInput, most: int = MAX_ITEMS) -> Succeeded:
-    """Decide the items of a group, of which there may be so many."""
+def items_of(claimed: AttemptInput, max_items: int = MAX_ITEMS) -> Succeeded:
+    """Decide the items of a group."""
     fanout = claimed.step.fanout
     if fanout is None:
-        raise _refused("no_items", "the step is no group: it has neither foreach nor parallel")
+        raise _refused("no_items", "the step is not a group: it has neither foreach nor parallel")
     try:
         items = _items(fanout, claimed)
     except TemplateError as problem:
-        raise _refused("bad_items", f"the items cannot be told: {problem}") from None
-    if len(items) > most:
-        raise _too_many(fanout, len(items), most)
+        raise _refused("bad_items", f"the items cannot be computed: {problem}") from None
+    if len(items) > max_items:
+        raise _too_many(fanout, len(items), max_items)
     return Succeeded(output=[] if not items else None, items=items)
 
 
@@ -224,10 +224,10 @@ def _items(fanout: Fanout, claimed: AttemptInput) -> list[Json]:
     return items
 
 
-def _too_many(fanout: Fanout, count: int, most: int) -> Exception:
+def _too_many(fanout: Fanout, count: int, max_items: int) -> Exception:
     key = "parallel" if fanout.count is not None or fanout.count_of is not None else "foreach"
     of = f"{of} gives " if (of := fanout.count_of or fanout.items_of) else ""
-    return _refused("too_many_items", f"{key}: {of}{count:,} items, and {most:,} are allowed")
+    return _refused("too_many_items", f"{key}: {of}{count:,} items, and {max_items:,} are allowed")
 
 
 def scope_of(claimed: AttemptInput) -> dict[str, Any]:
@@ -255,12 +255,12 @@ def scope_of(claimed: AttemptInput) -> dict[str, Any]:
 
 
 def _value_of(text: str, scope: Mapping[str, Any]) -> Json:
-    """Compute what is written as an expression or as a template."""
+    """Compute the value of an expression or a template."""
     return render(text, scope) if is_template(text) else evaluate(text, scope)
 
 
 def _without(config: dict[str, Json], keys: frozenset[tuple[str, ...]]) -> dict[str, Json]:
-    """Leave out what is never rendered."""
+    """Return a configuration without the keys that are never rendered."""
     for key, *rest in keys:
         if key not in config:
             continue
@@ -275,7 +275,7 @@ def _without(config: dict[str, Json], keys: frozenset[tuple[str, ...]]) -> dict[
 def _with(
     rendered: dict[str, Json], raw: dict[str, Json], keys: frozenset[tuple[str, ...]]
 ) -> dict[str, Json]:
-    """Put back what was not rendered, as it was written."""
+    """Return a rendered configuration with the keys that are never rendered."""
     for key, *rest in keys:
         if key not in raw:
             continue

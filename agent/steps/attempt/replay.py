@@ -1,33 +1,81 @@
-"""What the record says of a call that a step is about to make.
+"""Which recorded call decides the next call of a step.
 
-Only what may have happened binds a later attempt. A success gives its answer, and a final failure is
-raised again: neither is sent a second time. A failure that allows a retry leaves the next request
-free. An unknown call whose request has changed is for a person to decide.
+Only a call that may have happened binds a later attempt. A recorded success gives its response and a
+final failure is raised again: neither is sent a second time. After a failure that allows a retry the
+step may send anything. After an unknown call whose request has changed, a person decides.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from agent.core.state_machine import CallStatus
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import RecordedCall
-from agent.steps.types.call_types import Request
+from agent.steps.types.call_types import NumberedRequest, Request
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import StepError
 
 BAD_RESPONSE: Final = "bad_response"
-"""The error of a call that succeeded with an answer that cannot be stored."""
+"""The error code of a call that succeeded with a response that cannot be stored."""
 
 REQUEST_CHANGED: Final = "request_changed"
-"""The error of a call that a person resolved as done after its step had changed the request."""
+"""The error code of a call that a person resolved as done after its step had changed the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordMatch:
-    """The recorded call that decides what becomes of the next one."""
+    """The recorded call that decides the next one."""
 
     call: RecordedCall
-    is_same: bool
-    """Whether its answer is good for what the step asks for now."""
+    is_usable: bool
+    """Whether its result is valid for the request that the step makes now."""
+
+
+def find_match(claimed: AttemptInput, numbered: NumberedRequest) -> RecordMatch | None:
+    """Return the recorded call that decides a request; None when the call is free to be made."""
+    past = _with_number(claimed, numbered.number)
+    if not past:
+        return None
+    done, unknown = (
+        [call for call in past if call.status == status]
+        for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN)
+    )
+    if _may_change(numbered, claimed.calls):
+        done, unknown = (
+            [call for call in calls if numbered.matches(call)] for calls in (done, unknown)
+        )
+    if done:
+        usable = [call for call in done if _answers(call, numbered)]
+        return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)
+    failed = [
+        call for call in past if call.status == CallStatus.FAILED and call.action == numbered.action
+    ]
+    for call in failed:
+        # This very attempt saw the second kind fail, before it waited, was paused or was returned.
+        if is_final(call) or call.attempt == claimed.attempt:
+            return RecordMatch(call, True)
+    for call in unknown:
+        if not numbered.matches(call):
+            return RecordMatch(call, False)
+    return RecordMatch(unknown[-1], True) if unknown else None
+
+
+def last_unknown(claimed: AttemptInput, numbered: NumberedRequest) -> RecordedCall | None:
+    """Return the latest unknown call with this very request."""
+    for call in reversed(_with_number(claimed, numbered.number)):
+        if call.status == CallStatus.UNKNOWN and numbered.matches(call):
+            return call
+    return None
+
+
+def has_success(claimed: AttemptInput, number: int, action: str, body_hash: str) -> bool:
+    """Whether this very request has a recorded success."""
+    return any(
+        call.status == CallStatus.SUCCEEDED
+        and call.action == action
+        and call.request_hash == body_hash
+        for call in _with_number(claimed, number)
+    )
 
 
 def is_final(call: RecordedCall) -> bool:
@@ -37,51 +85,6 @@ def is_final(call: RecordedCall) -> bool:
         and call.error is not None
         and call.error.get("final") is True
     )
-
-
-def last_unknown(past: list[RecordedCall], action: str, body_hash: str) -> RecordedCall | None:
-    """Return the latest unknown call with this very request."""
-    return next(
-        (
-            call
-            for call in reversed(past)
-            if call.status == CallStatus.UNKNOWN and _is_same(call, action, body_hash)
-        ),
-        None,
-    )
-
-
-def find(
-    calls: list[RecordedCall],
-    number: int,
-    request: Request,
-    action: str,
-    body_hash: str,
-    attempt: int,
-) -> RecordMatch | None:
-    """Return what decides call `number` of an attempt; None when the call is free to be made."""
-    past = [call for call in calls if call.number == number]
-    done, unknown = (
-        [call for call in past if call.status == status]
-        for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN)
-    )
-    if _may_change(request, number, calls):
-        done, unknown = (
-            [call for call in found if _is_same(call, action, body_hash)]
-            for found in (done, unknown)
-        )
-    if done:
-        usable = [call for call in done if _answers(call, request, action, body_hash)]
-        return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)
-    failed = [call for call in past if call.status == CallStatus.FAILED and call.action == action]
-    for call in failed:
-        # One of this very attempt was seen before it waited, was paused or was returned.
-        if is_final(call) or call.attempt == attempt:
-            return RecordMatch(call, True)
-    for call in unknown:
-        if not _is_same(call, action, body_hash):
-            return RecordMatch(call, False)
-    return RecordMatch(unknown[-1], True) if unknown else None
 
 
 def failure_of(call: RecordedCall) -> DefiniteFailure:
@@ -97,28 +100,46 @@ def error_of(call: RecordedCall) -> StepError:
     return StepError.read(call.error or {})
 
 
-def _is_same(call: RecordedCall, action: str, body_hash: str) -> bool:
-    return call.action == action and call.request_hash == body_hash
+def changed_error(call: RecordedCall, action: str, claimed: AttemptInput) -> StepError:
+    """Return the error of a step whose recorded response belongs to another request."""
+    now = action if call.action != action else f"{action} with another request"
+    text = (
+        f"the step's calls have changed: call {call.number} was {call.action}, which succeeded, and"
+        f" is now {now}. The recorded response is not used for it, and nothing is sent again."
+        f" {fork_hint(claimed)}"
+    )
+    return StepError("calls_changed", "input", text)
 
 
-def _answers(call: RecordedCall, request: Request, action: str, body_hash: str) -> bool:
-    """Whether a recorded success is the answer to what is asked for now."""
-    if _is_same(call, action, body_hash):
+def fork_hint(claimed: AttemptInput) -> str:
+    """Name the command to use where a retry would fail for the same reason."""
+    command = f"agent fork {claimed.task.id[-8:]} --from {claimed.step.name}"
+    return f"`{command}` runs the step from its beginning, with all its effects"
+
+
+def _with_number(claimed: AttemptInput, number: int) -> list[RecordedCall]:
+    return [call for call in claimed.calls if call.number == number]
+
+
+def _answers(call: RecordedCall, numbered: NumberedRequest) -> bool:
+    """Whether a recorded success answers the request that the step makes now."""
+    if numbered.matches(call):
         return True
-    # The answer of the step's only call is the step's outcome, however the request reads now: the
-    # attempt that got it was lost. An inherited one belongs to another task's rendering.
-    if request.settles_step and call.attempt > 0:
+    # The response of the step's only call is the step's outcome, even if the request is rendered
+    # differently now: the attempt that got it was lost. An inherited one is another task's.
+    if numbered.request.settles_step and call.attempt > 0:
         return True
     return call.error is not None and call.error.get("code") == REQUEST_CHANGED
 
 
-def _may_change(request: Request, number: int, calls: list[RecordedCall]) -> bool:
-    """Whether an earlier answer to another request may be ignored: to ask again has no effect.
+def _may_change(numbered: NumberedRequest, calls: list[RecordedCall]) -> bool:
+    """Whether a recorded call with another request may be ignored: a repetition has no effect.
 
-    Not if later calls on record followed from that answer.
+    Not if later calls on record followed from its response.
     """
+    request: Request = numbered.request
     if request.is_effect or request.on_unknown != "retry":
         return False
     return not request.leads or all(
-        call.number <= number or call.status == CallStatus.FAILED for call in calls
+        call.number <= numbered.number or call.status == CallStatus.FAILED for call in calls
     )

@@ -1,11 +1,11 @@
-"""Secrets by reference: `env:NAME` and `file:PATH`, resolved at execution, never written down.
+"""Secrets by reference: `env:NAME` and `file:PATH`, resolved at execution and never stored.
 
-Only references that stand in the definition itself count. One that came out of a template is data,
-and data must not be able to name a secret.
+Only references in the definition itself count. The result of a template is data, and data must not
+be able to name a secret.
 
-Whatever was read by reference is hidden in everything that this process writes down. The references
-of the configuration and of workflows are *watched*: what they name is hidden before any step reads
-it, since a step can come by a secret that was not given to it.
+A secret that was read by reference is redacted in everything that this process writes. The references
+of the configuration and of workflows are *watched*: their values are redacted before any step reads
+them, since a step may get a secret by another way.
 """
 
 import errno
@@ -24,11 +24,11 @@ from agent.steps.types.outcome import Json
 
 _REFRESH_SECONDS: Final = 1.0
 _MAX_WATCHED_BYTES: Final = 1_048_576
-"""A larger file, and one that is no plain file, is read only by the step that it is given to."""
+"""A larger file, and one that is not a regular file, is read only by the step that names it."""
 
 Place = tuple[str | int, ...]
 
-# A header is often a word and a secret: `Bearer env:TOKEN`. An address `file://…` is none.
+# A header is often a word and a secret: `Bearer env:TOKEN`. `file://…` is a URL, not a reference.
 _reference = re.compile(
     r"^(?:(?P<word>(?i:Bearer|Basic|Token|ApiKey)) )?"
     r"(?:env:(?P<env>[A-Z_][A-Z0-9_]*)|file:(?P<file>(?!//)\S.*))$"
@@ -36,7 +36,7 @@ _reference = re.compile(
 
 
 def references(value: Json, at: Place = ()) -> Iterator[Place]:
-    """Find the places in a definition that hold a reference."""
+    """Yield the places in a definition that hold a reference."""
     if isinstance(value, str):
         if _reference.match(value):
             yield at
@@ -48,34 +48,34 @@ def references(value: Json, at: Place = ()) -> Iterator[Place]:
             yield from references(member, (*at, index))
 
 
-def files_named(value: Json) -> set[str]:
-    """Return the files that references in a definition name."""
+def referenced_files(value: Json) -> set[str]:
+    """Return the files that the references in a definition name."""
     if isinstance(value, str):
-        found = _reference.match(value)
-        return {found["file"]} if found and found["file"] else set()
+        match = _reference.match(value)
+        return {match["file"]} if match and match["file"] else set()
     if isinstance(value, dict):
-        return set().union(*map(files_named, value.values()))
+        return set().union(*map(referenced_files, value.values()))
     if isinstance(value, list):
-        return set().union(*map(files_named, value))
+        return set().union(*map(referenced_files, value))
     return set()
 
 
 class Secrets:
-    """How an attempt reads secrets, and keeps them out of what it writes."""
+    """Reads the secrets of an attempt, and redacts them in what it writes."""
 
     @property
     def longest(self) -> int:
-        """The length of the longest form of a secret: text is cut nowhere inside one."""
+        """The length of the longest form of a secret, so that no text is cut inside of one."""
         return everywhere.longest
 
     def resolve(self, value: Json, places: frozenset[Place]) -> Json:
-        """Return a value with the references at these places replaced by what they name."""
+        """Return a value with the references at these places replaced by their secrets."""
         if not places:
             return value
         return self._resolved(value, places, ())
 
     def hide(self, value: Json, places: frozenset[Place]) -> None:
-        """Show nothing of what the references at these places name, as far as it is there now."""
+        """Redact the secrets of the references at these places from now on; missing ones are skipped."""
         for place in places:
             with suppress(DefiniteFailure):
                 self.resolve(value, frozenset({place}))
@@ -90,59 +90,59 @@ class Secrets:
         return value
 
     def _read(self, reference: str) -> str:
-        found = _reference.match(reference)
-        assert found is not None
-        if found["env"] is not None:
-            secret = os.environ.get(found["env"])
+        match = _reference.match(reference)
+        assert match is not None
+        if match["env"] is not None:
+            secret = os.environ.get(match["env"])
             if secret is None:
-                raise _missing(f"the environment variable {found['env']} is not set")
+                raise _missing(f"the environment variable {match['env']} is not set")
         else:
             try:
-                secret = path_of(found["file"]).read_text(encoding="utf-8").strip("\r\n")
+                secret = path_of(match["file"]).read_text(encoding="utf-8").strip("\r\n")
             except (OSError, ValueError) as problem:
-                raise _missing(f"the file {found['file']} cannot be read: {problem}") from None
+                raise _missing(f"the file {match['file']} cannot be read: {problem}") from None
         everywhere.hide(secret, reference)
-        return f"{found['word']} {secret}" if found["word"] else secret
+        return f"{match['word']} {secret}" if match["word"] else secret
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets."""
         return everywhere.redact(text)
 
     def redact_value(self, value: Json) -> Json:
-        """Return a value without the secrets, in its texts and its keys."""
+        """Return a value without the secrets, in its texts and in its keys."""
         return everywhere.redact_value(value)
 
 
 class SecretWatcher:
-    """Keeps hidden what references name, also when it is replaced."""
+    """Redacts the secrets of watched references, also after they are replaced."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Any] = {}
-        """Each reference with what it named at the last look: a value, or the state of a file."""
-        self._looked_at = float("-inf")
+        """Each reference with its state at the last check: a value, or the state of a file."""
+        self._checked_at = float("-inf")
 
     @property
     def references(self) -> list[str]:
-        """What is watched."""
+        """The watched references."""
         return list(self._seen)
 
     def add(self, value: Json) -> None:
         """SecretWatcher all references in a part of a configuration or of a definition."""
         for place in references(value):
-            reference = at(value, place)
+            reference = value_at(value, place)
             if reference not in self._seen:
                 self._seen[reference] = None
-                self._look(reference)
+                self._check(reference)
 
     def refresh(self) -> None:
-        """Look for what was replaced, at most once a second."""
+        """Check for replaced secrets, at most once a second."""
         now = time.monotonic()
-        if now - self._looked_at >= _REFRESH_SECONDS:
-            self._looked_at = now
+        if now - self._checked_at >= _REFRESH_SECONDS:
+            self._checked_at = now
             for reference in self.references:
-                self._look(reference)
+                self._check(reference)
 
-    def _look(self, reference: str) -> None:
+    def _check(self, reference: str) -> None:
         state = _state(reference)
         if state is not None and state != self._seen[reference]:
             self._seen[reference] = state
@@ -150,24 +150,24 @@ class SecretWatcher:
 
 
 secret_watcher: Final = SecretWatcher()
-"""The references of this process's configuration and of the workflows that it knows."""
+"""The references of this process's configuration and of its workflows."""
 
 
-def at(value: Json, place: Place) -> Json:
-    """Return what stands at a place."""
+def value_at(value: Json, place: Place) -> Json:
+    """Return the member of a value at a place."""
     for key in place:
         value = value[key]
     return value
 
 
 def _state(reference: str) -> Any:
-    """Return what changes when a secret does, or None where there is nothing to read."""
-    found = _reference.match(reference)
-    assert found is not None
-    if found["env"] is not None:
-        return os.environ.get(found["env"])
+    """Return a value that changes with a secret, or None if there is nothing to read."""
+    match = _reference.match(reference)
+    assert match is not None
+    if match["env"] is not None:
+        return os.environ.get(match["env"])
     try:
-        status = path_of(found["file"]).stat()
+        status = path_of(match["file"]).stat()
     except (OSError, ValueError):
         return None
     # Opening a pipe would block, and consume data meant for another reader.

@@ -1,4 +1,4 @@
-"""What every attempt of a worker shares: the clock, the journal, the bounds, threads and clients."""
+"""What the attempts of a worker share: clock, journal, limits, threads and clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,37 +13,37 @@ from agent.steps.types.attempt_input import Journal
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what a step may do; the composition root fills them from the configuration."""
+    """Limits of a step; `bootstrap` fills them from the configuration."""
 
     output_bytes: int = 1_048_576
     """The largest output of one step, as JSON."""
     inline_bytes: int = 65_536
-    """Larger outputs, requests and responses are kept apart from their rows."""
+    """Larger outputs, requests and responses are stored apart from their rows."""
     artifacts_url: str = ""
-    """Where they are kept; empty is the database itself."""
+    """Where they are stored; empty is the database itself."""
     log_bytes: int = 4_194_304
-    """What one attempt may write to its log; the rest is cut."""
+    """The log of one attempt; the rest is cut."""
     response_bytes: int = 10_485_760
-    """The largest body taken from a remote."""
+    """The largest body that is read from a remote."""
     max_redirects: int = 10
     allow_private: tuple[str, ...] = ()
-    """Addresses, networks and host names that `http` may reach although they are private."""
+    """Private addresses, networks and host names that `http` may reach."""
     kill_grace_seconds: float = 5.0
-    """Between asking a process group to end and ending it."""
+    """Between SIGTERM and SIGKILL to a process group."""
     inherit: tuple[str, ...] = ()
-    """Variables of the agent's own environment that every command gets besides the basic ones."""
+    """Variables of the agent's environment that every command inherits besides the basic ones."""
     send_window_seconds: float = 10.0
-    """An effect whose intent was recorded begins within this time or not at all."""
+    """An effect begins within this time after its intent, or not at all."""
     items_per_group: int = 10_000
-    """How many items one `foreach` or `parallel` step may have."""
+    """The most items of one `foreach` or `parallel` step."""
     call_seconds: float = 60.0
-    """How long one call may take where neither it nor its step says so."""
+    """The timeout of a call, if neither the call nor its step has one."""
     attempt_seconds: float = 3600.0
-    """How long an attempt of `python` or `shell` may take that has no timeout of its own."""
+    """The timeout of an attempt of `python` or `shell`, if its step has none."""
 
 
 class Resource(Protocol):
-    """Something that attempts share and that is closed with the worker."""
+    """A resource that attempts share and that is closed with the worker."""
 
     async def aclose(self) -> None:
         """Release what it holds."""
@@ -51,7 +51,7 @@ class Resource(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """What the runner needs besides what it runs."""
+    """What the runner needs besides the attempt's input."""
 
     clock: Clock
     journal: Journal
@@ -61,10 +61,10 @@ class Services:
     """The MCP servers whose tools agents may use."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
-    """Made by the kind that needs them, at its first use: HTTP clients are not imported before."""
+    """Made at the first use by the kind that needs them: HTTP clients are not imported before."""
 
     async def aclose(self) -> None:
-        """Close what attempts shared; called once none is in flight."""
+        """Close the shared resources; called once no attempt is in flight."""
         while self.resources:
             _, resource = self.resources.popitem()
             await resource.aclose()

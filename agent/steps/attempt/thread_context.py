@@ -1,17 +1,16 @@
-"""The context of a step function that runs in a thread: the same words, without `await`."""
+"""The context of a step function that runs in a thread: the same methods, without `await`."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agent.steps.attempt import containment
-from agent.steps.attempt.calls import EncodedResponse
 from agent.steps.attempt.context import ContextFacts, StepContext, bind_call
 from agent.steps.types.attempt_input import RevokedError
 from agent.steps.types.call_records import RecordedCall
-from agent.steps.types.call_types import Call, CallAnswer, Reconcile
+from agent.steps.types.call_types import Call, CallAnswer, EncodedResponse, Reconcile, Request
 from agent.steps.types.errors import Applied
-from agent.steps.types.outcome import Json
+from agent.steps.types.outcome import Json, StepError
 
 T = TypeVar("T")
 
@@ -19,7 +18,7 @@ T = TypeVar("T")
 class BlockingContext(ContextFacts):
     """The context of a step that runs in a thread of its own.
 
-    What must be recorded is recorded on the event loop; the functions of calls run in the thread.
+    The event loop records what must be durable; the functions of calls run in the thread.
     """
 
     def __init__(self, context: StepContext) -> None:
@@ -35,7 +34,7 @@ class BlockingContext(ContextFacts):
         self._loop.call_soon_threadsafe(self._context.log, text)
 
     def save(self, value: Json) -> None:
-        """Make a checkpoint durable; the attempt ends here if the task is paused."""
+        """Make a checkpoint durable. The attempt ends here if the task is being paused."""
         self._wait_for(self._context.save(value))
 
     def call(
@@ -49,46 +48,53 @@ class BlockingContext(ContextFacts):
         timeout: float | None = None,
         reconcile: Callable[..., Any] | None = None,
     ) -> Json:
-        """Do something to the outside world at most once; see `StepContext.call`.
+        """Act on the outside world at most once; see `StepContext.call`.
 
-        A function in a thread cannot be interrupted: `timeout` only says when an effect that was
-        lost must be over.
+        A function in a thread cannot be interrupted: `timeout` only says when a lost effect is over.
         """
         check = None if reconcile is None else self._in_thread(action, reconcile)
-        asked = self._request(action, request, effect, on_unknown, timeout, check)
-        opened = self._wait_for(self.calls.open(asked))
+        call_request = Request(
+            action,
+            request,
+            self._policy(on_unknown, effect=effect, reconcile=reconcile),
+            self._call_seconds(timeout),
+            is_bounded=timeout is not None,
+            is_effect=effect,
+            reconcile=check,
+        )
+        opened = self._wait_for(self.calls.open(call_request))
         if isinstance(opened, CallAnswer):
             return opened.response
         self._call = opened
         has_begun = False
         try:
-            self.calls.begin(opened)
+            self.calls.check_may_begin(opened)
             has_begun = True
             response = containment.call(
                 f"the function of {action}", lambda: bind_call(function)(opened)
             )
         except BaseException as problem:
-            self._wait_for(self._fail(opened, problem, has_begun))
+            self._wait_for(self._record_failure(opened, problem, has_begun))
             raise
-        encoded = self.calls.encoded(opened, response)
-        return self._wait_for(self._succeed(opened, encoded))
+        encoded = self.calls.encode_response(opened, response)
+        return self._wait_for(self._record_success(opened, encoded))
 
-    async def _succeed(self, call: Call, encoded: EncodedResponse) -> Json:
-        return self.calls.succeed(call, encoded)
+    async def _record_success(self, call: Call, response: EncodedResponse | StepError) -> Json:
+        return self.calls.record_success(call, response)
 
-    async def _fail(self, call: Call, problem: BaseException, has_begun: bool) -> None:
-        self.calls.fail(call, problem, has_begun=has_begun)
+    async def _record_failure(self, call: Call, problem: BaseException, has_begun: bool) -> None:
+        self.calls.record_failure(call, problem, has_begun=has_begun)
 
     def _in_thread(self, action: str, reconcile: Callable[..., Any]) -> Reconcile:
-        """Let a reconcile function block: the loop asks for it while this thread waits."""
+        """Return a coroutine function that runs a reconcile function in a thread of its own."""
 
         async def check(call: RecordedCall) -> Applied | bool | None:
-            found: Applied | bool | None = await self.services.threads.start(
+            verdict: Applied | bool | None = await self.services.threads.start(
                 lambda: containment.call(
                     f"reconcile of {action}", lambda: bind_call(reconcile)(call)
                 )
             )
-            return found
+            return verdict
 
         return check
 
@@ -97,5 +103,5 @@ class BlockingContext(ContextFacts):
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:
             coroutine.close()
-            raise RevokedError("the worker has gone") from None
+            raise RevokedError("the worker has ended") from None
         return future.result()

@@ -1,7 +1,7 @@
 """Which addresses a step may reach: public ones, and those that the configuration allows.
 
-The check is made on the address that is connected to, after resolution and for every connection,
-so that neither a redirect nor a name that resolves anew leads around it.
+The check applies to the address of each connection, after resolution, so that neither a redirect nor
+a name that resolves differently the next time bypasses it.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ SocketOption = (
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
-"""All that is public in IPv6; what lies outside is special, or was once."""
+"""All public IPv6 addresses; others are special, or were once."""
 
 # The registries of special-purpose addresses of IANA, and multicast. Python's own list
 # (`is_global`) differs from version to version. Ranges that the registries call globally reachable,
 # such as the anycast addresses of AS112, are refused too: they are infrastructure, and no service
-# that a step would ask lives there.
+# for a step is there.
 _SPECIAL: Final = tuple(
     map(
         ipaddress.ip_network,
@@ -59,7 +59,7 @@ _SPECIAL: Final = tuple(
 
 
 class AddressRefusedError(Exception):
-    """A private, loopback, link-local or otherwise special address that nobody allowed."""
+    """A private, loopback, link-local or otherwise special address that is not allowed."""
 
 
 class AddressPolicy:
@@ -75,7 +75,7 @@ class AddressPolicy:
                 self._hosts.add(entry.lower().rstrip("."))
 
     def allows(self, host: str, address: Address) -> bool:
-        """Whether a connection to this address, asked for by this name, may be made."""
+        """Whether a connection to this address of this host is allowed."""
         if host.lower().rstrip(".") in self._hosts:
             return True
         destination = _destination(address)
@@ -91,9 +91,9 @@ def _is_public(address: Address) -> bool:
 
 
 def _destination(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 one only writes or translates differently.
+    """Return the IPv4 address that an IPv6 address maps or translates to; others unchanged.
 
-    Tunnels (6to4, Teredo) are special as a whole, whatever IPv4 addresses they contain.
+    Tunnels (6to4, Teredo) are special as a whole, whatever IPv4 address they contain.
     """
     if not isinstance(address, ipaddress.IPv6Address):
         return address
@@ -105,9 +105,9 @@ def _destination(address: Address) -> Address:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Resolves names, checks what they resolve to, and connects to exactly what was checked.
+    """Resolves names, checks the addresses, and connects to exactly the checked addresses.
 
-    The name stays in the request and in the TLS handshake: only the connection is by address.
+    The request and the TLS handshake still use the name.
     """
 
     def __init__(self, policy: AddressPolicy) -> None:
@@ -139,7 +139,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        raise AddressRefusedError("unix sockets are not reached by http steps")
+        raise AddressRefusedError("http steps cannot reach unix sockets")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -147,15 +147,15 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     async def _addresses(self, host: str, port: int) -> list[Address]:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as problem:
             raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
-        addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in found]
+        addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
         allowed = [address for address in addresses if self._policy.allows(host, address)]
         if not allowed:
             shown = ", ".join(sorted({str(address) for address in addresses}))
             raise AddressRefusedError(
                 f"{host} ({shown}) is not a public address; allow_private in the configuration"
-                " names those that may be reached"
+                " lists the private addresses that steps may reach"
             )
         return list(dict.fromkeys(allowed))

@@ -1,7 +1,7 @@
-"""Reading a response's body within a bound, however small it was made for its way.
+"""Reads a response's body up to a limit, also a compressed one.
 
-The HTTP library would unpack a whole part of the body at once, and one encoding inside another: a
-few bytes could become more than there is memory.
+The HTTP library would decompress a whole chunk at once, and nested encodings too: a few bytes could
+become more than fits into memory.
 """
 
 import zlib
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 ENCODINGS: Final = "gzip, deflate"
-"""What we ask for; a body in any other is given as it came."""
+"""The accepted encodings; a body in any other is returned as it came."""
 
 _PIECE_BYTES: Final = 65_536
 _WINDOWS: Final = {
@@ -24,57 +24,57 @@ class BadEncodingError(Exception):
 
 
 def is_known(encoding: str) -> bool:
-    """Whether a body in this encoding is unpacked by `read`, or is not packed at all."""
+    """Whether `read` decodes this encoding."""
     return encoding.strip().lower() in (*_WINDOWS, "identity", "")
 
 
 async def read(parts: AsyncIterator[bytes], encoding: str, limit_bytes: int) -> bytes | None:
-    """Return a body as its sender meant it; None when it is larger than the limit."""
+    """Return a decoded body; None when it is larger than the limit."""
     window = _WINDOWS.get(encoding.strip().lower())
-    unpacking = None if window is None else _Unpacking(window)
+    decompressor = None if window is None else _Decompressor(window)
     body = bytearray()
     async for part in parts:
-        for piece in (part,) if unpacking is None else unpacking.pieces(part):
+        for piece in (part,) if decompressor is None else decompressor.pieces(part):
             body += piece
             if len(body) > limit_bytes:
                 return None
-    if unpacking is not None:
-        unpacking.finish()
+    if decompressor is not None:
+        decompressor.finish()
     return bytes(body)
 
 
-class _Unpacking:
-    """Unpacks a body piece by piece, so that no part of it becomes large at once."""
+class _Decompressor:
+    """Decompresses a body piece by piece, so that no piece is large."""
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._packed: zlib._Decompress | None = None
+        self._stream: zlib._Decompress | None = None
 
     def pieces(self, part: bytes) -> Iterator[bytes]:
         while part:
-            if self._packed is None or self._packed.eof:
-                # A body may be several packed ones after each other.
-                self._packed = self._open(part)
-            piece = self._unpack(self._packed, part)
+            if self._stream is None or self._stream.eof:
+                # A body may be several compressed streams, one after another.
+                self._stream = self._open(part)
+            piece = self._decompress(self._stream, part)
             yield piece
-            part = self._packed.unused_data if self._packed.eof else self._packed.unconsumed_tail
+            part = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             while not part and len(piece) == _PIECE_BYTES:
-                piece = self._unpack(self._packed, b"")
+                piece = self._decompress(self._stream, b"")
                 yield piece
 
     def finish(self) -> None:
-        """Check that nothing is missing."""
-        if self._packed is not None and not self._packed.eof:
-            raise BadEncodingError("the packed body ends too early")
+        """Raise `BadEncodingError` if the end is missing."""
+        if self._stream is not None and not self._stream.eof:
+            raise BadEncodingError("the compressed body ends too early")
 
     def _open(self, part: bytes) -> "zlib._Decompress":
         if self._window == zlib.MAX_WBITS and part[0] & 0x0F != zlib.DEFLATED:
-            # Some senders leave out what `deflate` puts around the data.
+            # Some servers leave out the zlib header of `deflate`.
             self._window = -zlib.MAX_WBITS
         return zlib.decompressobj(self._window)
 
-    def _unpack(self, packed: "zlib._Decompress", part: bytes) -> bytes:
+    def _decompress(self, stream: "zlib._Decompress", part: bytes) -> bytes:
         try:
-            return packed.decompress(part, _PIECE_BYTES)
+            return stream.decompress(part, _PIECE_BYTES)
         except zlib.error as problem:
-            raise BadEncodingError(f"the packed body cannot be read: {problem}") from None
+            raise BadEncodingError(f"the compressed body cannot be read: {problem}") from None

@@ -1,4 +1,4 @@
-"""The HTTP connections that a worker's steps share; imported at the first request only."""
+"""The HTTP connections that a worker's steps share; imported at the first request."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -27,10 +27,10 @@ class _Body(httpx.AsyncByteStream):
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Sends requests through connections whose addresses were checked.
+    """Sends requests over connections whose addresses were checked.
 
-    Effects get a connection of their own: on one that was kept open, a server that closes it at the
-    wrong moment would leave the effect unknown for no good reason.
+    Each effect gets a new connection: a server that closes a reused one at the wrong moment would
+    leave the effect unknown without need.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -53,7 +53,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request; failures are httpcore's own exceptions."""
         pool = self._reused if request.method in REPEATABLE else self._fresh
-        answer = await pool.handle_async_request(
+        response = await pool.handle_async_request(
             httpcore.Request(
                 method=request.method,
                 url=httpcore.URL(
@@ -68,10 +68,10 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             )
         )
         return httpx.Response(
-            status_code=answer.status,
-            headers=answer.headers,
-            stream=_Body(answer.stream),
-            extensions=answer.extensions,
+            status_code=response.status,
+            headers=response.headers,
+            stream=_Body(response.stream),
+            extensions=response.extensions,
         )
 
     async def aclose(self) -> None:
@@ -83,8 +83,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 def new_client(services: Services) -> httpx.AsyncClient:
     """Return a client for one exchange, on the worker's connections.
 
-    Cookies that it is given go with its own redirects and are known to nobody else. There is
-    nothing to be closed but the connections, which are the worker's.
+    Its cookies go with its own redirects only. It need not be closed: its connections are the
+    worker's.
     """
     transport = services.resources.get("http")
     if transport is None:

@@ -1,4 +1,4 @@
-"""One HTTP exchange, redirects included, with what is known when it breaks."""
+"""One HTTP exchange, redirects included; a failure says whether an effect may have begun."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from agent.steps.http.response import document
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import Json, StepError
 
-_BROKEN = (
+_NETWORK_ERRORS = (
     httpcore.NetworkError,
     httpcore.TimeoutException,
     httpcore.ProtocolError,
@@ -29,7 +29,7 @@ _BROKEN = (
 
 
 class Exchange:
-    """Follows one request to its last answer, and knows whether an effect may have begun."""
+    """Sends one request, follows its redirects, and knows whether an effect may have begun."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Exchange:
     async def send(
         self, method: str, url: str, values: dict[str, Json], secret_headers: set[str]
     ) -> dict[str, Any]:
-        """Return the last answer as a document.
+        """Return the last response as a document.
 
         Raise `DefiniteFailure` where nothing began or the request may be repeated, and
         `UnknownOutcomeError` where an effect may have happened.
@@ -55,7 +55,7 @@ class Exchange:
         try:
             address = httpx.URL(url)
             if values.get("params"):
-                # Given as an argument they would replace what the address itself asks for.
+                # As an argument they would replace the query of the address.
                 address = address.copy_merge_params(values["params"])
             request = client.build_request(
                 method.upper(),
@@ -64,16 +64,16 @@ class Exchange:
                 json=values.get("json"),
                 data=values["data"] if isinstance(values.get("data"), dict) else None,
                 content=values["data"] if isinstance(values.get("data"), str) else None,
-                extensions={"trace": self._watch},
+                extensions={"trace": self._trace},
             )
         except (httpx.InvalidURL, ValueError, TypeError) as problem:
             raise _refused("bad_request", f"{url}: {problem}") from None
         try:
             return await self._follow(client, request, {name.lower() for name in secret_headers})
         except AddressRefusedError as problem:
-            raise self._broken(problem, may_retry=False) from None
-        except _BROKEN as problem:
-            raise self._broken(problem) from problem
+            raise self._failure(problem, may_retry=False) from None
+        except _NETWORK_ERRORS as problem:
+            raise self._failure(problem) from problem
 
     async def _follow(
         self, client: httpx.AsyncClient, request: httpx.Request, secret_headers: set[str]
@@ -81,10 +81,10 @@ class Exchange:
         limits = self._services.limits
         for _ in range(limits.max_redirects + 1):
             if request.url.scheme not in ("http", "https") or not request.url.host:
-                raise _refused("bad_request", f"{request.url} is no http or https address")
+                raise _refused("bad_request", f"{request.url} is not an http or https address")
             if self._may_visit is not None and not self._may_visit(str(request.url)):
-                problem = AddressRefusedError(f"{request.url} is not among what is allowed")
-                raise self._broken(problem, may_retry=False)
+                problem = AddressRefusedError(f"{request.url} is not among the allowed addresses")
+                raise self._failure(problem, may_retry=False)
             response = await client.send(request, stream=True)
             try:
                 following = response.next_request
@@ -94,9 +94,9 @@ class Exchange:
             finally:
                 await response.aclose()
             if following.method == request.method:
-                # 307 and 308: the server did nothing but name another place.
+                # 307 and 308: the server only named another address.
                 self._has_begun = False
-            if not redirects.is_same_place(request.url, following.url):
+            if not redirects.is_same_origin(request.url, following.url):
                 if redirects.repeats_body(request, following):
                     raise self._refused_redirect(request, response.status_code, following)
                 redirects.strip(following.headers, secret_headers)
@@ -106,19 +106,19 @@ class Exchange:
     def _refused_redirect(
         self, request: httpx.Request, status: int, following: httpx.Request
     ) -> DefiniteFailure:
-        """Say that nothing was done, and how to have it done at the other place."""
+        """Return the failure of a request that was redirected to another origin with its body."""
         text = (
             f"{request.method} {request.url.copy_with(query=None)} was redirected with status"
             f" {status} to {redirects.origin(following.url)}, another origin: its body is not sent"
-            " there. If that is the right place, give the final address in the step"
+            " there. If that is the right server, write the final address in the step"
         )
         return DefiniteFailure(text, code="redirect_refused", kind="denied", may_retry=False)
 
-    async def _watch(self, event: str, _: dict[str, Any]) -> None:
+    async def _trace(self, event: str, _: dict[str, Any]) -> None:
         if event.endswith("send_request_headers.started"):
             self._has_begun = True
 
-    def _broken(self, problem: Exception, *, may_retry: bool = True) -> Exception:
+    def _failure(self, problem: Exception, *, may_retry: bool = True) -> Exception:
         name = type(problem).__name__
         text = f"{name}: {problem}".rstrip(": ")
         if self._is_effect and self._has_begun:
@@ -142,8 +142,8 @@ async def _read(response: httpx.Response, limit_bytes: int) -> dict[str, Any]:
     body = await body_reader.read(response.aiter_raw(), encoding, limit_bytes)
     if body is None:
         return {**document(response.status_code, response.headers, b""), "truncated": True}
-    is_packed = not body_reader.is_known(encoding)
-    return document(response.status_code, response.headers, body, is_packed=is_packed)
+    is_encoded = not body_reader.is_known(encoding)
+    return document(response.status_code, response.headers, body, is_encoded=is_encoded)
 
 
 def _refused(code: str, message: str) -> DefiniteFailure:

@@ -1,7 +1,7 @@
-"""What goes along with a redirect to another origin: nothing that was meant for the first one.
+"""What a redirect to another origin carries: nothing that was meant for the first one.
 
-A step gives its headers and its body to the server that it names. A header of any name may be a
-credential and a body may hold one, so another origin gets neither, whatever the first server asks.
+A step sends its headers and its body to the server that it names. A header of any name may be a
+credential and a body may hold one, so another origin gets neither, whatever the first server says.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Final
 
 import httpx
 
-_HARMLESS: Final = frozenset(
+_FORWARDED: Final = frozenset(
     {
         "accept",
         "accept-encoding",
@@ -25,10 +25,10 @@ _HARMLESS: Final = frozenset(
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def is_same_place(one: httpx.URL, other: httpx.URL) -> bool:
-    """Whether two addresses have one origin; the same host on HTTPS in place of HTTP counts as one.
+def is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+    """Whether two addresses have the same origin; an upgrade from HTTP to HTTPS counts as the same.
 
-    The way back, from HTTPS to HTTP, does not: others could read what is sent.
+    A downgrade from HTTPS to HTTP does not: others could read what is sent.
     """
     if _parts(one) == _parts(other):
         return True
@@ -48,16 +48,16 @@ def repeats_body(request: httpx.Request, following: httpx.Request) -> bool:
 
 
 def strip(headers: httpx.Headers, secret_headers: Iterable[str]) -> None:
-    """Remove what was meant for the first origin alone."""
+    """Remove the headers that were meant for the first origin only."""
     for name in {name.lower() for name in headers}:
-        if name not in _HARMLESS:
+        if name not in _FORWARDED:
             del headers[name]
     for name in secret_headers:
         headers.pop(name, None)
 
 
 def origin(url: httpx.URL) -> str:
-    """Write an address without its path, which may hold anything."""
+    """Return an address without its path, which may hold anything."""
     port = "" if url.port is None else f":{url.port}"
     return f"{url.scheme}://{url.host}{port}"
 

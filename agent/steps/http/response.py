@@ -1,4 +1,4 @@
-"""What an HTTP answer means: pure functions of a status, of headers and of a body."""
+"""What an HTTP response means: pure functions of its status, headers and body."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from agent.store.db.json_values import NotPlainJsonError, encode
 Verdict = Literal["succeeded", "retry", "failed", "unknown"]
 
 NOT_PROCESSED: Final = frozenset({408, 425, 429})
-"""The server says that it has not acted on the request, and that it may come again."""
+"""With these the server says that it did not process the request, and that a retry may help."""
 
 MAX_DELAY_SECONDS: Final = 86_400.0
 _text_type = re.compile(
@@ -24,7 +24,7 @@ _text_type = re.compile(
 
 
 def verdict(status: int, expected: list[tuple[int, int]], *, is_repeatable: bool) -> Verdict:
-    """Say what a status means for a request that may be repeated, or for an effect."""
+    """Return what a status means, for a repeatable request or for an effect."""
     if any(first <= status <= last for first, last in expected):
         return "succeeded"
     if status in NOT_PROCESSED:
@@ -35,7 +35,7 @@ def verdict(status: int, expected: list[tuple[int, int]], *, is_repeatable: bool
 
 
 def delay_seconds(retry_after: str | None, now_us: int) -> float | None:
-    """Read `Retry-After`, in seconds or as a date; None when it says nothing usable."""
+    """Parse `Retry-After`, in seconds or as a date; None when it is not valid."""
     if retry_after is None:
         return None
     text = retry_after.strip()
@@ -51,15 +51,15 @@ def delay_seconds(retry_after: str | None, now_us: int) -> float | None:
 
 
 def document(
-    status: int, headers: Mapping[str, str], body: bytes, *, is_packed: bool = False
+    status: int, headers: Mapping[str, str], body: bytes, *, is_encoded: bool = False
 ) -> dict[str, Any]:
-    """Return an answer as a step's output: JSON as its value, text as text, the rest as base64."""
+    """Return a response as a step's output: JSON as its value, text as text, the rest as base64."""
     media = headers.get("content-type", "").lower()
-    kept = {name.lower(): _clean(value) for name, value in headers.items()}
-    output: dict[str, Any] = {"status": status, "headers": kept, "body": None}
+    fields = {name.lower(): _clean(value) for name, value in headers.items()}
+    output: dict[str, Any] = {"status": status, "headers": fields, "body": None}
     if not body:
         return output
-    if is_packed:
+    if is_encoded:
         return {**output, "body": base64.b64encode(body).decode("ascii"), "encoding": "base64"}
     charset = re.search(r"charset=\"?([\w-]+)", media)
     text = _decoded(body, charset[1] if charset else "utf-8")
@@ -74,7 +74,7 @@ def document(
 
 
 def _json(text: str) -> Json:
-    """Read JSON; what is not plain JSON after all is given as its text."""
+    """Parse JSON; return the text if it is not plain JSON."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         encode(value, "body")

@@ -8,9 +8,9 @@ from agent.steps.types.outcome import Outcome, Succeeded
 
 
 async def run(config: ApprovalConfig, context: StepContext) -> Outcome:
-    """Ask, or take the answer; a denial has failed the step already."""
+    """Ask, or succeed with the approval. A denial has failed the step already."""
     request = {"kind": "approval", "message": config.message}
-    found = approval_gate.find(context.claimed, request, ApprovalStatus.APPROVED)
-    if found is not None:
-        return Succeeded(approval_gate.answered(found))
+    approval = approval_gate.find_approval(context.claimed, request, ApprovalStatus.APPROVED)
+    if approval is not None:
+        return Succeeded(approval_gate.answer_output(approval))
     return approval_gate.ask("approval", config, request, context.checkpoint)

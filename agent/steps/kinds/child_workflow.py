@@ -1,7 +1,8 @@
-"""The `workflow` kind: asks for a child task, and ends as the child does."""
+"""The `workflow` kind: requests a child task, and ends as the child does."""
 
 from typing import Final
 
+from agent.core.waits import Child, ChildRequest
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.configs import WorkflowConfig
 from agent.steps.types.outcome import Failed, Outcome, StepError, Succeeded, Waiting
@@ -14,13 +15,16 @@ _ENDED: Final = {
 
 
 async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
-    """Ask for the child, or take what became of it."""
+    """Request the child, or end as it ended."""
     waited = context.claimed.waited
-    if waited is None or "child" not in waited:
-        return Waiting({"child": {"workflow": config.name, "input": config.with_}})
-    status, error = waited.get("status"), waited.get("error")
+    if waited is None or not isinstance(waited.on, Child):
+        return Waiting(ChildRequest(config.name, config.with_))
+    result = waited.result
+    status, error = result.get("status"), result.get("error")
     if status == "succeeded" and error is None:
-        return Succeeded(waited.get("output"))
+        return Succeeded(result.get("output"))
     reason = error.get("message") if isinstance(error, dict) else error
-    text = f"the child task {waited['child']} ({config.name}) {_ENDED.get(str(status), 'is gone')}"
+    text = (
+        f"the child task {waited.on.task_id} ({config.name}) {_ENDED.get(str(status), 'is gone')}"
+    )
     return Failed(StepError("child_failed", "child", f"{text}: {reason}" if reason else text))

@@ -1,8 +1,8 @@
-"""The `http` kind: one request, whose outcome says what is known and nothing more.
+"""The `http` kind: one request.
 
-GET and HEAD are repeatable and are not journaled. Everything else is an effect with an intent. What
-surely did not begin (refused, not resolved, no TLS) is a definite failure; what broke after the
-first byte is unknown.
+GET and HEAD are repeatable and are not journaled. Every other method is an effect with an intent. A
+request that certainly did not begin (refused, not resolved, no TLS) is a definite failure; one that
+broke after the first byte is unknown.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
                 f"no answer within {seconds:g} s", code="timeout", kind="timeout"
             ) from None
     body = config.model_dump(by_alias=True, exclude_defaults=True, exclude={"reconcile"})
-    is_safe_again = config.method in ("put", "delete") or config.idempotent
+    is_repeatable = config.method in ("put", "delete") or config.idempotent
     request = context.request(
         f"http.{config.method}",
         body,
-        on_unknown="reconcile" if config.reconcile else "retry" if is_safe_again else "ask",
+        on_unknown="reconcile" if config.reconcile else "retry" if is_repeatable else "check",
         timeout=seconds,
         reconcile=(lambda _: _reconcile(config, context)) if config.reconcile else None,
     )
@@ -52,13 +52,13 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
 
 def _outcome(output: Json, key: str | None) -> Outcome:
     if isinstance(output, dict) and output.get("truncated"):
-        text = "the response is larger than the limit; its body was not taken"
+        text = "the response is larger than the limit; its body was not read"
         return Failed(StepError("response_too_large", "limit", text), key)
     return Succeeded(output, idempotency_key=key)
 
 
 async def _perform(config: HttpConfig, context: StepContext, call: Call | None) -> Json:
-    """Send the request and judge the answer."""
+    """Send the request and return its response; raise if its status is a failure."""
     is_repeatable = config.method in ("get", "head", "put", "delete")
     raw = config.model_dump(by_alias=True, include={"headers", "params", "json_", "data"})
     values = context.secrets.resolve(raw, context.secret_places)
@@ -70,40 +70,40 @@ async def _perform(config: HttpConfig, context: StepContext, call: Call | None) 
     exchange = Exchange(context.services, is_effect=call is not None)
     output = await exchange.send(config.method, config.url, values, secret_headers)
     status = output["status"]
-    said = verdict(status, status_ranges(config.expect), is_repeatable=is_repeatable)
-    if said == "succeeded":
+    judgement = verdict(status, status_ranges(config.expect), is_repeatable=is_repeatable)
+    if judgement == "succeeded":
         return output
     delay = delay_seconds(output["headers"].get("retry-after"), context.services.clock.now())
     text = f"{config.method.upper()} {config.url} was answered with status {status}"
     code = f"status_{status}"
-    if said == "unknown":
+    if judgement == "unknown":
         error = StepError(code, "unknown", f"{text}; whether it took effect is unknown")
         raise UnknownOutcomeError(error, delay)
-    raise DefiniteFailure(text, code=code, may_retry=said == "retry", delay_seconds=delay)
+    raise DefiniteFailure(text, code=code, may_retry=judgement == "retry", delay_seconds=delay)
 
 
 async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool | None:
-    """Ask the remote whether the effect happened; None when its answer does not tell."""
-    ask = config.reconcile
-    assert ask is not None
-    raw = {"headers": config.headers, "reconcile": {"headers": ask.headers}}
+    """Ask the remote whether the effect happened; None when its answer does not decide it."""
+    check = config.reconcile
+    assert check is not None
+    raw = {"headers": config.headers, "reconcile": {"headers": check.headers}}
     values = context.secrets.resolve(raw, context.secret_places)
     headers = {**values["headers"], **values["reconcile"]["headers"]}
     try:
         exchange = Exchange(context.services, is_effect=False)
         async with asyncio.timeout(context.services.limits.call_seconds):
-            output = await exchange.send("get", ask.get, {"headers": headers}, set(headers))
+            output = await exchange.send("get", check.get, {"headers": headers}, set(headers))
         if output["status"] >= 500 or output["status"] == 429 or output.get("truncated"):
-            context.log(f"reconcile: {ask.get} was answered with status {output['status']}")
+            context.log(f"reconcile: {check.get} was answered with status {output['status']}")
             return None
-        found = evaluate(ask.applied, {**scope_of(context.claimed), "response": output})
+        applied = evaluate(check.applied, {**scope_of(context.claimed), "response": output})
     except OutOfDescriptorsError as problem:
-        # The question can be asked later: a person need not answer it.
-        context.calls.end(problem.outcome())
+        # The remote can be asked later: no person needs to answer.
+        context.calls.end_attempt(problem.outcome())
     except (DefiniteFailure, TimeoutError, TemplateError) as problem:
-        context.log(f"reconcile: it cannot be told whether it happened: {problem}")
+        context.log(f"reconcile: whether it happened is still unknown: {problem}")
         return None
-    if not isinstance(found, bool):
-        context.log(f"reconcile: applied gives {found!r}, and must give true or false")
+    if not isinstance(applied, bool):
+        context.log(f"reconcile: applied gives {applied!r}, and must give true or false")
         return None
-    return Applied({**output, "reconciled": True}) if found else False
+    return Applied({**output, "reconciled": True}) if applied else False

@@ -8,14 +8,14 @@ from agent.steps.types.outcome import Outcome, Succeeded
 
 
 async def run(config: InputConfig, context: StepContext) -> Outcome:
-    """Ask, or take the answer, which was checked when it was given."""
+    """Ask, or succeed with the answer, which was checked when it came."""
     request = {
         "kind": "input",
         "message": config.message,
         "choices": config.choices,
         "schema": config.schema_,
     }
-    found = approval_gate.find(context.claimed, request, ApprovalStatus.ANSWERED)
-    if found is not None:
-        return Succeeded(approval_gate.answered(found))
+    approval = approval_gate.find_approval(context.claimed, request, ApprovalStatus.ANSWERED)
+    if approval is not None:
+        return Succeeded(approval_gate.answer_output(approval))
     return approval_gate.ask("input", config, request, context.checkpoint)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def run(config: PythonConfig, context: StepContext) -> Outcome:
-    """Call the function; as one journaled call if it is declared an effect."""
+    """Call the function; as one journaled call with `effect: once`."""
     function = await load(config.call, context)
     function.check(config.call, frozenset(config.with_))
     if config.effect is None:
@@ -31,7 +31,7 @@ async def run(config: PythonConfig, context: StepContext) -> Outcome:
 async def load(call: str, context: StepContext) -> Function:
     """Return the function that `module:function` names.
 
-    A module that is not loaded yet is loaded in a thread: its code may take long, or hang.
+    A thread loads a module that is not loaded yet: its code may take long, or hang.
     """
     path = context.claimed.task.source_path
     loaded = find_loaded(call, path)
@@ -44,24 +44,26 @@ async def load(call: str, context: StepContext) -> Function:
 
 
 def start(function: Function, arguments: dict[str, Json], context: StepContext) -> Awaitable[Json]:
-    """Begin a function, on the event loop or in a thread of its own."""
-    # The function's own copy: a rendered configuration without templates serves many attempts.
-    given: dict[str, Any] = _copied(arguments) if arguments else {}
+    """Start a function, on the event loop or in a thread of its own."""
+    # A copy for the function: a configuration without templates is shared by many attempts.
+    keywords: dict[str, Any] = _copy(arguments) if arguments else {}
     if function.is_async:
         if function.takes_context:
-            given["ctx"] = context
-        return containment.call_async(function.name, function.function, **given)
+            keywords["ctx"] = context
+        return containment.call_async(function.name, function.function, **keywords)
     if function.takes_context:
-        given["ctx"] = BlockingContext(context)
-    return _in_thread(lambda: containment.call(function.name, function.function, **given), context)
+        keywords["ctx"] = BlockingContext(context)
+    return _in_thread(
+        lambda: containment.call(function.name, function.function, **keywords), context
+    )
 
 
 async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
-    """Wait for a thread; one that is over its time loses its context and keeps its slot."""
+    """Wait for a thread. After its time it loses its context, and keeps its slot until it ends."""
     future = context.services.threads.start(function)
     try:
-        found: T = await asyncio.shield(future)
-        return found
+        in_time: T = await asyncio.shield(future)
+        return in_time
     except asyncio.CancelledError:
         context.calls.is_revoked = True
         context.signals.is_out_of_hand = not future.done()
@@ -72,9 +74,9 @@ async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
     return result
 
 
-def _copied(value: Json) -> Json:
+def _copy(value: Json) -> Json:
     if isinstance(value, dict):
-        return {key: _copied(member) for key, member in value.items()}
+        return {key: _copy(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [_copied(member) for member in value]
+        return [_copy(member) for member in value]
     return value

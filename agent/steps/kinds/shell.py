@@ -1,10 +1,9 @@
 """The `shell` kind: a program or a script, as one journaled effect unless it only reads.
 
-Values reach a script by its environment alone; they are never put into its text. Of the agent's own
-environment a command sees only what `environment` passes on. An exit code is an answer, and one other
+Values reach a script through its environment only; they are never put into its text. Of the agent's
+own environment a command gets only what `environment` passes on. An exit code is an answer; one other
 than 0 is a failure. It does not prove that nothing happened: the step of an effect fails with it,
-unless `retry_exit_codes` lists it. A command that was ended from outside before it answered is
-unknown.
+unless `retry_exit_codes` lists it. A command that a signal ended before it exited is unknown.
 """
 
 import asyncio
@@ -22,14 +21,14 @@ from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, Unk
 from agent.steps.types.outcome import Json, Outcome, StepError, Succeeded
 
 DRAIN_SECONDS: Final = 1.0
-"""How long a command's output may stay open after it has ended, before its children are ended."""
+"""How long a command's output may stay open after its exit, before its children are killed."""
 
 HURRIED_SECONDS: Final = 0.5
-"""What is left of the grace time when the worker itself is about to end."""
+"""The grace time when the worker itself is about to end."""
 
 
 async def run(config: ShellConfig, context: StepContext) -> Outcome:
-    """Run the command and return its exit code and what it wrote."""
+    """Run the command; the output is its exit code and what it wrote."""
     shell = Shell(config, context)
     try:
         if config.effect == "none":
@@ -40,7 +39,7 @@ async def run(config: ShellConfig, context: StepContext) -> Outcome:
         answer = await context.perform(request, lambda _: shell.perform(), shell.prepare)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
     except OutOfDescriptorsError as problem:
-        # Of a command without an intent; `perform` has ended the attempt for one with.
+        # Only of a command without an intent; for others `perform` has ended the attempt.
         return problem.outcome()
     except asyncio.CancelledError:
         await shell.close(is_hurried=not context.is_interrupted())
@@ -53,24 +52,24 @@ class Shell:
     """One command of one attempt."""
 
     def __init__(
-        self, config: ShellConfig, context: StepContext, *, takes_any_exit: bool = False
+        self, config: ShellConfig, context: StepContext, *, accepts_any_exit_code: bool = False
     ) -> None:
         self._config = config
         self._context = context
-        self._takes_any_exit = takes_any_exit
+        self._accepts_any_exit_code = accepts_any_exit_code
         self._command: GatedProcess | None = None
         self._is_closed = False
 
     async def prepare(self) -> Process:
         """Start the command behind its gate."""
         config, context = self._config, self._context
-        own = context.secrets.resolve({"env": config.env}, context.secret_places)["env"]
+        own_env = context.secrets.resolve({"env": config.env}, context.secret_places)["env"]
         inherit = (*context.services.limits.inherit, *config.inherit)
-        env = environment_of(context.step_id, context.attempt, own, inherit)
+        env = environment_of(context.step_id, context.attempt, own_env, inherit)
         if config.argv is not None:
             argv = list(config.argv)
-            found = shutil.which(argv[0], path=env.get("PATH", os.defpath))
-            if "/" not in argv[0] and found is None:
+            program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
+            if "/" not in argv[0] and program is None:
                 raise DefiniteFailure(
                     f"there is no program {argv[0]!r} on the PATH",
                     code="no_program",
@@ -84,7 +83,7 @@ class Shell:
         return self._command.process
 
     async def perform(self) -> Json:
-        """Open the gate and see the command to its end."""
+        """Open the gate and wait for the command to end."""
         command, context = self._command, self._context
         assert command is not None
         limit = context.services.limits.output_bytes // 4
@@ -107,7 +106,7 @@ class Shell:
             for reader in readers:
                 reader.cancel()
             stdout, stderr = out.finish(), err.finish()
-        if exit_code != 0 and not (self._takes_any_exit and exit_code > 0):
+        if exit_code != 0 and not (self._accepts_any_exit_code and exit_code > 0):
             last = (err.tail or out.tail).strip().splitlines()[-1:]
             raise self._failure(exit_code, "".join(f": {line[:500]}" for line in last))
         output: dict[str, Any] = {"exit_code": exit_code, "stdout": stdout, "stderr": stderr}
@@ -116,13 +115,13 @@ class Shell:
         return output
 
     def _failure(self, exit_code: int, detail: str) -> Exception:
-        """An exit code is the command's own answer; after a signal there is none."""
+        """Return the failure of a command: an exit code is its own answer, a signal is none."""
         if exit_code > 0:
             text = f"the command ended with exit code {exit_code}{detail}"
             may_retry = self._config.effect == "none" or exit_code in self._config.retry_exit_codes
             if not may_retry:
                 text += (
-                    f"; it may have had an effect, so it is not tried again:"
+                    f"; it may have had an effect, so it is not retried:"
                     f" `retry_exit_codes: [{exit_code}]` or `effect: none` allows that"
                 )
             return DefiniteFailure(text, code="exit_code", may_retry=may_retry)
@@ -134,7 +133,7 @@ class Shell:
         )
 
     async def close(self, *, is_hurried: bool = False) -> None:
-        """Leave nothing of the command behind, however the attempt ended."""
+        """End every process of the command, however the attempt ended."""
         if self._command is None or self._is_closed:
             return
         self._is_closed = True

@@ -1,30 +1,31 @@
 """The `wait` kind: a duration, an instant or a signal; it holds no slot while it waits."""
 
 from agent.core.clock import SECOND
+from agent.core.waits import Signal, Timer
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.configs import WaitConfig
 from agent.steps.types.outcome import Outcome, Succeeded, Waiting
 
 
 async def run(config: WaitConfig, context: StepContext) -> Outcome:
-    """Wait, or succeed once what was waited for has come."""
+    """Wait, or succeed once the time or the signal has come."""
     if config.signal is not None:
         return _for_signal(config.signal, context)
     now = context.services.clock.now()
     instant = config.until
     if config.duration is not None:
-        # The instant is kept from the first time, so that being woken early does not extend it.
+        # The instant of the first attempt is saved, so that an early wake-up does not extend the wait.
         saved = context.checkpoint
-        is_kept = isinstance(saved, dict) and isinstance(saved.get("until"), int)
-        instant = saved["until"] if is_kept else now + int(config.duration * SECOND)
+        is_saved = isinstance(saved, dict) and isinstance(saved.get("until"), int)
+        instant = saved["until"] if is_saved else now + int(config.duration * SECOND)
     assert instant is not None
     if now >= instant:
         return Succeeded()
-    return Waiting({"timer": instant}, instant, {"until": instant})
+    return Waiting(Timer(instant), instant, {"until": instant})
 
 
 def _for_signal(name: str, context: StepContext) -> Outcome:
     waited = context.claimed.waited
-    if waited is not None and waited.get("signal") == name and "value" in waited:
-        return Succeeded(waited["value"])
-    return Waiting({"signal": name})
+    if waited is not None and waited.on == Signal(name) and "value" in waited.result:
+        return Succeeded(waited.result["value"])
+    return Waiting(Signal(name))

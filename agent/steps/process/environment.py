@@ -12,7 +12,7 @@ from typing import Final
 from agent.steps.process.processes import marks
 
 BASIC: Final = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"})
-"""What every program gets, besides the variables of the locale (`LC_*`)."""
+"""The variables that every program inherits, besides those of the locale (`LC_*`)."""
 
 
 def environment_of(
@@ -20,7 +20,7 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the environment of a program that an attempt starts.
 
-    The marks come last: orphans are found by them, so nothing may replace them.
+    The marks come last: they identify orphans, so nothing may replace them.
     """
     passed = BASIC | set(inherit)
     inherited = {

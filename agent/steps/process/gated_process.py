@@ -1,7 +1,7 @@
-"""A command behind a gate: it exists, and can be recorded, before it is let run.
+"""A command behind a gate: its process exists, and can be recorded, before the command runs.
 
 The child is a small shell that reads one line before it becomes the command. If this process dies
-before the line is written, the pipe closes, the read fails, and the command never begins.
+before it writes the line, the pipe closes, the read fails, and the command never begins.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ class GatedProcess:
         self._gate: int | None = gate
         self._outputs = outputs
         self._transports: list[asyncio.ReadTransport] = []
-        # The standard library's own `wait` also waits for the pipes, which children may hold open.
+        # asyncio's own `wait` also waits for the pipes, which children may hold open.
         self._exit = threads.start(child.wait)
         self.process = process
 
     async def readers(self) -> tuple[asyncio.StreamReader, asyncio.StreamReader]:
-        """Return what it writes and what it complains of."""
+        """Return its standard output and its standard error."""
         loop = asyncio.get_running_loop()
         streams = []
         while self._outputs:
@@ -56,14 +56,14 @@ class GatedProcess:
         return streams[0], streams[1]
 
     async def open_gate(self, stdin: str) -> None:
-        """Let it begin, and hand it its input."""
+        """Let the command begin, and write its input."""
         assert self._gate is not None
         gate, self._gate = self._gate, None
         transport, _ = await asyncio.get_running_loop().connect_write_pipe(
             asyncio.BaseProtocol, os.fdopen(gate, "wb", buffering=0)
         )
         transport.write(b"go\n" + stdin.encode("utf-8"))
-        # Closes once all is written, or when the command has gone.
+        # This closes the pipe once all is written, or when the command has ended.
         transport.close()
 
     async def wait(self) -> int:
@@ -72,17 +72,17 @@ class GatedProcess:
         return exit_code
 
     async def end(self, grace_seconds: float) -> None:
-        """End the whole group: asked first, then made to."""
+        """End the whole group: SIGTERM first, SIGKILL after the grace time."""
         group = self.process.id
         if self._gate is not None:
-            # Nothing but the gate has run: there is nothing to be asked kindly.
+            # Nothing but the gate has run, so it needs no time to clean up.
             grace_seconds = 0.0
         if await asyncio.to_thread(processes.group_runs, group):
             processes.signal_group(group, signal.SIGTERM)
             loop = asyncio.get_running_loop()
-            give_up = loop.time() + grace_seconds
-            # Nobody tells of the end of a group: it has to be looked for.
-            while loop.time() < give_up and await asyncio.to_thread(  # noqa: ASYNC110
+            deadline = loop.time() + grace_seconds
+            # The system reports no end of a group: it has to be polled.
+            while loop.time() < deadline and await asyncio.to_thread(  # noqa: ASYNC110
                 processes.group_runs, group
             ):
                 await asyncio.sleep(_POLL_SECONDS)
@@ -91,7 +91,7 @@ class GatedProcess:
         self._close()
 
     def kill(self) -> None:
-        """End the whole group at once, when there is no time left to wait."""
+        """Kill the whole group at once."""
         processes.signal_group(self.process.id, signal.SIGKILL)
         self._close()
 
@@ -133,10 +133,10 @@ def spawn(
         for pipe in theirs:
             os.close(pipe)
     file_descriptors.restore_limit(child.pid)
-    # It waits at the gate, or at worst to be reaped: its id is its own until then.
+    # It waits at the gate, or at worst to be reaped: its id cannot be reused until then.
     started = processes.start_time(child.pid) or ""
     if not started and not file_descriptors.are_available():
-        # When it started could not be read. It has not passed its gate: end it there.
+        # Its start time could not be read. It has not passed its gate, so it ends there.
         for pipe in ours:
             os.close(pipe)
         threads.start(child.wait)

@@ -1,4 +1,4 @@
-"""What a command writes: streamed to the step's log in whole lines, and kept within a bound."""
+"""The output of a command: streamed to the step's log in whole lines, and captured up to a limit."""
 
 import asyncio
 import codecs
@@ -15,55 +15,55 @@ TAIL: Final = 2_000
 class OutputCapture:
     """One stream of a command, without the step's secrets."""
 
-    def __init__(self, limit_bytes: int, secrets: Secrets, tell: Callable[[str], None]) -> None:
+    def __init__(self, limit_bytes: int, secrets: Secrets, log: Callable[[str], None]) -> None:
         self._limit = limit_bytes
         self._secrets = secrets
-        self._tell = tell
+        self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._kept: list[str] = []
-        self._kept_bytes = 0
+        self._captured: list[str] = []
+        self._captured_bytes = 0
         self._open_line = ""
         self.tail = ""
-        """The last of what was written, for a message."""
+        """The end of the output, for a message."""
         self.is_cut = False
 
     async def read(self, reader: asyncio.StreamReader) -> None:
         """Read a stream to its end."""
         while chunk := await reader.read(CHUNK_BYTES):
-            self._take(self._decoder.decode(chunk))
+            self._add(self._decoder.decode(chunk))
 
     def finish(self) -> str:
-        """Give out the last line, though it has no end, and return what was kept."""
-        self._take(self._decoder.decode(b"", final=True))
-        self._give(self._secrets.redact(self._open_line))
+        """Emit the last line, also without a newline, and return the captured text."""
+        self._add(self._decoder.decode(b"", final=True))
+        self._emit(self._secrets.redact(self._open_line))
         self._open_line = ""
-        return "".join(self._kept)
+        return "".join(self._captured)
 
-    def _take(self, text: str) -> None:
+    def _add(self, text: str) -> None:
         # Neither JSON columns nor log rows can hold a NUL.
         text = self._open_line + text.replace("\0", "\ufffd")
         end = text.rfind("\n") + 1
-        self._give(self._secrets.redact(text[:end]))
+        self._emit(self._secrets.redact(text[:end]))
         rest = text[end:]
         longest = self._secrets.longest
         if len(rest) > MAX_LINE + longest:
-            # Whole secrets are gone after this; the beginning of one is kept back.
+            # This removes whole secrets. The beginning of one stays for the next chunk.
             rest = self._secrets.redact(rest)
             cut = len(rest) - longest
-            self._give(rest[:cut])
+            self._emit(rest[:cut])
             rest = rest[cut:]
         self._open_line = rest
 
-    def _give(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if not text:
             return
         self.tail = (self.tail + text)[-TAIL:]
-        self._tell(text.removesuffix("\n"))
+        self._log(text.removesuffix("\n"))
         data = text.encode("utf-8")
-        room = self._limit - self._kept_bytes
+        room = self._limit - self._captured_bytes
         if len(data) > room:
             self.is_cut = True
             data = data[: max(room, 0)]
             text = data.decode("utf-8", "ignore")
-        self._kept.append(text)
-        self._kept_bytes += len(data)
+        self._captured.append(text)
+        self._captured_bytes += len(data)

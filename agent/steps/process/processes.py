@@ -1,8 +1,8 @@
-"""Processes by identity: an id alone may have been given to another one since.
+"""Processes by identity, and the process groups of commands.
 
-A process is known by its id and when it started (as text, compared and never read). A step's
-command leads a session and a process group of its own, so that everything it started ends with it;
-its environment says whose it is, so that what outlives its agent can be told from strangers.
+The system reuses process ids, so a process is identified by its id and its start time (a text that is
+only compared). A step's command leads a session and a process group of its own, so that everything it
+starts ends with it. Marks in its environment identify what outlives its agent.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Final
 STEP: Final = "AGENT_STEP_ID"
 ATTEMPT: Final = "AGENT_STEP_ATTEMPT"
 AGENT: Final = "AGENT_STEP_STARTED_BY"
-"""The process that runs the attempt, by its id and when it started."""
+"""The process that runs the attempt: its id and its start time."""
 
 _PROC: Final = Path("/proc")
 _POLL_SECONDS: Final = 0.02
@@ -32,7 +32,7 @@ class _Stat:
 
 
 def start_time(process_id: int) -> str | None:
-    """Return when a process started, as text that no other process of that id shares."""
+    """Return a process's start time, as text that no other process with that id shares."""
     stat = _read(process_id)
     return None if stat is None or stat.state == "Z" else stat.started
 
@@ -63,7 +63,7 @@ def signal_group(group_id: int, number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A group of processes of an attempt whose agent has gone."""
+    """A process group of an attempt whose agent has ended."""
 
     group: int
     step_id: str
@@ -71,30 +71,34 @@ class Orphan:
 
 
 def marks(step_id: str, attempt: int) -> dict[str, str]:
-    """Return what the environment of an attempt's processes says of them."""
-    mine = os.getpid()
-    return {STEP: step_id, ATTEMPT: str(attempt), AGENT: f"{mine} {start_time(mine) or ''}"}
+    """Return the variables that mark the processes of an attempt."""
+    process_id = os.getpid()
+    return {
+        STEP: step_id,
+        ATTEMPT: str(attempt),
+        AGENT: f"{process_id} {start_time(process_id) or ''}",
+    }
 
 
 def orphans() -> list[Orphan]:
-    """Return what attempts left running whose agent has gone; nothing where there is no /proc."""
-    found: dict[int, Orphan] = {}
+    """Return the process groups that outlived their agent; nothing where there is no /proc."""
+    orphans_by_group: dict[int, Orphan] = {}
     for stat in _all() if (_PROC / "self" / "stat").exists() else ():
-        if stat.state == "Z" or stat.group in found or not is_endable(stat.group):
+        if stat.state == "Z" or stat.group in orphans_by_group or not is_endable(stat.group):
             continue
         marked = _marks_of(stat.id)
         agent_id, _, started = marked.get(AGENT, "").partition(" ")
         attempt = marked.get(ATTEMPT, "")
         if agent_id.isdigit() and attempt.isdigit() and not is_running(int(agent_id), started):
-            found[stat.group] = Orphan(stat.group, marked.get(STEP, ""), int(attempt))
-    return list(found.values())
+            orphans_by_group[stat.group] = Orphan(stat.group, marked.get(STEP, ""), int(attempt))
+    return list(orphans_by_group.values())
 
 
 def is_left_over(process_id: int, started: str) -> bool:
-    """Whether something is left of a command that led a group under this id.
+    """Whether processes of a command that led the group with this id still run.
 
-    When the leader itself has ended its members must carry the mark of a step, so that a stranger
-    under a reused id is left alone.
+    When the leader itself has ended, its members must carry the mark of a step, so that another
+    program under a reused id is not ended.
     """
     if not is_endable(process_id):
         return False
@@ -110,18 +114,18 @@ def is_endable(group_id: int) -> bool:
 
 
 def end_groups(groups: Collection[int], grace_seconds: float = 5.0) -> None:
-    """End groups of processes: all asked first, then made to; blocks for the grace time at most."""
+    """End process groups: SIGTERM first, then SIGKILL. Blocks for the grace time at most."""
     for group in groups:
         signal_group(group, signal.SIGTERM)
-    give_up = time.monotonic() + grace_seconds
-    while any(map(group_runs, groups)) and time.monotonic() < give_up:
+    deadline = time.monotonic() + grace_seconds
+    while any(map(group_runs, groups)) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     for group in groups:
         signal_group(group, signal.SIGKILL)
 
 
 def _marks_of(process_id: int) -> dict[str, str]:
-    """Return the marks in the environment that a process was started with, if it may be read."""
+    """Return the marks in a process's environment, if it may be read."""
     try:
         environment = (_PROC / str(process_id) / "environ").read_bytes()
     except OSError:
@@ -152,13 +156,13 @@ def _read(process_id: int) -> _Stat | None:
         if (_PROC / "self" / "stat").exists():
             return None
         return next(_ask_ps("-p", str(process_id)), None)
-    # The name may contain anything, parentheses and spaces too: fields count from its end.
+    # The name may contain anything, also parentheses and spaces: fields count from its end.
     fields = text[text.rindex(")") + 2 :].split()
     return _Stat(process_id, fields[0], int(fields[2]), f"{_boot_id()}:{fields[19]}")
 
 
 def _boot_id() -> str:
-    """Name this boot: start times are counted from it."""
+    """Return an id of this boot: start times are counted from it."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
     except OSError:
@@ -168,7 +172,7 @@ def _boot_id() -> str:
 def _ask_ps(*which: str) -> Iterator[_Stat]:
     """Read processes where there is no /proc."""
     command = ["ps", "-o", "pid=,stat=,pgid=,lstart=", *which]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    for line in answer.stdout.splitlines():
+    ps = subprocess.run(command, capture_output=True, text=True, check=False)
+    for line in ps.stdout.splitlines():
         identity, state, group, started = line.split(None, 3)
         yield _Stat(int(identity), state[0], int(group), started.strip())

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.steps.spec.configs import Count, JsonSchema, Names, Number, Seconds, Text
-from agent.steps.spec.questions import Lasting, Who
+from agent.steps.spec.questions import PositiveSeconds, Who
 
 Method = Literal["get", "head", "post", "put", "patch", "delete"]
 Argv = Annotated[list[Text], Field(min_length=1)]
 
 
-def _a_list(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
@@ -20,15 +20,15 @@ class _Keys(BaseModel):
 
 
 class HttpTool(_Keys):
-    """Requests to addresses that begin as one of these."""
+    """Requests to these addresses and those below them."""
 
-    urls: Annotated[list[str], BeforeValidator(_a_list)] = Field(min_length=1)
+    urls: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
     methods: list[Method] = Field(default=["get"], min_length=1)
     headers: dict[str, Text] = Field(default_factory=dict)
 
 
 class ShellTool(_Keys):
-    """Programs with their arguments; `*` stands for one that is no option, a last `...` for any."""
+    """Programs with their arguments; `*` is one argument that is not an option, a last `...` is any."""
 
     allow: list[Argv] = Field(min_length=1)
     cwd: str | None = None
@@ -48,7 +48,9 @@ class McpTool(_Keys):
 
     server: str = Field(min_length=1, description="NAME of [mcp.NAME] in the configuration")
     tools: list[str] | None = Field(
-        default=None, min_length=1, description="which; default: those that the configuration lists"
+        default=None,
+        min_length=1,
+        description="which tools; default: those that the configuration lists",
     )
 
 
@@ -56,7 +58,7 @@ _KINDS = ("http", "shell", "python", "files", "workflow", "mcp")
 
 
 class ToolConfig(_Keys):
-    """One tool: what it is, and how far it may be used."""
+    """One tool and the limits of its use."""
 
     http: HttpTool | None = None
     shell: ShellTool | None = None
@@ -71,7 +73,7 @@ class ToolConfig(_Keys):
     description: str | None = Field(default=None, max_length=4000)
     allowed: bool = True
     approve: Literal["always", "first", "never"] | None = Field(
-        default=None, description="when somebody is asked; always for what acts, else never"
+        default=None, description="when a person is asked; default: always for effects, else never"
     )
     arguments: JsonSchema | None = Field(
         default=None, description="a JSON Schema that its arguments must meet besides its own"
@@ -92,23 +94,23 @@ class ToolConfig(_Keys):
         return self
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether it is described by something else than the definition."""
+    def is_external(self) -> bool:
+        """Whether a workflow or a server describes it, not the definition."""
         return self.workflow is not None or self.mcp is not None
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where it is described."""
+    def source(self) -> dict[str, Any]:
+        """The workflow or the server that describes it."""
         if self.mcp is not None:
             return {"mcp": self.mcp.server, "tools": self.mcp.tools}
         return {"workflow": self.workflow}
 
 
 def workflows_of(config: dict[str, Any]) -> list[str]:
-    """Return the workflows that the tools of a step name, as they stand in its definition."""
+    """Return the workflows that the tools of a step name in its definition."""
     tools = config.get("tools")
-    found = tools.values() if isinstance(tools, dict) else ()
-    names = (tool.get("workflow") for tool in found if isinstance(tool, dict))
+    configs = tools.values() if isinstance(tools, dict) else ()
+    names = (tool.get("workflow") for tool in configs if isinstance(tool, dict))
     return [name for name in names if isinstance(name, str)]
 
 
@@ -125,14 +127,16 @@ class AgentConfig(_Keys):
     max_turns: Count = Field(default=20, ge=1, le=1000, description="answers of the model, at most")
     max_tokens: Count | None = Field(default=None, ge=1, le=10_000_000)
     max_repeats: Count = Field(
-        default=3, ge=1, le=100, description="turns in a row that ask for the very same"
+        default=3, ge=1, le=100, description="turns in a row with the same tool uses"
     )
     max_result_chars: Count = Field(
         default=20_000, ge=100, le=200_000, description="of a tool's answer; the rest is cut"
     )
     effort: Literal["minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     temperature: Number | None = Field(default=None, ge=0, le=2)
-    who: Annotated[list[Who], BeforeValidator(_a_list)] = Field(
-        default_factory=list, description="who may approve; nobody named: everybody who can"
+    who: Annotated[list[Who], BeforeValidator(_as_list)] = Field(
+        default_factory=list, description="who may approve; default: everyone who can"
     )
-    expires: Lasting | None = Field(default=None, description="how long a question stands")
+    expires: PositiveSeconds | None = Field(
+        default=None, description="how long a question stays open"
+    )

@@ -1,4 +1,4 @@
-"""The keys of each kind of step, checked once their templates are rendered."""
+"""The keys of each kind of step, checked in the file and again after rendering."""
 
 import json
 import re
@@ -20,11 +20,11 @@ from agent.workflows.durations import MAX_SECONDS, parse_duration
 from agent.workflows.templates.templates import has_templates
 
 RENDERED: Final = {"is_rendered": True}
-"""The context of a check at run time, where templates have become values of any type."""
+"""The context of a check at run time, when templates have become values of any type."""
 
 
 def parse_seconds(value: object, info: ValidationInfo) -> float:
-    """Read a duration such as `1h30m`, or a number of seconds as a template may give it."""
+    """Parse a duration such as `1h30m`, or a number of seconds that a template returned."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and info.context is RENDERED:
         assert isinstance(value, int | float)
@@ -35,7 +35,7 @@ def parse_seconds(value: object, info: ValidationInfo) -> float:
 
 
 def parse_instant(value: object) -> int:
-    """Read an ISO 8601 instant, with its offset, as microseconds."""
+    """Parse an ISO 8601 instant with its offset; return microseconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str):
@@ -50,9 +50,9 @@ def parse_instant(value: object) -> int:
 
 
 def _as_text(value: object, info: ValidationInfo) -> object:
-    """Write what is not text as a program or a header expects it.
+    """Convert a value to text as a program or a header expects it.
 
-    A list or a mapping is a mistake in a file; what a template yields is written as JSON.
+    A list or a mapping in a file is a mistake; one from a template becomes JSON.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -63,8 +63,8 @@ def _as_text(value: object, info: ValidationInfo) -> object:
     return "" if value is None else value
 
 
-def _no_truth(value: object) -> object:
-    """Refuse what Python would take for 0 or 1."""
+def _no_boolean(value: object) -> object:
+    """Refuse booleans, which Python accepts as 0 and 1."""
     if isinstance(value, bool):
         raise ValueError(f"must be a number, and is {'true' if value else 'false'}")
     return value
@@ -76,9 +76,9 @@ def _plain_text(value: str) -> str:
     return value
 
 
-def _usable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a JSON Schema that no value can be held against, when the file is read."""
-    # Loaded here: few steps have a schema, and the library behind it is slow to import.
+def _check_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Refuse an unusable JSON Schema when the file is read."""
+    # Imported here: few steps have a schema, and the library behind it is slow to import.
     from agent.workflows.compile.output_schema import refuse_unusable
 
     if not has_templates(schema):
@@ -92,12 +92,12 @@ Text = Annotated[
     str,
     BeforeValidator(_as_text, json_schema_input_type=str | float | bool | None),
 ]
-Count = Annotated[int, BeforeValidator(_no_truth, json_schema_input_type=int)]
+Count = Annotated[int, BeforeValidator(_no_boolean, json_schema_input_type=int)]
 ExitCode = Annotated[Count, Field(ge=1, le=255)]
-Number = Annotated[float, BeforeValidator(_no_truth, json_schema_input_type=float)]
+Number = Annotated[float, BeforeValidator(_no_boolean, json_schema_input_type=float)]
 Names = list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]]
 """Names of environment variables."""
-JsonSchema = Annotated[dict[str, Any], AfterValidator(_usable)]
+JsonSchema = Annotated[dict[str, Any], AfterValidator(_check_schema)]
 Url = Annotated[str, Field(min_length=1, max_length=8192)]
 
 
@@ -106,7 +106,7 @@ class _Config(BaseModel):
 
 
 class PythonConfig(_Config):
-    """`python`: a function, found beside the workflow file or among what is installed."""
+    """`python`: a function of a module beside the workflow file, or of an installed one."""
 
     call: str = Field(
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$",
@@ -115,18 +115,20 @@ class PythonConfig(_Config):
     )
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     effect: Literal["once"] | None = Field(
-        default=None, description="once: the function is an effect and runs at most once unasked"
+        default=None,
+        description="once: the function is an effect, and is repeated only after a person was asked",
     )
 
 
 class ShellConfig(_Config):
-    """`shell`: a program with its arguments, or a script that takes values by environment."""
+    """`shell`: a program with its arguments, or a script that gets values by its environment."""
 
     argv: list[Text] | None = Field(default=None, min_length=1)
     script: str | None = Field(default=None, min_length=1)
     env: dict[str, Text] = Field(default_factory=dict)
     inherit: Names = Field(
-        default_factory=list, description="variables of the agent's own environment that it gets"
+        default_factory=list,
+        description="variables of the agent's own environment that the command inherits",
     )
     cwd: str | None = None
     stdin: Text | None = None
@@ -135,7 +137,7 @@ class ShellConfig(_Config):
     )
     retry_exit_codes: list[ExitCode] = Field(
         default_factory=list,
-        description="exit codes that say that nothing was done, so that the command may be tried again",
+        description="exit codes that mean that nothing was done, so that the command may be retried",
         examples=[[75]],
     )
 
@@ -146,7 +148,7 @@ class ShellConfig(_Config):
         if self.retry_exit_codes and self.effect == "none":
             raise ValueError(
                 "retry_exit_codes is for commands with an effect: with effect: none every exit"
-                " code but 0 is tried again"
+                " code but 0 is retried"
             )
         for text in [*(self.argv or []), self.script or "", *self.env, *self.env.values()]:
             _plain_text(text)
@@ -158,7 +160,7 @@ class ShellConfig(_Config):
 
 
 class Reconciliation(_Config):
-    """How to find out whether an effect happened: a question and what its answer means."""
+    """How to find out whether an effect happened: a request, and what its response means."""
 
     get: Url
     headers: dict[str, Text] = Field(default_factory=dict)
@@ -208,17 +210,17 @@ METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 
 
 def status_ranges(expect: int | str | list[int | str] | None) -> list[tuple[int, int]]:
-    """Read `expect`: 204, "2xx", "200-299" or a list of these; nothing means 2xx."""
+    """Parse `expect`: 204, "2xx", "200-299" or a list of these; the default is 2xx."""
     if expect is None:
         return [(200, 299)]
     ranges = []
     for part in expect if isinstance(expect, list) else [expect]:
         text = str(part).strip().lower()
-        found = re.fullmatch(r"([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", text)
+        match = re.fullmatch(r"([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", text)
         if re.fullmatch(r"[1-5]xx", text):
             ranges.append((int(text[0]) * 100, int(text[0]) * 100 + 99))
-        elif found is not None:
-            ranges.append((int(found[1]), int(found[2] or found[1])))
+        elif match is not None:
+            ranges.append((int(match[1]), int(match[2] or match[1])))
         else:
             raise ValueError(f"expect: {part!r} is not a status such as 204, 2xx or 200-299")
     return ranges
@@ -236,7 +238,7 @@ class LlmConfig(_Config):
     stop: list[str] = Field(default_factory=list, max_length=16)
     json_: bool = Field(default=False, alias="json", description="the answer must be JSON")
     on_invalid: Literal["retry", "repair", "fail"] = Field(
-        default="retry", description="what to do when the answer is not what was asked for"
+        default="retry", description="what to do when the answer is not valid"
     )
     max_repairs: Count = Field(default=2, ge=1, le=10)
 

@@ -1,4 +1,4 @@
-"""What a step may give: plain JSON, within its bound, of the shape that the definition asks for."""
+"""Checks of a step's output: plain JSON, within its size limit, and as the step's schema says."""
 
 from typing import Any, Final
 
@@ -11,14 +11,14 @@ _MAX_KEYS: Final = 100
 
 
 def find_problem(output: Json, schema: dict[str, Any] | None, limit_bytes: int) -> StepError | None:
-    """Say why an output cannot be taken, or None."""
-    return check(output, schema, limit_bytes)[0]
+    """Return the error of an output that is not valid, or None."""
+    return check_output(output, schema, limit_bytes)[0]
 
 
-def check(
+def check_output(
     output: Json, schema: dict[str, Any] | None, limit_bytes: int
 ) -> tuple[StepError | None, str]:
-    """Say why an output cannot be taken, or None; and how it is stored."""
+    """Return the error of an output that is not valid, or None; and its JSON text."""
     text = "null"
     if output is not None:
         try:
@@ -28,12 +28,12 @@ def check(
         if len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes:
             return _too_large(output, len(text.encode()), limit_bytes), ""
     if schema is not None:
-        return _unlike(output, schema, len(text)), text
+        return _schema_error(output, schema, len(text)), text
     return None, text
 
 
-def large(text: str, inline_bytes: int) -> str | None:
-    """Return a stored text that is to be kept apart from its row; None for all others."""
+def large_text(text: str, inline_bytes: int) -> str | None:
+    """Return a text that is stored apart from its row because of its size; None for all others."""
     if looks_like_reference(text):
         return text
     return text if len(text) * 4 > inline_bytes and len(text.encode()) > inline_bytes else None
@@ -49,8 +49,8 @@ def _too_large(output: Json, size: int, limit_bytes: int) -> StepError:
     )
 
 
-def far_too_large(output: Json, limit_bytes: int) -> StepError:
-    """Return the error of an output over its limit that was not even encoded."""
+def oversize_error(output: Json, limit_bytes: int) -> StepError:
+    """Return the error of an output that is over its limit by its size alone, without its text."""
     where = "the output"
     if type(output) is dict and output:
         candidates = list(output)[:_MAX_KEYS]
@@ -60,7 +60,7 @@ def far_too_large(output: Json, limit_bytes: int) -> StepError:
     return StepError("output_too_large", "limit", text)
 
 
-def _unlike(output: Json, schema: dict[str, Any], characters: int) -> StepError | None:
+def _schema_error(output: Json, schema: dict[str, Any], characters: int) -> StepError | None:
     # Loaded here: most steps have no schema, and the library behind it is slow to import.
     from agent.workflows.compile.output_schema import UnusableSchemaError, find_output_problems
 

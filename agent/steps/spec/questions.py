@@ -1,4 +1,4 @@
-"""The keys of questions to people, who may answer them, and which answers fit."""
+"""The keys of questions to people, the channels of their answers, and the checks of answers."""
 
 import json
 from typing import Annotated, Any, Final, Literal
@@ -12,54 +12,56 @@ from agent.steps.spec.output_checks import find_problem
 from agent.steps.types.outcome import Json
 
 CHANNELS: Final = ("terminal", "api", "mcp", "webhook", "telegram", "slack")
-"""Where answers come from. Whoever has the terminal has the database as well."""
+"""Where answers come from. The terminal needs no check: its user can write the database as well."""
 
 CHATS: Final = frozenset({"telegram", "slack"})
-"""Channels in which nobody may answer until paired."""
+"""Channels in which a person must be paired before answering."""
 
 VERDICTS: Final = ("done", "retry", "fail")
-"""What may be said of an effect of which nobody knows whether it happened."""
+"""The answers to the question about an unknown effect."""
 
 MAX_MESSAGE: Final = 10_000
 MAX_ANSWER_BYTES: Final = 1_048_576
 
 
-def _a_list(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _known(who: str) -> str:
+def _check_who(who: str) -> str:
     channel, separator, identity = who.partition(":")
     if channel not in CHANNELS or (separator and not identity):
         raise ValueError(
-            f"{who!r} is nobody: write a channel ({', '.join(CHANNELS)}),"
+            f"{who!r} is not valid: write a channel ({', '.join(CHANNELS)}),"
             " or a channel and an identity in it, as in telegram:12345"
         )
     return who
 
 
-def _a_duration(value: float) -> float:
+def _check_positive(value: float) -> float:
     if value <= 0:
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be greater than zero")
     return value
 
 
-Who = Annotated[str, AfterValidator(_known)]
-Lasting = Annotated[Seconds, AfterValidator(_a_duration)]
+Who = Annotated[str, AfterValidator(_check_who)]
+PositiveSeconds = Annotated[Seconds, AfterValidator(_check_positive)]
 KeyPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_length=200)]
 
 
 class _Question(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    message: Text = Field(min_length=1, max_length=MAX_MESSAGE, description="what is asked")
-    expires: Lasting | None = Field(default=None, description="how long the question stands")
-    on_expiry: Literal["fail", "renew"] = Field(
-        default="fail", description="renew: ask again when the time is over"
+    message: Text = Field(min_length=1, max_length=MAX_MESSAGE, description="the question")
+    expires: PositiveSeconds | None = Field(
+        default=None, description="how long the question stays open"
     )
-    remind: Lasting | None = Field(default=None, description="remind so long after asking, again")
-    who: Annotated[list[Who], BeforeValidator(_a_list)] = Field(
-        default_factory=list, description="who may answer; nobody named: everybody who can"
+    on_expiry: Literal["fail", "renew"] = Field(
+        default="fail", description="renew: ask again after `expires`"
+    )
+    remind: PositiveSeconds | None = Field(default=None, description="the time between reminders")
+    who: Annotated[list[Who], BeforeValidator(_as_list)] = Field(
+        default_factory=list, description="who may answer; default: everyone who can"
     )
 
     @model_validator(mode="after")
@@ -70,15 +72,15 @@ class _Question(BaseModel):
 
 
 class ApprovalConfig(_Question):
-    """`approval`: somebody says yes or no, before a step acts or as a step of its own."""
+    """`approval`: a person says yes or no, before a step acts or as a step of its own."""
 
-    editable: Annotated[list[KeyPath], BeforeValidator(_a_list)] = Field(
+    editable: Annotated[list[KeyPath], BeforeValidator(_as_list)] = Field(
         default_factory=list, description="keys of the gated kind that the answer may change"
     )
 
 
 class InputConfig(_Question):
-    """`input`: somebody gives a text, one of some choices, or a value by a JSON Schema."""
+    """`input`: a person gives a text, one of some choices, or a value that a JSON Schema allows."""
 
     choices: list[Any] | None = Field(default=None, min_length=1)
     schema_: JsonSchema | None = Field(default=None, alias="schema")
@@ -90,13 +92,15 @@ class InputConfig(_Question):
         return self
 
 
-def misfit(value: Json, choices: list[Json] | None, schema: dict[str, Json] | None) -> str | None:
-    """Say why a value is no answer to a question, or None."""
+def answer_problem(
+    value: Json, choices: list[Json] | None, schema: dict[str, Json] | None
+) -> str | None:
+    """Return why a value is not a valid answer to a question, or None."""
     if choices is not None:
         # As JSON: to Python true is 1.
         if canonical_json(value) in {canonical_json(choice) for choice in choices}:
             return None
-        return "give one of " + ", ".join(_shown(choice) for choice in choices)
+        return "give one of " + ", ".join(_label(choice) for choice in choices)
     problem = find_problem(value, schema, MAX_ANSWER_BYTES)
     if problem is not None:
         return problem.message.replace("the output", "the answer").replace("output", "value")
@@ -106,9 +110,9 @@ def misfit(value: Json, choices: list[Json] | None, schema: dict[str, Json] | No
 
 
 def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] | None) -> Json:
-    """Read what a person typed as the value that they mean; `misfit` says whether it fits."""
+    """Parse what a person typed as an answer; `answer_problem` checks it."""
     if choices is not None:
-        exact = [choice for choice in choices if _shown(choice) == text]
+        exact = [choice for choice in choices if _label(choice) == text]
         escaped = [choice for choice in choices if _is_escaped(choice, text)]
         return (exact or escaped)[0] if exact or len(escaped) == 1 else text
     if schema is None:
@@ -117,21 +121,24 @@ def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] |
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    # A schema for text takes 42 as text.
-    is_text = misfit(value, None, schema) is not None and misfit(text, None, schema) is None
+    # For a schema of type string, 42 is a text.
+    is_text = (
+        answer_problem(value, None, schema) is not None
+        and answer_problem(text, None, schema) is None
+    )
     return text if is_text else value
 
 
-def _shown(choice: Json) -> str:
+def _label(choice: Json) -> str:
     return choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False)
 
 
 def _is_escaped(choice: Json, text: str) -> bool:
-    """Whether a text names a choice as a terminal shows it, or as a JSON string.
+    """Whether a text is a choice as a terminal shows it, or as a JSON string.
 
-    Both write as an escape what cannot be seen, and so cannot be typed.
+    Both escape invisible characters, which cannot be typed.
     """
-    if harmless(_shown(choice)) == text:
+    if harmless(_label(choice)) == text:
         return True
     try:
         return isinstance(choice, str) and json.loads(text) == choice

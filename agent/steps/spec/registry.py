@@ -1,7 +1,7 @@
-"""The kinds of steps: each with the model of its keys and the function that runs it.
+"""The kinds of steps: each with the model of its keys and the module that runs it.
 
-Importing this module makes every kind known to the language. What runs a kind is imported at its
-first attempt, so that checking a workflow loads neither HTTP clients nor process handling.
+Importing this module registers every kind with the workflow language. The module of a kind is
+imported at its first attempt, so that checking a workflow loads neither HTTP clients nor processes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,23 +39,23 @@ class Kind:
     name: str
     model: type[BaseModel]
     module: str
-    """Where its `run(config, context)` is found."""
+    """The module with its `run(config, context)`, and perhaps `ready(config, context)`."""
     description: str
     on_unknown: OnUnknown = "retry"
     short_key: str | None = None
     verbatim: frozenset[tuple[str, ...]] = frozenset()
-    """Keys in which nothing is rendered."""
+    """Keys that are never rendered."""
     expressions: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
-    """Verbatim keys that hold an expression, each with the names that are known only there."""
+    """Verbatim keys that hold an expression, each with the names that exist only there."""
     example: str | None = None
-    """How it is written, where there is no short form."""
+    """How it is written, if there is no short form."""
     secret_keys: frozenset[str] = frozenset()
     """Keys under which `env:NAME` and `file:PATH` name secrets."""
     acts: bool = True
-    """False when its attempts only wait or ask: losing one costs nothing but the time."""
+    """False when its attempts only wait or ask: a lost attempt has no effect."""
     runs_code: bool = False
-    """Whether an attempt runs a program of the user's, which may never end: it is bounded by
-    `attempt_seconds`. The calls of other kinds have bounds of their own."""
+    """Whether an attempt runs the user's code, which may never end: `attempt_seconds` limits it. The
+    calls of other kinds have timeouts of their own."""
     _handler: Handler | None = field(default=None, repr=False)
     _ready: "Ready | None" = field(default=None, repr=False)
 
@@ -76,7 +76,7 @@ class Kind:
 
     @property
     def ready(self) -> Ready | None:
-        """The function that loads what an attempt needs besides; none for most kinds."""
+        """The function that loads what an attempt needs besides its module; most kinds have none."""
         return self._ready
 
 
@@ -84,7 +84,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def add(kind: Kind) -> None:
-    """Make a kind known to the runner and to the language."""
+    """Register a kind with the runner and with the workflow language."""
     KINDS[kind.name] = kind
     register(
         KindSpec(
@@ -117,7 +117,7 @@ add(
         "agent.steps.kinds.shell",
         "runs a program or a shell script",
         on_unknown="ask",
-        # No text from outside may choose which variables a command gets.
+        # No text from outside may choose which variables a command inherits.
         verbatim=frozenset({("script",), ("inherit",)}),
         example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
         secret_keys=frozenset({"env"}),
@@ -152,7 +152,7 @@ add(
         "agent.steps.agent.loop",
         "lets a model pursue a goal with tools",
         example="{goal: tidy up, tools: {notes: {files: {directory: notes}}}}",
-        # What may be done is the definition's alone: no text from outside can widen it.
+        # Only the definition grants tools: no text from outside can add one.
         verbatim=frozenset({("tools",)}),
         secret_keys=frozenset({"tools"}),
     )
@@ -182,7 +182,7 @@ add(
         "approval",
         ApprovalConfig,
         "agent.steps.kinds.approval",
-        "asks somebody for a yes; beside another kind it asks before that one acts",
+        "asks a person for a yes; as a key of another step it asks before that one acts",
         short_key="message",
         acts=False,
     )
@@ -192,7 +192,7 @@ add(
         "input",
         InputConfig,
         "agent.steps.kinds.input",
-        "asks somebody for a value",
+        "asks a person for a value",
         short_key="message",
         verbatim=frozenset({("schema",)}),
         acts=False,

@@ -1,9 +1,10 @@
-"""Everything an attempt may know of its task and its step, read when it was claimed."""
+"""What an attempt gets of its task and its step, read at the claim; and the journal it records to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
@@ -13,7 +14,7 @@ from agent.workflows.graph import Graph, Step
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """What a step may see of its task."""
+    """The task, as a step sees it."""
 
     id: str
     workflow: str
@@ -25,11 +26,11 @@ class TaskView:
     deadline: int | None
     depth: int = 0
     source_path: str | None = None
-    """The workflow file, beside which `python` steps look for their modules."""
+    """The workflow file; `python` steps find their modules beside it."""
 
 
 class Upstream:
-    """An ended step, as templates and functions see it; most of them never look at its output."""
+    """An ended step, as templates and functions see it. Its output is decoded at the first use."""
 
     __slots__ = ("_output", "_text", "error", "status")
 
@@ -41,7 +42,7 @@ class Upstream:
         *,
         text: str | None = None,
     ) -> None:
-        """Take the output as a value, or as the text that is on record."""
+        """Take the output as a value, or as its stored text."""
         self.status = status
         self.error = error
         self._output = output
@@ -49,14 +50,14 @@ class Upstream:
 
     @property
     def is_small(self) -> bool:
-        """Whether its output may be read and treated on the event loop."""
+        """Whether its output may be decoded and processed on the event loop."""
         text = self._text
         return is_small(self._output) if text is None else len(text) <= SMALL_BYTES
 
     @property
     def output(self) -> Json:
-        """What the step gave."""
-        # Attempts in several threads may ask at once: the text is taken once and dropped last.
+        """The step's output."""
+        # Attempts in several threads may read this at once, so the text is dropped last.
         text = self._text
         if text is not None:
             self._output = decode(text)
@@ -66,7 +67,7 @@ class Upstream:
 
 @dataclass(slots=True, eq=False)
 class AttemptInput:
-    """One claimed step: the identity of the attempt and what it works with; nobody changes it."""
+    """One claimed step: the identity of the attempt and its data. It is never changed."""
 
     task: TaskView
     graph: Graph
@@ -81,36 +82,36 @@ class AttemptInput:
     parallel_count: int | None = None
     item: Json = None
     checkpoint: Json = None
-    waited: dict[str, Json] | None = None
-    """What a woken step had waited on, with what came: ``{"signal": name, "value": …}``."""
+    waited: EndedWait | None = None
+    """What a woken step had waited on, with the result."""
     deadline: int | None = None
-    """When the time of the step's own budget is over."""
+    """When the step's own time budget is over."""
     failures: int = 0
-    """Definite failures so far: part of the key that a remote is given."""
+    """Definite failures so far; part of the key for a remote."""
     last_error: dict[str, Json] | None = None
-    """How the attempt before this one ended, if it did not work."""
+    """The error of the attempt before this one, if it failed."""
     upstream: dict[str, Upstream] = field(default_factory=dict)
     calls: list[RecordedCall] = field(default_factory=list)
     approvals: list[RecordedApproval] = field(default_factory=list)
-    """What people were asked about this step before, the oldest first."""
+    """The earlier questions of this step to people, the oldest first."""
     workflows: dict[str, dict[str, Json]] = field(default_factory=dict)
-    """What the workflows that an agent's tools name are for, and what they take."""
+    """The description and the inputs of each workflow that a tool of an agent names."""
 
     @property
     def pauses_when_time_is_over(self) -> bool:
-        """Whether the end of the step's own time pauses the task, and fails nothing."""
+        """Whether the end of the step's time budget pauses the task instead of failing the step."""
         if self.deadline is None:
             return False
         return bool((self.step.budget or {}).get("on_exhausted", "pause") == "pause")
 
     @property
     def may_act(self) -> bool:
-        """Whether this attempt may begin effects: the one after the last may only find out."""
+        """Whether this attempt may begin effects; the ones after the last only use recorded results."""
         return self.attempt <= self.max_attempts
 
 
 class Signals:
-    """What the engine tells an attempt in flight: pause at a checkpoint, or stop now."""
+    """Signals from the engine to an attempt in flight: pause at a checkpoint, or stop now."""
 
     __slots__ = ("is_out_of_hand", "is_pausing", "is_stopping", "on_stop", "stop_reason")
 
@@ -119,12 +120,12 @@ class Signals:
         self.is_stopping = False
         self.stop_reason = ""
         self.on_stop: Callable[[], None] | None = None
-        """Called once the attempt is asked to stop."""
+        """Called when the attempt should stop."""
         self.is_out_of_hand = False
-        """Told by the attempt: a thread of it goes on, whatever it is asked."""
+        """Set by the attempt: a thread of it is still running and cannot be stopped."""
 
     def stop_for(self, reason: str) -> None:
-        """Ask the attempt to stop; the reason is for its log."""
+        """Make the attempt stop; the reason is for its log."""
         self.stop_reason = reason
         self.is_stopping = True
         if self.on_stop is not None:
@@ -132,11 +133,11 @@ class Signals:
 
 
 class RevokedError(Exception):
-    """The claim is gone (cancelled, taken over, timed out): this attempt may do nothing more."""
+    """The claim is gone (cancelled, reassigned, timed out): this attempt may do nothing more."""
 
 
 class BudgetRefusedError(Exception):
-    """A budget does not allow the call; its task was paused, or the step is to fail."""
+    """A budget does not allow the call; its task was paused, or the step must fail."""
 
     def __init__(self, code: str, message: str, *, must_fail: bool) -> None:
         super().__init__(message)
@@ -146,16 +147,16 @@ class BudgetRefusedError(Exception):
 
 
 class Journal(Protocol):
-    """How an attempt gets things recorded; the worker's implementation rides its turns."""
+    """Where an attempt records its calls; the worker's implementation adds them to its commits."""
 
     async def intend(self, claimed: AttemptInput, intent: Intent) -> None:
         """Return once the intent is durable; raise `RevokedError` if the claim is gone.
 
-        Raise `BudgetRefusedError` if what it reserves is more than a budget has left.
+        Raise `BudgetRefusedError` if its reservation is more than a budget has left.
         """
 
     async def keep(self, claimed: AttemptInput, text: str) -> str | None:
-        """Store a large request ahead of its intent; return why that cannot be done at the moment."""
+        """Store a large request ahead of its intent; return the reason if that is not possible now."""
 
     def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""

@@ -8,7 +8,7 @@ from agent.steps.types.outcome import Json, StepError
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a call of a model may use at most; it is set aside when its intent is recorded."""
+    """The most that a call of a model may use; the intent reserves it."""
 
     model: str
     prompt_hash: str
@@ -20,7 +20,7 @@ class Reservation:
     step_budget: str | None = None
     """The name of its step's own budget, if it has one."""
     ms: int = 0
-    """The time after which it is given up."""
+    """The timeout of the call."""
     daily_tokens: int | None = None
     daily_microusd: int | None = None
     daily_ms: int | None = None
@@ -31,7 +31,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What a call of a model used in fact."""
+    """What a call of a model used."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -42,7 +42,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An effect about to begin; its row is durable (status unknown) before its first byte leaves."""
+    """A call about to begin; its row is durable (status unknown) before its first byte leaves."""
 
     call_id: str
     number: int
@@ -60,12 +60,12 @@ class Intent:
     """True when this call's result is the step's outcome (`http`, `shell`)."""
     reservation: Reservation | None = None
     large: str | None = None
-    """The request as it is stored, when it is to be kept apart."""
+    """The request as JSON, when it is stored apart from its row."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What became of one intended call; it resolves that call's row in the ledger."""
+    """The result of a call, which resolves its row in the ledger."""
 
     call_id: str
     idempotency_key: str
@@ -73,24 +73,24 @@ class CallResult:
     response: Json = None
     error: StepError | None = None
     latency_ms: int | None = None
-    """How long it took; None when nobody has seen its end."""
+    """How long it took; None when no worker saw its end."""
     is_resolved_by_check: bool = False
-    """True when a reconcile or a person told it, not the call's own answer."""
+    """True when a reconcile or a person resolved it, not the call's own response."""
     reservation: Reservation | None = None
     spend: Spend | None = None
-    """What it used of its reservation besides time; None when nobody knows: then it stays set aside."""
+    """What it used of its reservation besides time; None when unknown: then it stays reserved."""
     large: str | None = None
-    """The response as it is stored, when it is to be kept apart."""
+    """The response as JSON, when it is stored apart from its row."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A call of this step that is on record, from this or an earlier attempt."""
+    """A recorded call of this step, from this or an earlier attempt."""
 
     call_id: str
     number: int
     attempt: int
-    """0 when it was made by the task that this one is a retry of."""
+    """0 when the task that this one is a retry of made it."""
     action: str
     idempotency_key: str
     remote_key: str
@@ -104,14 +104,14 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class RecordedApproval:
-    """A question of this step that is on record, with what was decided."""
+    """A recorded question of this step, with its decision."""
 
     approval_id: str
     kind: str
     status: ApprovalStatus
     request_hash: str
     approved_hash: str | None
-    """Of what was approved: another than was shown when the answer edited it."""
+    """The hash of what was approved; it differs from `request_hash` when the answer edited the request."""
     by: str | None
     channel: str | None
     comment: str | None

@@ -1,4 +1,4 @@
-"""The values of a journaled call: what is asked, what is about to begin, what came of it."""
+"""The values of a journaled call: its request, the call that may begin, and its answer."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ Reconcile = Callable[[RecordedCall], Awaitable[Applied | bool | None]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of the outside world, and how its failures are to be treated."""
+    """What a call sends to the outside world, and the policy for its failures."""
 
     action: str
     body: Json
     on_unknown: str
     timeout_seconds: float
-    """When a call that was lost must be over."""
+    """The longest time that the call can take: after it, a lost call is over."""
     is_bounded: bool = False
-    """Whether the call is interrupted then; its attempt's own time ends it in any case."""
+    """Whether the call is interrupted after `timeout_seconds`. The attempt's own timeout always is."""
     is_effect: bool = True
     settles_step: bool = False
     """Whether its answer is the step's outcome."""
@@ -31,11 +31,36 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberedRequest:
+    """A request as the ledger identifies it: by its number in the attempt and the hash of its body."""
+
+    request: Request
+    number: int
+    action: str
+    """The request's action with its number, as in `http.post#1`."""
+    body_text: str
+    """The body as JSON, with its secrets."""
+    body_hash: str
+
+    def matches(self, call: RecordedCall) -> bool:
+        """Whether a recorded call sent this very request."""
+        return call.action == self.action and call.request_hash == self.body_hash
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredResponse:
-    """What the function of a call returns when it knows what the call used."""
+    """What the function of a call returns when it knows what the call has used."""
 
     response: Json
     spend: Spend | None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedResponse:
+    """A call's response as it is recorded: without secrets, and as text."""
+
+    value: Json
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +73,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call that is about to begin; `remote_key` is for the remote's `Idempotency-Key`."""
+    """A call whose intent is durable. `remote_key` is for the remote's `Idempotency-Key`."""
 
     number: int
     action: str
@@ -65,11 +90,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """What a call gave, now or in an earlier attempt."""
+    """The response of a call, from this attempt or from the record."""
 
     response: Json
     idempotency_key: str
     is_replayed: bool = False
-    """Whether it was on record from an earlier attempt, or from before a pause."""
+    """Whether it was recorded by an earlier attempt, or before a pause."""
     is_inherited: bool = False
-    """Whether it was on record from the task that this one is a retry of."""
+    """Whether it was recorded by the task that this task is a retry of."""

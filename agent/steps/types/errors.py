@@ -1,4 +1,4 @@
-"""The exceptions by which a step's code and its calls say what became of them."""
+"""The exceptions with which a step's code and its calls report failures."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from agent.steps.types.outcome import Json, Outcome, Returned, StepError
 
 
 class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read as a statement
-    """It surely did not happen.
+    """The effect certainly did not happen.
 
     Raised inside a journaled call it resolves the call as failed. Raised anywhere in a step it ends
-    the attempt; the step is tried again unless `may_retry` is false.
+    the attempt; the step is retried unless `may_retry` is false.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read 
         self.may_retry = may_retry
         self.delay_seconds = delay_seconds
         self.spend = spend
-        """What a call of a model used all the same; None when nobody knows."""
+        """What a call of a model used all the same; None when that is unknown."""
 
 
 class OutOfDescriptorsError(DefiniteFailure):
-    """Nothing began, because this process has no file descriptor left for it."""
+    """Nothing began, because this process has no file descriptor left."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -45,12 +45,12 @@ class OutOfDescriptorsError(DefiniteFailure):
         file_descriptors.report_exhaustion(what)
 
     def outcome(self) -> Returned:
-        """Return the attempt, to be made later; the caller is sure that no call of it began."""
+        """Return the attempt, to be made again later; only for attempts whose calls have not begun."""
         return Returned("no_descriptors", file_descriptors.RETRY_SECONDS)
 
 
 class UnknownOutcomeError(Exception):
-    """A call began and nobody knows whether it took effect; any other exception means the same."""
+    """A call began, and whether it took effect is unknown; any other exception means the same."""
 
     def __init__(self, error: StepError, delay_seconds: float | None = None) -> None:
         super().__init__(error.message)
@@ -73,7 +73,7 @@ class EndAttempt(BaseException):
 class Applied:
     """What a reconcile function returns when the effect did happen, with the call's response.
 
-    Returning False says that it surely did not, None that it cannot be told.
+    Returning False means that it certainly did not happen, None that the function cannot tell.
     """
 
     response: Json = None

@@ -1,7 +1,9 @@
-"""What an attempt may end in. Outcomes are values: the runner decides, the engine applies."""
+"""The outcomes of an attempt. They are values: the runner decides them, the engine applies them."""
 
 from dataclasses import dataclass, field
 from typing import Any
+
+from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
@@ -11,8 +13,8 @@ Json = Any
 class StepError:
     """Why a step did not succeed: a code for programs, a class for policy, a message for people.
 
-    `kind` is one of: `input` (the definition or its data), `remote` (what was called said no),
-    `transport` (it could not be reached), `timeout`, `limit`, `crash`, `unknown`, `code` (the
+    `kind` is one of: `input` (the definition or its data), `remote` (the remote refused),
+    `transport` (the remote was not reached), `timeout`, `limit`, `crash`, `unknown`, `code` (the
     user's function raised), `denied`, `child`, `internal`.
     """
 
@@ -20,7 +22,7 @@ class StepError:
     kind: str
     message: str
     is_final: bool = False
-    """Of a call: whether it said that to try again is of no use."""
+    """Of a call: whether a retry is of no use."""
 
     def document(self, attempt: int) -> dict[str, Json]:
         """Return the error as it is stored and shown."""
@@ -34,7 +36,7 @@ class StepError:
 
     @classmethod
     def read(cls, document: dict[str, Json]) -> "StepError":
-        """Return an error as it was stored."""
+        """Return an error from its stored document."""
         return cls(
             str(document.get("code", "failed")),
             str(document.get("class", "remote")),
@@ -45,7 +47,7 @@ class StepError:
 
 @dataclass(slots=True)
 class Succeeded:
-    """The step is done. `items` makes it a group whose items run next; `skipped` says why not."""
+    """The step is done. `items` makes it a group whose items run next; `skipped` is why it did not run."""
 
     output: Json = None
     skipped: str | None = None
@@ -53,24 +55,24 @@ class Succeeded:
     idempotency_key: str | None = None
     """The call whose result is this outcome (`http`, `shell`)."""
     large: str | None = None
-    """The output as it is stored, when it is to be kept apart from its step."""
+    """The output as JSON, when it is stored apart from its step."""
     text: str | None = field(default=None, compare=False, repr=False)
-    """The output as it is stored, once the runner has checked it: the same said once more."""
+    """The output as JSON, once the runner has checked it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It did not work and may be tried again; `delay_seconds` is what the remote asked for."""
+    """The attempt failed, and another may follow; `delay_seconds` is the delay the remote asked for."""
 
     error: StepError
     delay_seconds: float | None = None
     is_unknown: bool = False
-    """True when an effect of this attempt may have happened; False counts as a definite failure."""
+    """True when an effect of this attempt may have happened; otherwise it is a definite failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work and will not."""
+    """The step failed for good."""
 
     error: StepError
     idempotency_key: str | None = None
@@ -78,32 +80,31 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The step waits on something named, holding no claim, no slot and no timeout.
+    """The step waits, without a claim, a slot or a timeout.
 
-    `on` is one of ``{"timer": instant_us}``, ``{"signal": name}``, ``{"unknown": call_id}``,
-    ``{"child": task_id}``, ``{"approval": question}`` (an `Question` as a document; the row is made
-    when this is settled). Beside an unknown, `now` is what the step would send instead of it. Beside
-    a timer, `in_doubt` says that an effect may be under way until then, and what follows
-    (`on_unknown`). With `wake_at` it is woken then at the latest.
+    The transaction that settles this creates the row of a question and the task of a child. With
+    `wake_at` the step is woken then at the latest.
     """
 
-    on: dict[str, Json]
+    on: "Timer | Signal | ChildRequest | UnknownCall | Question"
     wake_at: int | None = None
     checkpoint: Json = None
+    changed_request: dict[str, Json] | None = None
+    """Of an unknown call: what the step would send now, if that is another request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The attempt stopped at a checkpoint because the task is paused, or is to be."""
+    """The attempt stopped at a checkpoint because the task is being paused."""
 
     checkpoint: Json = None
     exhausted: str | None = None
-    """The budget for which the task is to be paused, as the reason that people are told."""
+    """The budget that pauses the task, as the reason that people see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The attempt was given back unstarted or at a clean point, as when the worker shuts down."""
+    """The attempt was returned unstarted or at a clean point, as when the worker shuts down."""
 
     reason: str = "shutdown"
     delay_seconds: float = 0.0
@@ -114,12 +115,12 @@ Outcome = Succeeded | Retry | Failed | Waiting | Paused | Returned
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to a person, as an outcome carries it to where its row is made."""
+    """A question to a person, as the outcome of an attempt carries it."""
 
     kind: str
     message: str
     request: Json
-    """What will be done, in full: an answer is good for exactly this."""
+    """What will be done, in full: an answer counts for exactly this."""
     choices: list[Json] | None = None
     schema: dict[str, Json] | None = None
     editable: list[str] | None = None

@@ -1,7 +1,7 @@
-"""How large a value is, without writing it: small ones are treated on the event loop, others beside it.
+"""The size of a value, without encoding it: small values are processed on the event loop, others in threads.
 
-Redaction, encoding and schema checks take time that grows with the value. The size of a step's data
-must not decide how long the event loop is blocked.
+Redaction, encoding and schema checks take time that grows with the value. Large data of a step must
+not block the event loop.
 """
 
 from typing import Final
@@ -10,49 +10,49 @@ from agent.steps.types.outcome import Json
 
 SMALL_BYTES: Final = 65_536
 _NODE_BYTES: Final = 64
-"""What each member of a value counts besides its text, so that long lists of numbers are large."""
+"""What each member of a value counts besides its text, so that a long list of numbers is large."""
 
 
 def is_small(value: Json) -> bool:
-    """Whether a value may be treated on the event loop; this looks at a bounded part of it."""
+    """Whether a value may be processed on the event loop; this reads a bounded part of it."""
     if value is None:
         return True
     return _size(value, SMALL_BYTES, _NODE_BYTES) <= SMALL_BYTES
 
 
 def surely_exceeds(value: Json, limit_bytes: int) -> bool:
-    """Whether a value is longer than this as JSON; False where only writing it would tell."""
+    """Whether a value is certainly longer than this as JSON; False if only encoding it would tell."""
     return _size(value, limit_bytes, 1) > limit_bytes
 
 
 def size_up_to(value: Json, limit_bytes: int) -> int:
-    """Return how long a value is as JSON at least; what is beyond the limit is not counted."""
+    """Return a lower bound of a value's length as JSON; counting stops at the limit."""
     return _size(value, limit_bytes, 1)
 
 
-def _size(value: Json, limit: int, node: int) -> int:
-    """Add up the texts and members of a value, until they are more than the limit.
+def _size(value: Json, limit: int, node_bytes: int) -> int:
+    """Add up the texts and members of a value, until they exceed the limit.
 
-    Only plain types are looked into: the methods of others are the step's own code.
+    Only plain types are read: the methods of others are the step's own code.
     """
-    found = 0
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        found += node
-        kind = type(each)
+    size = 0
+    pending = [value]
+    while pending:
+        member = pending.pop()
+        size += node_bytes
+        kind = type(member)
         if kind is str:
-            found += len(each)
+            size += len(member)
         elif kind is dict:
-            if found + len(each) * node > limit:
-                return found + len(each) * node
-            for key, member in each.items():
-                found += len(key) if type(key) is str else 0
-                waiting.append(member)
+            if size + len(member) * node_bytes > limit:
+                return size + len(member) * node_bytes
+            for key, item in member.items():
+                size += len(key) if type(key) is str else 0
+                pending.append(item)
         elif kind is list or kind is tuple:
-            if found + len(each) * node > limit:
-                return found + len(each) * node
-            waiting.extend(each)
-        if found > limit:
+            if size + len(member) * node_bytes > limit:
+                return size + len(member) * node_bytes
+            pending.extend(member)
+        if size > limit:
             break
-    return found
+    return size

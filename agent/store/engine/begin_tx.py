@@ -1,9 +1,9 @@
-"""How a turn opens: everything that can be asked for at once, in one round trip, or in none.
+"""The first statements of a worker's transaction, in one round trip or in none.
 
-Where the worker remembers every row that its turn is about, nothing is asked: the database is told
-what the turn takes for granted, together with what it writes, and refuses both if that has changed.
-The version of a task is the transaction that wrote its row last; nobody changes a step without
-writing its task.
+Where the worker has cached every row that its transaction needs, nothing is read: the transaction
+states the versions that it relies on, together with what it writes, and the database refuses both if
+one has changed. The version of a task is the id of the transaction that wrote its row last. No step
+changes without a write to its task.
 """
 
 from collections.abc import Iterable
@@ -18,15 +18,15 @@ from agent.store.engine import reads
 
 _FENCE: Final = "UPDATE workers SET turn = :turn WHERE id = :id AND turn = :before AND dead = 0"
 _VERSIONS: Final = 2**32
-"""PostgreSQL keeps so much of a transaction's number in the rows that it wrote."""
+"""PostgreSQL keeps the transaction id in a row modulo this."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxStart:
-    """What a turn knows when it begins."""
+    """What a transaction has read when it begins."""
 
     fence: reads.Rows
-    """The number of the transaction, if the worker is alive; else nothing."""
+    """The id of the transaction; no row if the worker was declared dead."""
     tasks: reads.Rows
     steps: reads.Rows
     due: reads.Rows
@@ -37,32 +37,32 @@ def _fence(sql: Sql) -> str:
     return f"{_FENCE} RETURNING {sql.xid}"
 
 
-def open_turn(
+def begin(
     tx: Connection,
     worker_id: str,
-    turn: int,
+    sequence: int,
     tasks: tuple[tuple[str, ...], list[str]],
     steps: tuple[tuple[str, ...], list[tuple[str, int, int]]],
     due: tuple[int, int],
     *,
     is_waiting: bool = False,
 ) -> TxStart:
-    """Move the worker's turn on, lock and read tasks, read steps, and find what is due.
+    """Advance the worker's number, lock and read tasks, read steps, and query what is due.
 
-    Steps are read in a statement after the one that locks their tasks, or they could be older than
-    the lock. The fence comes first: it makes a dead worker's turn change nothing at all.
+    A later statement reads the steps, so that they are not older than the lock of their task. The
+    fence comes first: the transaction of a dead worker changes nothing.
     """
-    asked: list[tuple[str, dict[str, Any]]] = [
-        (_fence(tx.sql), {"id": worker_id, "turn": turn, "before": turn - 1})
+    statements: list[tuple[str, dict[str, Any]]] = [
+        (_fence(tx.sql), {"id": worker_id, "turn": sequence, "before": sequence - 1})
     ]
     if tasks[1]:
         locking = reads.locking_statement(tx.sql, tasks[0], is_waiting=is_waiting)
-        asked.append((locking, {"ids": set_of(tasks[1])}))
+        statements.append((locking, {"ids": set_of(tasks[1])}))
     if steps[1]:
-        asked.append((reads.places_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
+        statements.append((reads.places_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
     if due[1] > 0:
-        asked.append((reads.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
-    answers = iter(tx.query_each(asked))
+        statements.append((reads.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
+    answers = iter(tx.query_each(statements))
     return TxStart(
         fence=next(answers),
         tasks=next(answers) if tasks[1] else [],
@@ -71,8 +71,8 @@ def open_turn(
     )
 
 
-# Both fail by a division by zero where they do not find what they must: a statement has no other way
-# to end its transaction.
+# Both fail with a division by zero where a row is not as expected: a statement has no other way to end
+# its transaction.
 @cache
 def _assumed_fence(sql: Sql) -> str:
     return f"WITH fence AS ({_FENCE} RETURNING id) SELECT {sql.xid} / count(*) FROM fence"
@@ -88,13 +88,15 @@ def _assumed_tasks(sql: Sql) -> str:
     )
 
 
-def assume(tx: Connection, worker_id: str, turn: int, versions: Iterable[tuple[str, str]]) -> Later:
-    """Move the worker's turn on, and lock tasks that must still be as they were, by (id, version).
+def assume(
+    tx: Connection, worker_id: str, sequence: int, versions: Iterable[tuple[str, str]]
+) -> Later:
+    """Advance the worker's number, and lock tasks of which (id, version) must still hold.
 
-    Nothing is waited for: if the worker is dead, or a task is another one or somebody else's just
-    now, the transaction fails as stale. The rows will hold its number.
+    It waits for nothing: if the worker is dead, or a task has changed or is locked, the transaction
+    fails as stale. The rows that are returned will hold the id of the transaction.
     """
-    xid = tx.later(_assumed_fence(tx.sql), id=worker_id, turn=turn, before=turn - 1)
+    xid = tx.later(_assumed_fence(tx.sql), id=worker_id, turn=sequence, before=sequence - 1)
     tasks = list(versions)
     if tasks:
         tx.defer(_assumed_tasks(tx.sql), rows=set_of(tasks), count=len(tasks))
@@ -102,5 +104,5 @@ def assume(tx: Connection, worker_id: str, turn: int, versions: Iterable[tuple[s
 
 
 def version(xid: int) -> str:
-    """Return what is the version of a row that a transaction wrote."""
+    """Return the version of rows that a transaction wrote."""
     return str(xid % _VERSIONS)

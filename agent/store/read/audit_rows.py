@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from agent.core import waits
+from agent.core.waits import Wait
 from agent.store.db.database import Connection, Row
 
 TASKS_AT_ONCE = 1000
@@ -99,10 +101,10 @@ class StepFacts:
         """Its name as people write it: an item has its number."""
         return f"{self.name}[{self.parallel_index}]" if self.is_item else self.name
 
-    def waits_on(self) -> dict[str, Any]:
-        """Return what it waits on, or waited on last."""
-        on: dict[str, Any] = json.loads(self.waiting_on) if self.waiting_on else {}
-        return on
+    @property
+    def wait(self) -> Wait | None:
+        """What it waits on, or waited on last."""
+        return waits.parse(self.waiting_on)
 
 
 STEP_COLUMNS: Final = {field.name: place for place, field in enumerate(fields(StepFacts))}

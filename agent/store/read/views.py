@@ -4,6 +4,7 @@ import json
 from functools import cache
 from typing import Any, Final
 
+from agent.core import waits
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
@@ -24,9 +25,6 @@ _LISTED: Final = (
     "error",
     "pause_reason",
 )
-
-ASKING: Final = ("approval", "signal", "unknown")
-"""What a step waits on that only somebody outside can give."""
 
 
 def _named(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[Found]:
@@ -78,10 +76,12 @@ def tasks(
     if like is not None:
         conditions.append("(id LIKE :begins OR id LIKE :ends)")
         given |= {"begins": f"{like}%", "ends": f"%{like}"}
-    waits = (
+    waiting = (
         "(SELECT count(*) FROM steps AS s WHERE t.status IN ('running', 'paused')"
         " AND s.task_id = t.id AND s.status = 'waiting' AND ("
-        + " OR ".join(f"s.waiting_on LIKE '%\"{kind}\"%'" for kind in ASKING)
+        + " OR ".join(
+            f"s.waiting_on LIKE '{{\"{waits.KEYS[kind]}\"%'" for kind in waits.NEEDS_OUTSIDER
+        )
         + "))"
     )
     # Few of a task's events are looked through: this is about what happens now.
@@ -90,7 +90,7 @@ def tasks(
         " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
     )
     found = connection.query(
-        f"SELECT {_selected(_LISTED, 't')}, {waits}, {delay} FROM (SELECT * FROM tasks"
+        f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay} FROM (SELECT * FROM tasks"
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
         **given,
     )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from agent.core import waits
 from agent.core.ids import request_hash
 from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
 from agent.steps.spec.questions import CHANNELS
@@ -24,7 +25,7 @@ def questions(task: AuditRows) -> Iterator[Said]:
     """Waiting steps and pending approvals agree; the log tells of each beginning and each end."""
     is_alive = task.task.status not in TASK_ENDED
     waiting = {
-        step.id: step.waits_on().get("approval")
+        step.id: waits.approval_of(step.wait)
         for step in task.steps
         if step.status == StepStatus.WAITING and is_alive
     }

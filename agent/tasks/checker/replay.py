@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from agent.core import waits
 from agent.core.state_machine import (
     STEP,
     STEP_ENDED,
@@ -12,6 +13,7 @@ from agent.core.state_machine import (
     TaskStatus,
     moved,
 )
+from agent.core.waits import Items
 from agent.store.read.audit_rows import AuditRows, EventFacts, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.workflows.graph import Graph
@@ -30,7 +32,7 @@ def gist(event_type: str, data: str | None) -> str | bool | None:
     if event_type == "step.kept":
         return str(told.get("status"))
     if event_type == "step.waiting":
-        return "items" in told.get("on", {})
+        return isinstance(waits.from_document(told.get("on", {})), Items)
     error_class = (told.get("error") or {}).get("class")
     return None if error_class is None else str(error_class)
 

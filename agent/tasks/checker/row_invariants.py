@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.core.waits import Child
 from agent.steps.process.processes import is_running
 from agent.store.read.audit_rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Said
 from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
-
-_NAMED: Final = frozenset({"signal", "unknown", "approval", "input", "worker"})
-"""What a step may wait on with no time set: somebody or something else wakes it."""
 
 _CLOCKS_APART_US: Final = 5 * SECOND
 """How far a worker's clock may be from that of whoever checks."""
@@ -205,7 +204,7 @@ def _alive(task: AuditRows, now: int) -> Iterator[Said]:
         if least is not None:
             yield Said(f"nothing wakes it, and something is due at {least}")
         elif not any(
-            step.status == StepStatus.WAITING and _NAMED & step.waits_on().keys()
+            step.status == StepStatus.WAITING and isinstance(step.wait, waits.NEEDS_OUTSIDER)
             for step in task.steps
         ):
             yield Said("it is running, nothing wakes it, and it waits on nothing named")
@@ -241,8 +240,8 @@ def _open_step(step: StepFacts, task_status: str) -> Iterator[Said]:
         if step.wake_at is not None and (is_kept or not is_ready or not step.placed):
             yield Said(f"step {step.title} is due and could not be claimed", step.title)
     if step.status == StepStatus.WAITING:
-        on = step.waits_on()
-        if not on:
+        on = step.wait
+        if on is None:
             yield Said(f"step {step.title} waits on nothing named", step.title)
         elif step.is_group:
             has_open = step.items_placed > step.items_ended
@@ -250,9 +249,10 @@ def _open_step(step: StepFacts, task_status: str) -> Iterator[Said]:
                 yield Said(
                     f"step {step.title} waits for items, and none is open or to come", step.title
                 )
-        elif step.wake_at is None and not _NAMED & on.keys():
+        elif step.wake_at is None and not isinstance(on, waits.NEEDS_OUTSIDER):
             yield Said(
-                f"step {step.title} waits on {next(iter(on))} and nothing wakes it", step.title
+                f"step {step.title} waits on {waits.KEYS[type(on)]} and nothing wakes it",
+                step.title,
             )
 
 
@@ -275,10 +275,10 @@ def dependencies(task: AuditRows, graph: Graph) -> Iterator[Said]:
                 step.title,
             )
     for step in task.steps:
-        child = step.waits_on().get("child") if step.status == StepStatus.WAITING else None
-        if isinstance(child, str) and child not in task.children:
+        on = step.wait if step.status == StepStatus.WAITING else None
+        if isinstance(on, Child) and on.task_id and on.task_id not in task.children:
             yield Said(
-                f"step {step.title} waits for task {child}, which it did not start", step.title
+                f"step {step.title} waits for task {on.task_id}, which it did not start", step.title
             )
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from agent.core.redaction import spellings
 from agent.steps.attempt import prepare
-from agent.steps.attempt.secrets import Secrets, at, references, secret_watcher
+from agent.steps.attempt.secrets import Secrets, references, secret_watcher, value_at
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
@@ -47,7 +47,7 @@ def _named(connection: Connection) -> dict[str, str]:
             continue
     found: dict[str, str] = {}
     for place in references(named):
-        reference = at(named, place)
+        reference = value_at(named, place)
         try:
             value = str(Secrets().resolve(reference, frozenset({()})))
         except DefiniteFailure:

@@ -1,146 +1,69 @@
-"""From claimed rows to what the runner gets: input, upstream outputs, item, checkpoint, calls.
+"""Reads what attempts start with: input, upstream outputs, item, checkpoint, recorded calls.
 
-It runs after the commit, outside every transaction. What this worker knows already (tasks that it
-created, outputs that it settled) is not read again.
+It runs after the commit, outside every transaction. What `KnownTasks` has is not read again.
 """
 
 import json
-from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
+from agent.core import waits
 from agent.core.clock import SECOND
-from agent.core.state_machine import TASK_ENDED, ApprovalStatus, CallStatus, StepStatus
+from agent.core.state_machine import ApprovalStatus, CallStatus
+from agent.core.waits import Child, EndedWait
 from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
-from agent.store.artifacts import artifact_rows
 from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.engine import approvals, workflow_versions
 from agent.store.engine import attempt_reads as read
+from agent.tasks.commit.known_tasks import KnownTask, KnownTasks, task_view
 from agent.tasks.read_models import outputs
 from agent.tasks.rules import budgets
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.rows import StepRow, TaskRow
+from agent.tasks.state.rows import StepRow
 from agent.workflows.compile.inputs import inputs_schema
 from agent.workflows.graph import Step
 
-_MOST_KEPT = 2000
-_LARGEST_KEPT = 16_384
-_ASKING = frozenset({"approval", "input", "agent"})
-"""Kinds of steps that ask by themselves."""
+_KINDS_THAT_ASK: Final = frozenset({"approval", "input", "agent"})
+_NO_VALUES: Final = (None, None, None, None)
+
+Claimed = list[tuple[LockedTask, StepRow]]
 
 
-_NOTHING: Final = (None, None, None, None)
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is remembered of a task."""
-
-    view: TaskView
-    ended: dict[str, Upstream] = field(default_factory=dict)
-
-
-class Memory:
-    """Tasks that this worker has seen lately, bounded by `trim` in number, and in size."""
-
-    def __init__(self) -> None:
-        self._tasks: OrderedDict[str, _Known] = OrderedDict()
-
-    def get(self, task_id: str) -> _Known | None:
-        """Return what is known of a task."""
-        known = self._tasks.get(task_id)
-        if known is not None:
-            self._tasks.move_to_end(task_id)
-        return known
-
-    def learn_task(self, view: TaskView) -> _Known:
-        """Remember a task, until `trim` at least: what is being equipped must not be forgotten."""
-        known = self._tasks[view.id] = _Known(view)
-        return known
-
-    def learn(self, locked_tasks: Iterable[LockedTask]) -> None:
-        """Remember what the next attempts of these tasks will ask for, so that it is not read."""
-        for locked in locked_tasks:
-            task = locked.task
-            if locked.is_new:
-                extra = task.extra
-                given = extra["input"], extra["trigger"], extra["created_at"]
-                self.learn_task(_view(task, *given, locked.source_path))
-            elif task.status in TASK_ENDED:
-                self.forget(task.id)
-                continue
-            for step in locked.steps.values():
-                self._learn_output(locked, step)
-        self.trim()
-
-    def _learn_output(self, locked: LockedTask, step: StepRow) -> None:
-        """Remember what a step gave, unless it is large."""
-        output = step.extra.get("output")
-        known = self._tasks.get(step.task_id)
-        if (
-            output is None
-            or known is None
-            or step.status != StepStatus.SUCCEEDED
-            or step.is_item
-            or step.parallel_count is not None
-            or len(output) > _LARGEST_KEPT
-            or artifact_rows.looks_like_reference(output)
-        ):
-            return
-        known.ended[locked.definition(step).name] = Upstream("succeeded", text=output)
-
-    def forget(self, task_id: str) -> None:
-        """Forget a task that has ended."""
-        self._tasks.pop(task_id, None)
-
-    def trim(self) -> None:
-        """Forget what was not asked for the longest, beyond the bound."""
-        while len(self._tasks) > _MOST_KEPT:
-            self._tasks.popitem(last=False)
-
-
-def equip(
+def load(
     connection: Connection,
-    claimed: list[tuple[LockedTask, StepRow]],
-    memory: Memory,
+    claimed: Claimed,
+    known: KnownTasks,
     graphs: GraphCache,
     fetched: Fetched,
 ) -> list[AttemptInput]:
-    """Return what each claimed step's attempt starts with.
+    """Return the inputs of each claimed step's attempt.
 
-    Raise `NotFetchedError` if a value is kept outside the database and was not `fetched` yet.
+    Raise `NotFetchedError` if a value is outside the database and not among `fetched`.
     """
     fetched.missing = set()
-    tasks = _learn_tasks(connection, claimed, memory, graphs)
-    _learn_outputs(connection, claimed, tasks, fetched)
-    # A first claim of a plain step has no past; anything else may have.
-    with_past = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
-    own = {row[0]: row[1:] for row in read.own_values(connection, with_past)} if with_past else {}
-    calls: dict[str, list[RecordedCall]] = {}
-    again = [step.id for _, step in claimed if step.claim_token > 1]
-    if again:
-        for row in read.recorded_calls(connection, again):
-            calls.setdefault(row[0], []).append(_call(connection, row, fetched))
+    tasks = _load_tasks(connection, claimed, known, graphs)
+    _load_outputs(connection, claimed, tasks, fetched)
+    # The first claim of a plain step finds no earlier values.
+    with_values = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
+    values = (
+        {row[0]: row[1:] for row in read.own_values(connection, with_values)} if with_values else {}
+    )
+    calls = _calls(connection, claimed, fetched)
     asked = _approvals(connection, claimed)
-    result = []
+    inputs = []
     for locked, step in claimed:
         definition = locked.definition(step)
-        known = tasks[step.task_id]
-        ended = known.ended
-        checkpoint, item, waiting_on, error = own.get(step.id, _NOTHING)
-        waited = json.loads(waiting_on) if waiting_on else None
-        if waited is not None and isinstance(waited.get("child"), str):
-            waited.update(outputs.child_result(connection, waited["child"], graphs, fetched.take))
-        result.append(
+        task = tasks[step.task_id]
+        checkpoint, item, waiting_on, error = values.get(step.id, _NO_VALUES)
+        inputs.append(
             AttemptInput(
-                task=_as_of_now(known.view, locked),
+                task=_with_deadline(task.view, locked),
                 graph=locked.graph,
                 step=definition,
                 step_id=step.id,
@@ -152,39 +75,52 @@ def equip(
                 parallel_count=step.parallel_count,
                 item=decode(item),
                 checkpoint=decode(checkpoint),
-                waited=waited,
+                waited=_ended_wait(connection, waiting_on, graphs, fetched) if waiting_on else None,
                 deadline=_step_deadline(connection, locked, step),
                 failures=step.failures,
                 last_error=decode(error),
                 upstream={
-                    name: ended[name] for name in locked.graph.sees[step.index] if name in ended
+                    name: task.ended[name]
+                    for name in locked.graph.sees[step.index]
+                    if name in task.ended
                 },
                 calls=calls.get(step.id, []),
                 approvals=asked.get(step.id, []),
                 workflows=_workflows(connection, definition, graphs),
             )
         )
-    memory.trim()
+    known.trim()
     if fetched.missing:
         raise NotFetchedError
-    return result
+    return inputs
+
+
+def _ended_wait(
+    connection: Connection, waiting_on: str, graphs: GraphCache, fetched: Fetched
+) -> EndedWait | None:
+    """Return what the step waited for, with the result of a child task."""
+    ended = waits.parse_ended(waiting_on)
+    if ended is not None and isinstance(ended.on, Child) and ended.on.task_id is not None:
+        child_id = ended.on.task_id
+        ended.result.update(outputs.child_result(connection, child_id, graphs, fetched.take))
+    return ended
 
 
 def _workflows(
     connection: Connection, definition: Step, graphs: GraphCache
 ) -> dict[str, dict[str, Json]]:
-    """Describe the workflows that an agent's tools name, as far as they are known."""
+    """Describe the workflows that the tools of an agent step name and that exist."""
     described: dict[str, dict[str, Json]] = {}
     for name in workflows_of(definition.config) if definition.kind == "agent" else ():
-        found = workflow_versions.latest(connection, name)
-        if found is not None:
-            graph = graphs.get(connection, name, found[0])
+        latest = workflow_versions.latest(connection, name)
+        if latest is not None:
+            graph = graphs.get(connection, name, latest[0])
             described[name] = {"description": graph.description, "schema": inputs_schema(graph)}
     return described
 
 
 def _step_deadline(connection: Connection, locked: LockedTask, step: StepRow) -> int | None:
-    """Return when the time of a step's own budget is over, counted from its first claim."""
+    """Return when the time budget of a step ends, counted from its first claim."""
     definition = locked.definition(step)
     if definition.budget is None:
         return None
@@ -198,58 +134,40 @@ def _step_deadline(connection: Connection, locked: LockedTask, step: StepRow) ->
     return (began or locked.now) + int(seconds * SECOND)
 
 
-def _as_of_now(view: TaskView, locked: LockedTask) -> TaskView:
-    """Return a task as remembered, with the deadline that it still has: clean-up has none."""
+def _with_deadline(view: TaskView, locked: LockedTask) -> TaskView:
+    """Return a task's view with its current deadline: clean-up has none."""
     deadline = locked.task.deadline
     if deadline is not None and budgets.pauses_when_time_is_over(locked.graph):
-        # Then the task is paused, and what is in flight may finish.
+        # Such a task is paused, and its running attempts may finish.
         deadline = None
     return view if view.deadline == deadline else replace(view, deadline=deadline)
 
 
-def _view(
-    task: TaskRow, given: str, trigger: str | None, created_at: int, source_path: str | None
-) -> TaskView:
-    """Return what steps may see of a task."""
-    return TaskView(
-        id=task.id,
-        workflow=task.workflow_name,
-        version=task.workflow_version,
-        input=decode(given),
-        trigger=decode(trigger),
-        origin_id=task.origin_id,
-        created_at=created_at,
-        deadline=task.deadline,
-        depth=task.depth,
-        source_path=source_path,
-    )
-
-
-def _learn_tasks(
+def _load_tasks(
     connection: Connection,
-    claimed: list[tuple[LockedTask, StepRow]],
-    memory: Memory,
+    claimed: Claimed,
+    known: KnownTasks,
     graphs: GraphCache,
-) -> dict[str, _Known]:
-    """Return what is known of the tasks of claimed steps; what is not remembered is read."""
-    tasks = {locked.task.id: memory.get(locked.task.id) for locked, _ in claimed}
+) -> dict[str, KnownTask]:
+    """Return the tasks of claimed steps; those that are not known are read."""
+    tasks = {locked.task.id: known.get(locked.task.id) for locked, _ in claimed}
     unread = {locked.task.id: locked.task for locked, _ in claimed if tasks[locked.task.id] is None}
-    for task_id, given, trigger, created_at in (
+    for task_id, stored_input, trigger, created_at in (
         read.tasks(connection, list(unread)) if unread else ()
     ):
         task = unread[task_id]
         path = graphs.path(connection, task.workflow_name, task.workflow_version)
-        tasks[task_id] = memory.learn_task(_view(task, given, trigger, created_at, path))
-    return {task_id: known for task_id, known in tasks.items() if known is not None}
+        tasks[task_id] = known.add(task_view(task, stored_input, trigger, created_at, path))
+    return {task_id: task for task_id, task in tasks.items() if task is not None}
 
 
-def _learn_outputs(
+def _load_outputs(
     connection: Connection,
-    claimed: list[tuple[LockedTask, StepRow]],
-    tasks: dict[str, _Known],
+    claimed: Claimed,
+    tasks: dict[str, KnownTask],
     fetched: Fetched,
 ) -> None:
-    """Read what steps refer to and this worker does not remember."""
+    """Read the outputs that steps refer to, where they are not known."""
     wanted: dict[tuple[str, int], str] = {}
     for locked, step in claimed:
         ended = tasks[step.task_id].ended
@@ -266,26 +184,25 @@ def _learn_outputs(
         if count is not None and status == "succeeded":
             value = read.gathered(connection, task_id, index, fetched.take)
         if fetched.misses > misses:
-            # Nothing to remember: the next try reads it again.
+            # Incomplete: the next load reads it again.
             continue
         tasks[task_id].ended[wanted[(task_id, index)]] = Upstream(status, value, decode(error))
 
 
-def _approvals(
-    connection: Connection, claimed: list[tuple[LockedTask, StepRow]]
-) -> dict[str, list[RecordedApproval]]:
-    """Read what people were asked about steps that may have asked before."""
+def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[RecordedApproval]]:
+    """Read the approvals of steps that may have asked for one before."""
     asking = [
         step.id
         for locked, step in claimed
         if step.claim_token > 1
         and (
-            locked.definition(step).approval is not None or locked.definition(step).kind in _ASKING
+            locked.definition(step).approval is not None
+            or locked.definition(step).kind in _KINDS_THAT_ASK
         )
     ]
-    found: dict[str, list[RecordedApproval]] = {}
+    by_step: dict[str, list[RecordedApproval]] = {}
     for row in approvals.of_steps(connection, asking) if asking else ():
-        found.setdefault(row.step_id, []).append(
+        by_step.setdefault(row.step_id, []).append(
             RecordedApproval(
                 approval_id=row.id,
                 kind=row.kind,
@@ -299,7 +216,18 @@ def _approvals(
                 edits=json.loads(row.edits) if row.edits is not None else None,
             )
         )
-    return found
+    return by_step
+
+
+def _calls(
+    connection: Connection, claimed: Claimed, fetched: Fetched
+) -> dict[str, list[RecordedCall]]:
+    """Read the recorded calls of steps that were claimed before."""
+    claimed_before = [step.id for _, step in claimed if step.claim_token > 1]
+    calls: dict[str, list[RecordedCall]] = {}
+    for row in read.recorded_calls(connection, claimed_before) if claimed_before else ():
+        calls.setdefault(row[0], []).append(_call(connection, row, fetched))
+    return calls
 
 
 def _call(connection: Connection, row: tuple[Json, ...], fetched: Fetched) -> RecordedCall:

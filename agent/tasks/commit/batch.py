@@ -1,9 +1,10 @@
-"""What a turn carries, and what it leaves to be done once it is committed."""
+"""What one transaction of a worker carries, and what follows once it is committed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
 from agent.store.artifacts.artifact_rows import Packed
@@ -24,14 +25,14 @@ class Completion:
     graph: Graph
     outcome: Outcome
     tries: int = 0
-    """How often its task was held by another transaction."""
+    """How often its task was locked by another transaction."""
     packed: Packed | None = None
-    """Its large part, once that is stored outside the database."""
+    """Its large value, once that is stored outside the database."""
 
 
 @dataclass(slots=True, eq=False)
 class JournalEntry:
-    """What a running attempt wants recorded: an intent, a checkpoint, or a call's result."""
+    """A record of a running attempt: an intent, a checkpoint, or the result of a call."""
 
     claim: Claim
     graph: Graph
@@ -41,70 +42,105 @@ class JournalEntry:
     refusal: budgets.Refusal | None = None
     """Why a budget does not allow the intent."""
     problem: str | None = None
-    """Why the database does not take it, however often it is sent."""
+    """Why the database refuses it, however often it is sent."""
     delay: dict[str, Json] | None = None
     """What the step waits for outside the database; empty when it waits no longer."""
     tries: int = 0
-    """How often its task was held by another transaction."""
+    """How often its task was locked by another transaction."""
     packed: Packed | None = None
-    """Its large part, once that is stored outside the database."""
+    """Its large value, once that is stored outside the database."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one turn carries."""
+    """What one transaction writes."""
 
-    settles: list[Completion] = field(default_factory=list)
-    notes: list[JournalEntry] = field(default_factory=list)
+    completions: list[Completion] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
     logs: list[Sequence[Any]] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)
     child_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
     must_wait: bool = False
-    """Whether to wait for the lock of the one task that this is about: it was carried for long."""
+    """Whether to wait for the lock of its one task, which other transactions held too often."""
 
     def task_ids(self) -> set[str]:
-        """Return the tasks that outcomes, notes and the ends of children are about."""
-        claims = [part.claim for part in self.settles] + [part.claim for part in self.notes]
+        """Return the tasks that this changes, those to be created left out."""
+        claims = [part.claim for part in self.completions] + [part.claim for part in self.entries]
         return {claim.task_id for claim in claims} | {end.parent_task_id for end in self.child_ends}
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not (self.settles or self.notes or self.logs or self.submissions or self.child_ends)
+        return not (
+            self.completions or self.entries or self.logs or self.submissions or self.child_ends
+        )
 
 
 @dataclass(slots=True)
 class TxResult:
-    """What a turn did, to be acted on once it is committed."""
+    """What a transaction did; the worker acts on it once it is committed."""
 
     claimed: list[tuple[LockedTask, StepRow]] = field(default_factory=list)
     created: dict[str, str] = field(default_factory=dict)
     """The task of each submission, by the id that the submission proposed."""
     settled: list[tuple[Completion, bool]] = field(default_factory=list)
-    """Each applied outcome, and whether its claim still held."""
-    noted: list[tuple[JournalEntry, bool]] = field(default_factory=list)
-    carried_settles: list[Completion] = field(default_factory=list)
-    carried_notes: list[JournalEntry] = field(default_factory=list)
+    """Each applied completion, and whether its claim still held."""
+    journaled: list[tuple[JournalEntry, bool]] = field(default_factory=list)
+    """Each journal entry, and whether it was recorded."""
+    carried_completions: list[Completion] = field(default_factory=list)
+    carried_entries: list[JournalEntry] = field(default_factory=list)
     carried_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
     stops: list[tuple[str, int]] = field(default_factory=list)
     """(step id, token) of attempts to stop."""
     ended: list[child_tasks.ChildEnd] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
-    """Children that nobody waits for any more."""
+    """Child tasks whose parent step no longer waits for them."""
     pauses: list[FamilyPause] = field(default_factory=list)
     is_draining: bool = False
     is_alone: bool = False
     has_more: bool = False
-    """Whether due work was left over that this worker may look at again at once."""
+    """Whether due work is left that this worker may claim at once."""
     has_locked: bool = False
-    """Whether something was due but held by another transaction."""
+    """Whether a due task was locked by another transaction."""
     events: list[tuple[Any, ...]] = field(default_factory=list)
     locked_tasks: list[LockedTask] = field(default_factory=list)
     transaction: Later = field(default_factory=Later)
-    """Its number in the database, once it is committed."""
+    """Its id in the database, once it is committed."""
     is_assumed: bool = False
-    """Whether nothing was read: the database will say whether what was remembered holds."""
+    """Whether it read nothing: the database checks the cached rows that it relies on."""
+    cache_generation: int = 0
+    """Of the task cache when it began."""
     soonest: Later | None = None
-    """When the next task is due, if that was asked for."""
+    """When the next task is due, if that was queried."""
     gone: set[str] = field(default_factory=set)
-    """Tasks of the batch that were removed in the meantime: there is nothing to tell them."""
+    """Tasks of the batch that no longer exist."""
+
+    def merge(self, part: "TxResult") -> None:
+        """Add what another transaction for the same batch did."""
+        self.created.update(part.created)
+        self.is_alone = self.is_alone or part.is_alone
+        self.is_draining = self.is_draining or part.is_draining
+        self.claimed += part.claimed
+        self.settled += part.settled
+        self.journaled += part.journaled
+        self.carried_completions += part.carried_completions
+        self.carried_entries += part.carried_entries
+        self.carried_ends += part.carried_ends
+        self.stops += part.stops
+        self.ended += part.ended
+        self.orphans += part.orphans
+        self.pauses += part.pauses
+        self.events += part.events
+        self.locked_tasks += part.locked_tasks
+
+
+@dataclass(slots=True)
+class CommitResult:
+    """A committed transaction and the attempts to start."""
+
+    result: TxResult
+    attempts: list[AttemptInput] = field(default_factory=list)
+    is_isolated: bool = False
+    """Whether those attempts run with nothing beside them."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Submissions that cannot be created, by their proposed ids, and why."""

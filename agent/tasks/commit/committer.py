@@ -1,10 +1,11 @@
-"""What becomes of a batch: a turn that is sent, the attempts that follow, and what to do if it fails.
+"""The owner of a worker's commit path: `send` a batch, then `complete` it.
 
-Everything here runs in the database's thread. Only a data error is an outcome's own fault; any other
-error repeats the same turn.
+The committer alone holds the connection, the worker's identity, the number of its transactions, the
+task cache and the claimed attempts that are not loaded yet. What follows each failure is in `faults`.
+Everything here runs in the database thread.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -14,44 +15,40 @@ from agent.core.state_machine import TaskStatus
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, StepError
 from agent.store.artifacts import artifact_rows
-from agent.store.artifacts.artifact_rows import NotFetchedError
-from agent.store.db.database import Database, StoreError
-from agent.store.db.dialect import Fault
+from agent.store.db.database import Connection, Database, StoreError
 from agent.store.engine import reads
-from agent.tasks.commit import large_values
-from agent.tasks.commit.attempt_inputs import Memory, equip
-from agent.tasks.commit.batch import Batch, Completion, TxResult
+from agent.store.schema import migrate
+from agent.tasks.commit import large_values, split, transaction
+from agent.tasks.commit.attempt_loader import AttemptLoader, ClaimedStep
+from agent.tasks.commit.batch import Batch, CommitResult, Completion, TxResult
+from agent.tasks.commit.blocked_steps import BlockedSteps
+from agent.tasks.commit.faults import (
+    NEED_NEW_CONNECTION,
+    RESPONSES,
+    AnyCause,
+    Cause,
+    DroppedError,
+    Phase,
+    Response,
+    cause_of,
+)
 from agent.tasks.commit.metrics import CommitMetrics
-from agent.tasks.commit.pipeline import InFlightTx, Sender
-from agent.tasks.commit.transaction import FencedError
-from agent.tasks.commit.unfetched_steps import WaitingRoom
+from agent.tasks.commit.pipeline import InFlightTx, Pipeline
+from agent.tasks.commit.scope import TxScope
+from agent.tasks.commit.session import WorkerSession
+from agent.tasks.commit.task_cache import TaskCache
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.settlement import Claim, claim_on
-from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.rows import StepRow
+from agent.tasks.state.graph_cache import GraphCache
 
 log = structlog.get_logger(__name__)
 
-_SET_ASIDE_SECONDS: Final = 60.0
-_MOST_APART: Final = 64
-_NO_ROOM: Final = ClaimCapacity(worker_id="", turn=0, slots=0, running=0, lease_us=0)
-
-
-@dataclass(slots=True)
-class CommitResult:
-    """A committed turn and the attempts to start."""
-
-    turned: TxResult
-    attempts: list[AttemptInput] = field(default_factory=list)
-    is_alone: bool = False
-    """Whether those attempts run with nothing beside them."""
-    refused: dict[str, str] = field(default_factory=dict)
-    """Submissions that cannot be created, by their proposed ids, and why."""
+_NO_CAPACITY: Final = ClaimCapacity(worker_id="", turn=0, slots=0, running=0, lease_us=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a look at the database found, without changing anything."""
+class PollResult:
+    """What a poll found, without changing anything."""
 
     next_wake_time: int | None
     stops: list[str]
@@ -59,313 +56,256 @@ class Look:
     pauses: list[str]
     """Steps of paused tasks."""
     failing: list[str]
-    """Steps of tasks that another step has failed."""
+    """Steps of tasks in which another step failed."""
 
 
-class Delivery:
-    """Commits a worker's batches and prepares what they claimed."""
+class Committer:
+    """Commits a worker's batches and loads the attempts that they claimed."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
+        self.database = database
         self.clock = clock
-        self.sender = Sender(database, clock)
-        self.memory = Memory()
-        self.turns = CommitMetrics()
-        self.waiting_room = WaitingRoom()
-        self._unequipped: list[tuple[LockedTask, StepRow]] = []
-        self._is_alone = False
-        self._set_aside: dict[str, float] = {}
-        """Tasks that could not be looked at, and until when nobody tries again."""
+        self.metrics = CommitMetrics()
+        self.graphs = GraphCache()
+        self.cache = TaskCache()
+        self.session = WorkerSession(database, clock)
+        self._pipeline = Pipeline(self.session)
+        self._loader = AttemptLoader(self.graphs)
+        self._set_aside = split.SetAsideTasks(clock)
 
     @property
-    def has_unequipped(self) -> bool:
-        """Whether something is claimed whose attempt could not be prepared yet."""
-        return bool(self._unequipped)
+    def worker_id(self) -> str:
+        """The worker's current identity."""
+        return self.session.worker_id
 
     @property
-    def unequipped(self) -> int:
-        """How many steps are claimed whose attempts are about to be prepared."""
-        return len(self._unequipped)
+    def connection(self) -> Connection:
+        """The connection for commits, opened at its first use."""
+        return self.session.connection
+
+    @property
+    def blocked(self) -> BlockedSteps:
+        """Claimed steps that wait for a download."""
+        return self._loader.blocked
+
+    @property
+    def pending_attempts(self) -> int:
+        """How many claimed attempts the next commit loads."""
+        return len(self._loader.pending)
 
     def enroll(self) -> None:
-        """Take a new identity: what the old one had claimed is others'."""
-        self.sender.enroll()
-        self._unequipped = []
-        self.waiting_room.clear()
-
-    def deliver(self, batch: Batch, room: ClaimCapacity) -> CommitResult:
-        """Commit a turn and prepare the attempts that it claimed."""
-        delivered = self.land(self.launch(batch, room))
-        assert delivered is not None
-        return delivered
-
-    def launch(self, batch: Batch, room: ClaimCapacity) -> InFlightTx:
-        """Send a turn without waiting for it, if all that it is about is remembered.
-
-        The next one can be computed, and sent, while the database is at work on it.
-        """
-        flight = InFlightTx(batch, self._without_set_aside(room), began=self.clock.monotonic())
-        self.sender.flights.append(flight)
+        """Take a new identity, and drop what the old one had claimed."""
         try:
-            self._keep_apart(batch)
-            self.sender.send(flight)
-        except Exception as error:
-            # Told when it lands: whoever was sent before is to land first.
-            flight.error = error
-            self.sender.cache.forget()
-        return flight
-
-    def land(self, flight: InFlightTx) -> CommitResult | None:
-        """Wait until a turn is committed and prepare the attempts that it claimed.
-
-        None: one that was sent before it has failed, and nothing came of this one either. Turns
-        land in the order in which they were sent.
-        """
-        self.sender.wait_for(flight)
-        self.sender.flights.remove(flight)
-        if flight.is_dropped:
-            return None
-        batch, room = flight.batch, flight.room
-        try:
-            delivered = CommitResult(self.sender.turned(flight))
-        except FencedError:
+            self.session.enroll()
+        except StoreError as error:
+            self._respond(Phase.ENROLL, error.fault)
             raise
-        except StoreError as error:
-            if _is_passing(error):
-                self.sender.after_failure(error)
-                raise
-            delivered = self._deliver_apart(batch, room, error)
-        except Exception as error:
-            log.exception("turn.defect")
-            delivered = self._deliver_apart(batch, room, error)
-        began = flight.began
-        self.turns.add(self.clock.monotonic() - began, len(batch.settles) + len(batch.submissions))
-        self.memory.learn(delivered.turned.locked_tasks)
-        if delivered.turned.claimed:
-            self._unequipped += delivered.turned.claimed
-            self._is_alone = delivered.turned.is_alone
-        if self._unequipped:
-            self._equip(delivered)
-        if not self._unequipped:
-            self.sender.cache.keep(delivered.turned)
-        return delivered
+        self._loader.clear()
 
-    def _equip(self, delivered: CommitResult) -> None:
-        """Prepare the attempts of what is claimed; without the database, with the next turn."""
+    def refuse_newer_schema(self) -> None:
+        """Raise `NewerSchemaError` if a newer version has upgraded the database."""
+        migrate.refuse_newer(self.connection)
+
+    def commit(self, batch: Batch, capacity: ClaimCapacity) -> CommitResult:
+        """Send a batch and complete it."""
+        return self.complete(self.send(batch, capacity))
+
+    def send(self, batch: Batch, capacity: ClaimCapacity) -> InFlightTx:
+        """Run the transaction of a batch and send it; `complete` must follow, in the same order.
+
+        Where it is not confirmed yet, another batch may be sent first.
+        """
+        capacity = self._set_aside.exclude_from(capacity)
+        tx = InFlightTx(batch, capacity, began=self.clock.monotonic())
+        if self._pipeline.add(tx):
+            self._send(tx)
+        return tx
+
+    def complete(self, tx: InFlightTx) -> CommitResult:
+        """Wait until a transaction is committed, and load the attempts that it claimed.
+
+        Raise `DroppedError`, `FencedError` or `StoreError` if nothing was committed.
+        """
+        self._pipeline.confirm(tx)
+        self._pipeline.remove(tx)
+        if tx.is_dropped:
+            raise DroppedError
+        done = self._outcome(tx)
+        carried = len(tx.batch.completions) + len(tx.batch.submissions)
+        self.metrics.add(self.clock.monotonic() - tx.began, carried)
+        self._loader.add(done.result)
+        if self._loader.pending:
+            self._load(done)
+        if not self._loader.pending:
+            self.cache.keep(done.result)
+        return done
+
+    def poll(self, claims: list[Claim]) -> PollResult:
+        """Read when the next task is due, and what became of claims."""
         try:
-            try:
-                attempts = equip(
-                    self.sender.connection,
-                    self._unequipped,
-                    self.memory,
-                    self.sender.graphs,
-                    self.waiting_room.fetched,
-                )
-            except Exception as error:
-                if _is_passing(error):
-                    raise
-                for flight in self.sender.flights:
-                    self.sender.wait_for(flight)
-                attempts = self._equip_apart(delivered)
+            soonest = reads.next_wake_time(self.connection)
+            step_ids = [claim.step_id for claim in claims]
+            rows = reads.claims(self.connection, step_ids) if claims else []
         except StoreError as error:
-            # The turn is committed: to send it again would leave its claims to nobody.
-            self.sender.after_failure(error)
-            log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
-            return
-        self._unequipped = []
-        delivered.attempts, delivered.is_alone = attempts, self._is_alone
-        self.waiting_room.tidy()
-
-    def _equip_apart(self, delivered: CommitResult) -> list[AttemptInput]:
-        """Prepare attempts one by one; a step whose record cannot be read fails, and says so."""
-        attempts: list[AttemptInput] = []
-        for locked, step in list(self._unequipped):
-            try:
-                attempts += equip(
-                    self.sender.connection,
-                    [(locked, step)],
-                    self.memory,
-                    self.sender.graphs,
-                    self.waiting_room.fetched,
-                )
-            except NotFetchedError:
-                self.waiting_room.add(locked, step, is_alone=self._is_alone)
-                self._unequipped.remove((locked, step))
-                # Its unit stands aside as it is: turns that follow read their own.
-                self.sender.cache.forget()
-            except Exception as error:
-                if _is_passing(error):
-                    raise
-                log.exception("attempt.unreadable", task=locked.task.id, step=step.id)
-                text = f"what is on record of it cannot be read: {error}"
-                failed = Failed(StepError("bad_record", "internal", text))
-                self._unequipped.remove((locked, step))
-                batch = Batch(settles=[Completion(claim_on(step), locked.graph, failed)])
-                self._alone(batch, _NO_ROOM, delivered)
-                self.sender.cache.forget()
-        return attempts
-
-    def supply(self, address: str, content: bytes | None) -> None:
-        """Take a value that was fetched; who has all that it needs is prepared with the next turn."""
-        for each in self.waiting_room.supply(address, content):
-            self._unequipped.append((each.locked, each.step))
-            self._is_alone = each.is_alone
-
-    def _keep_apart(self, batch: Batch) -> None:
-        """Put what is large into artifacts, before the turn that refers to it.
-
-        What is kept outside the database was written there before it came here.
-        """
-        apart = large_values.large_parts(batch)
-        if apart:
-            now = self.clock.now()
-            packed = [part.packed or artifact_rows.pack(part.content) for part in apart]
-            connection = self.sender.connection
-            with connection.transaction():
-                for each in packed:
-                    artifact_rows.put(connection, each, now)
-            for part, each in zip(apart, packed, strict=True):
-                part.replace(artifact_rows.reference(each.name))
-
-    def _deliver_apart(self, batch: Batch, room: ClaimCapacity, error: Exception) -> CommitResult:
-        """Deliver a batch that failed for its own sake: each part alone, the bad ones replaced.
-
-        A bad outcome keeps its verdict in the ledger; its output is replaced by the reason.
-        """
-        log.warning("turn.split", error=str(error), outcomes=len(batch.settles))
-        total = CommitResult(TxResult())
-        nothing = replace(room, slots=0, most_due=0)
-        for note in batch.notes:
-            note.problem = self._alone(Batch(notes=[note]), nothing, total)
-            if note.problem is not None:
-                # Its attempt waits for an answer.
-                total.turned.noted.append((note, False))
-        for settle in batch.settles:
-            failure = self._alone(Batch(settles=[settle]), nothing, total)
-            if failure is not None:
-                reason = StepError("bad_outcome", "internal", f"it could not be kept: {failure}")
-                replaced = Completion(settle.claim, settle.graph, Failed(reason))
-                if self._alone(Batch(settles=[replaced]), nothing, total) is not None:
-                    # Whatever its task is, nothing can be written of it: the slot at least is free.
-                    total.turned.settled.append((settle, False))
-        for submission in batch.submissions:
-            failure = self._alone(Batch(submissions=[submission]), nothing, total)
-            if failure is not None:
-                total.refused[submission.task_id] = failure
-        for end in batch.child_ends:
-            self._alone(Batch(child_ends=[end]), nothing, total)
-        if batch.logs:
-            self._alone(Batch(logs=batch.logs), nothing, total)
-        if batch.is_empty:
-            # Claiming itself failed: nothing of ours to blame, but something that is due.
-            self._alone(Batch(), nothing, total)
-            total.turned.has_more = self._look_apart(room, total)
-        else:
-            total.turned.has_more = True
-        # Several transactions, each with units of its own.
-        self.sender.cache.forget()
-        return total
-
-    def _look_apart(self, room: ClaimCapacity, total: CommitResult) -> bool:
-        """Look at what is due task by task, and set aside what cannot be looked at.
-
-        One task whose record is broken must not stop all others. Return whether any was claimed.
-        """
-        now, most = self.clock.now(), min(room.most_due, _MOST_APART)
-        connection = self.sender.connection
-        found = connection.query(reads.due_statement(connection.sql), now=now, most=most)
-        due = frozenset(str(row[0]) for row in found)
-        claimed = 0
-        for task_id in sorted(due - self._still_set_aside()):
-            alone = replace(
-                room,
-                slots=max(room.slots - claimed, 0),
-                running=room.running + claimed,
-                passed_over=due - {task_id},
-            )
-            failure = self._alone(Batch(), alone, total)
-            if failure is not None:
-                log.error("task.set_aside", task=task_id, error=failure)
-                self._set_aside[task_id] = self.clock.monotonic() + _SET_ASIDE_SECONDS
-            # At once: should the next one fail for the database's sake, these are claimed.
-            self._unequipped += total.turned.claimed
-            self._is_alone = total.turned.is_alone
-            claimed += len(total.turned.claimed)
-            total.turned.claimed = []
-            if total.turned.is_alone or total.turned.is_draining:
-                break
-        return claimed > 0
-
-    def _without_set_aside(self, room: ClaimCapacity) -> ClaimCapacity:
-        if not self._set_aside:
-            return room
-        return replace(room, passed_over=room.passed_over | self._still_set_aside())
-
-    def _still_set_aside(self) -> frozenset[str]:
-        now = self.clock.monotonic()
-        self._set_aside = {task: until for task, until in self._set_aside.items() if until > now}
-        return frozenset(self._set_aside)
-
-    def _alone(self, batch: Batch, room: ClaimCapacity, total: CommitResult) -> str | None:
-        try:
-            turned = self.sender.commit(batch, self._without_set_aside(room))
-        except FencedError:
+            self._respond(Phase.POLL, error.fault)
             raise
-        except StoreError as error:
-            if _is_passing(error):
-                self.sender.after_failure(error)
-                raise
-            return error.message
-        except Exception as error:
-            log.exception("turn.bad_part")
-            return f"{type(error).__name__}: {error}"
-        _merge(total.turned, turned)
-        return None
-
-    def look(self, claims: list[Claim]) -> Look:
-        """Find out what is due next, and what became of claims in flight; changes nothing."""
-        connection = self.sender.connection
-        try:
-            soonest = reads.next_wake_time(connection)
-            found = {}
-            if claims:
-                rows = reads.claims(connection, [claim.step_id for claim in claims])
-                found = {row[0]: row for row in rows}
-        except StoreError as error:
-            self.sender.after_failure(error)
-            raise
-        look = Look(soonest, [], [], [])
+        found = {row[0]: row for row in rows}
+        poll = PollResult(soonest, [], [], [])
         for claim in claims:
             row = found.get(claim.step_id)
-            if row is None or row[1] != claim.token or row[2] != self.sender.worker_id:
-                look.stops.append(claim.step_id)
+            if row is None or row[1] != claim.token or row[2] != self.worker_id:
+                poll.stops.append(claim.step_id)
             elif row[3] == TaskStatus.PAUSED:
-                look.pauses.append(claim.step_id)
+                poll.pauses.append(claim.step_id)
             elif row[4] == "failing":
-                look.failing.append(claim.step_id)
-        return look
+                poll.failing.append(claim.step_id)
+        return poll
 
+    def supply(self, address: str, content: bytes | None) -> None:
+        """Add a downloaded value; the next commit loads the attempts that are complete with it."""
+        self._loader.supply(address, content)
 
-def _is_passing(error: Exception) -> bool:
-    """Whether an error is the database's, and what met it can be tried again."""
-    return isinstance(error, StoreError) and error.fault not in (Fault.DATA, Fault.DEFECT)
+    def _respond(self, phase: Phase, cause: AnyCause, batch: Batch | None = None) -> Response:
+        """Return what follows a failure.
 
+        Only this empties the cache: after any failure it may hold rows that were never committed.
+        """
+        response = RESPONSES[phase][cause]
+        contended = batch.task_ids() if batch is not None and response is Response.RELOAD else ()
+        self.cache.empty(contended)
+        if cause in NEED_NEW_CONNECTION:
+            self.session.disconnect()
+        return response
 
-def _merge(total: TxResult, part: TxResult) -> None:
-    total.created.update(part.created)
-    total.is_alone = total.is_alone or part.is_alone
-    total.is_draining = total.is_draining or part.is_draining
-    for name in (
-        "claimed",
-        "settled",
-        "noted",
-        "carried_settles",
-        "carried_notes",
-        "carried_ends",
-        "stops",
-        "ended",
-        "orphans",
-        "pauses",
-        "events",
-        "locked_tasks",
-    ):
-        getattr(total, name).extend(getattr(part, name))
+    def _send(self, tx: InFlightTx) -> None:
+        try:
+            self._store_large_values(tx.batch)
+        except Exception as error:
+            tx.error = error
+        else:
+            self._pipeline.send(tx, self._run)
+
+    def _run(self, connection: Connection, tx: InFlightTx) -> TxResult:
+        """Run a transaction on an open connection; the pipeline commits it."""
+        capacity = replace(tx.capacity, worker_id=self.worker_id, turn=tx.number)
+        now = self.clock.now()
+        scope = TxScope(connection, tx.batch, capacity, self.graphs, self.cache, now, tx.may_assume)
+        return transaction.run(scope)
+
+    def _store_large_values(self, batch: Batch) -> None:
+        """Store large values as artifacts, before the transaction that refers to them.
+
+        What belongs outside the database was uploaded before it came here.
+        """
+        parts = large_values.large_parts(batch)
+        if parts:
+            now, connection = self.clock.now(), self.connection
+            packed = [part.packed or artifact_rows.pack(part.content) for part in parts]
+            with connection.transaction():
+                for content in packed:
+                    artifact_rows.put(connection, content, now)
+            for part, content in zip(parts, packed, strict=True):
+                part.replace(artifact_rows.reference(content.name))
+
+    def _outcome(self, tx: InFlightTx) -> CommitResult:
+        """Return what a transaction did; reload or split it, or raise why it failed."""
+        while (cause := tx.cause) is not None:
+            response = self._respond(Phase.COMMIT, cause, tx.batch)
+            if response is Response.PROCEED:
+                break
+            if response is Response.RELOAD:
+                tx.may_assume = False
+                self._send(tx)
+            elif response is Response.SPLIT:
+                return self._split(tx)
+            else:
+                assert tx.error is not None
+                raise tx.error
+        assert tx.result is not None
+        return CommitResult(tx.result)
+
+    def _split(self, tx: InFlightTx) -> CommitResult:
+        """Commit a batch part by part, because something in it is bad."""
+        if tx.cause is Cause.CODE:
+            log.error("commit.defect", exc_info=tx.error)
+        log.warning("commit.split", error=str(tx.error), outcomes=len(tx.batch.completions))
+        total = CommitResult(TxResult())
+        if tx.batch.is_empty:
+            split.commit_due_tasks(
+                self.connection,
+                tx.capacity,
+                self._commit_part,
+                total,
+                self._set_aside,
+                self._loader,
+                self.clock.now(),
+            )
+        else:
+            split.commit_parts(tx.batch, tx.capacity, self._commit_part, total)
+        return total
+
+    def _commit_part(
+        self, batch: Batch, capacity: ClaimCapacity, total: CommitResult
+    ) -> str | None:
+        """Commit one part of a batch; return why it is refused, None if it is not."""
+        tx = InFlightTx(batch, self._set_aside.exclude_from(capacity), may_assume=False)
+        self._pipeline.send(tx, self._run)
+        cause = tx.cause
+        if cause is not None and self._respond(Phase.PART, cause) is not Response.PROCEED:
+            assert tx.error is not None
+            if RESPONSES[Phase.PART][cause] is not Response.REFUSE:
+                raise tx.error
+            if isinstance(tx.error, StoreError):
+                return tx.error.message
+            log.error("commit.bad_part", exc_info=tx.error)
+            return f"{type(tx.error).__name__}: {tx.error}"
+        assert tx.result is not None
+        total.result.merge(tx.result)
+        return None
+
+    def _load(self, done: CommitResult) -> None:
+        """Load the pending attempts; where that fails, the next commit tries again."""
+        try:
+            try:
+                attempts = self._loader.load_all(self.connection)
+            except Exception as error:
+                if self._respond(Phase.LOAD, cause_of(error)) is not Response.SPLIT:
+                    raise
+                # A step that fails is committed at once: nothing may be in flight beside that.
+                self._pipeline.confirm_all()
+                attempts = self._load_each(done)
+        except StoreError as error:
+            log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
+            return
+        done.attempts, done.is_isolated = attempts, self._loader.is_isolated
+        self.blocked.tidy()
+
+    def _load_each(self, done: CommitResult) -> list[AttemptInput]:
+        """Load pending attempts one by one, so that a bad record costs only its own step."""
+        attempts: list[AttemptInput] = []
+        loaded: list[ClaimedStep] = []
+        for claimed in list(self._loader.pending):
+            try:
+                attempts += self._loader.load_one(self.connection, claimed)
+                loaded.append(claimed)
+            except Exception as error:
+                response = self._respond(Phase.LOAD_ONE, cause_of(error))
+                if response is Response.FETCH:
+                    self._loader.block(claimed)
+                elif response is Response.FAIL_STEP:
+                    self._fail_step(claimed, error, done)
+                else:
+                    raise
+        for claimed in loaded:
+            self._loader.discard(claimed)
+        return attempts
+
+    def _fail_step(self, claimed: ClaimedStep, error: Exception, done: CommitResult) -> None:
+        """Fail a claimed step whose record cannot be read."""
+        locked, step = claimed
+        log.error("attempt.unreadable", task=locked.task.id, step=step.id, exc_info=error)
+        reason = f"what is on record of it cannot be read: {error}"
+        failed = Failed(StepError("bad_record", "internal", reason))
+        self._loader.discard(claimed)
+        batch = Batch(completions=[Completion(claim_on(step), locked.graph, failed)])
+        self._commit_part(batch, _NO_CAPACITY, done)

@@ -1,4 +1,4 @@
-"""What of a batch is too large for its rows: outputs, responses and requests that go to artifacts."""
+"""The values of a batch that are too large for their rows: they are stored as artifacts first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,8 +9,8 @@ from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
-class LargePart:
-    """A value to be kept apart, and how its place is told where it is kept."""
+class LargeValue:
+    """A value to store as an artifact, and how a reference takes its place."""
 
     content: bytes
     packed: Packed | None
@@ -19,7 +19,7 @@ class LargePart:
 
 
 def large_content(part: Completion | JournalEntry) -> bytes | None:
-    """Return what of an outcome or a note is to be kept apart; mostly there is nothing."""
+    """Return the large value of a completion or an entry; most have none."""
     if isinstance(part, Completion):
         text = part.outcome.large if isinstance(part.outcome, Succeeded) else None
     elif part.result is not None:
@@ -29,40 +29,40 @@ def large_content(part: Completion | JournalEntry) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def large_parts(batch: Batch) -> list[LargePart]:
-    """Return what of a batch is to be kept apart; mostly there is nothing."""
+def large_parts(batch: Batch) -> list[LargeValue]:
+    """Return the large values of a batch; most have none."""
     parts = []
-    for settle in batch.settles:
-        outcome = settle.outcome
+    for completion in batch.completions:
+        outcome = completion.outcome
         if isinstance(outcome, Succeeded) and outcome.large is not None:
-            content = outcome.large.encode()
-            parts.append(LargePart(content, settle.packed, _output_of(settle, outcome)))
-    for note in batch.notes:
-        content_of_note = large_content(note)
-        if content_of_note is not None:
-            put = _response_of(note) if note.result is not None else _request_of(note)
-            parts.append(LargePart(content_of_note, note.packed, put))
+            put_output = _output_of(completion, outcome)
+            parts.append(LargeValue(outcome.large.encode(), completion.packed, put_output))
+    for entry in batch.entries:
+        content = large_content(entry)
+        if content is not None:
+            put = _response_of(entry) if entry.result is not None else _request_of(entry)
+            parts.append(LargeValue(content, entry.packed, put))
     return parts
 
 
-def _output_of(settle: Completion, outcome: Succeeded) -> Callable[[Json], None]:
+def _output_of(completion: Completion, outcome: Succeeded) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
-        settle.outcome = replace(outcome, output=reference, large=None, text=None)
+        completion.outcome = replace(outcome, output=reference, large=None, text=None)
 
     return put
 
 
-def _response_of(note: JournalEntry) -> Callable[[Json], None]:
+def _response_of(entry: JournalEntry) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
-        assert note.result is not None
-        note.result = replace(note.result, response=reference, large=None)
+        assert entry.result is not None
+        entry.result = replace(entry.result, response=reference, large=None)
 
     return put
 
 
-def _request_of(note: JournalEntry) -> Callable[[Json], None]:
+def _request_of(entry: JournalEntry) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
-        assert note.intent is not None
-        note.intent = replace(note.intent, request=reference, large=None)
+        assert entry.intent is not None
+        entry.intent = replace(entry.intent, request=reference, large=None)
 
     return put

@@ -1,9 +1,9 @@
-"""What this worker need not read again, because nobody else has written it.
+"""Tasks as the last commits left them, so that the next transaction need not read them.
 
-SQLite tells a connection whether any other has changed the file: as long as none has, the rows that
-our last turns wrote are what it holds. PostgreSQL cannot tell, but it can refuse: there each task is
-kept with the version that its row has, and a turn that finds another one fails as stale, forgets
-everything and reads. When the next task is due is remembered too: others' work is found by looking.
+On SQLite a connection can tell whether another one has changed the file: while none has, the cached
+rows are what the file holds. PostgreSQL cannot tell, but it can refuse: each task is cached with the
+version of its row, and a transaction that finds another version fails as stale. The time at which the
+next task is due is cached too; the poll finds what other processes make due.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,35 +16,35 @@ from agent.tasks.commit.batch import TxResult
 from agent.tasks.state.locked_task import LockedTask
 
 MOST_STEPS: Final = 64
-"""A unit with more open steps in memory is read when it is needed: a turn looks through them."""
+"""A task with more open steps is read when it is needed: a transaction goes through all of them."""
 _MOST_VERSIONS: Final = 512
-_DOUBTFUL_TURNS: Final = 100
-"""For so long tasks are not kept that others may be at work on as well."""
+_CONTENDED_COMMITS: Final = 100
+"""For how many commits a task that another process also writes is not cached."""
 _NEVER: Final = 2**62
 
 
 class TaskCache:
-    """Units of running tasks as they were committed last; bounded by the attempts in flight."""
+    """Running tasks as they were committed last; the attempts in flight bound their number."""
 
     def __init__(self) -> None:
-        self._units: dict[str, LockedTask] = {}
+        self._tasks: dict[str, LockedTask] = {}
         self.versions: dict[tuple[str, str, str | None], int] = {}
         """The latest versions of workflows, by name, hash and path."""
         self._next_due = 0
-        """Before this nothing is due; 0 when it is not known."""
-        self._asked: Later | None = None
-        """When the next task is due, as the transaction that was closed last has asked."""
+        """Before this time nothing is due; 0 when that is not known."""
+        self._due_query: Later | None = None
+        """The query of the next due time by the transaction that was closed last."""
         self._mark: tuple[int, int] | None = None
         """Of the transaction that was opened last, on SQLite."""
         self._is_kept = False
-        """Whether that one was committed and is remembered."""
-        self._is_forgotten = False
-        self._doubtful: set[str] = set()
-        self._turns = 0
+        """Whether that transaction was committed and is cached."""
+        self.generation = 0
+        """How often the cache was emptied: a transaction that began before is not kept."""
+        self._contended: set[str] = set()
+        self._commits = 0
 
     def open(self, tx: Connection) -> None:
-        """On SQLite, forget everything unless this transaction follows right after the kept one."""
-        self._is_forgotten = False
+        """Begin a transaction; on SQLite, drop everything unless it directly follows a kept one."""
         if tx.can_assume:
             return
         before, self._mark = self._mark, tx.mark()
@@ -54,75 +54,75 @@ class TaskCache:
         self._is_kept = False
 
     def is_anything_due(self, now: int) -> bool:
-        """Whether a task may be due; False is certain but for what others have written."""
+        """Whether a task may be due; False is certain except for what other processes wrote."""
         return now >= self._next_due
 
-    def look(self) -> None:
-        """Take note that what is due is being asked for: when the next is due must be asked too."""
+    def expect_due_query(self) -> None:
+        """Drop the next due time: this transaction queries what is due, and then the next time."""
         self._next_due = 0
 
     def take(self, task_ids: Iterable[str], now: int) -> dict[str, LockedTask]:
-        """Return tasks as they are, as far as they are known, for this transaction to change."""
-        locked_tasks = {}
+        """Remove and return the cached ones of these tasks, for this transaction to change."""
+        tasks = {}
         for task_id in task_ids:
-            locked = self._units.pop(task_id, None)
+            locked = self._tasks.pop(task_id, None)
             if locked is not None:
                 locked.now = now
-                locked_tasks[task_id] = locked
-        return locked_tasks
+                tasks[task_id] = locked
+        return tasks
 
     def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> Later | None:
-        """Find out when the next task is due, now that everything is written, or ask for it."""
-        self._asked = None
+        """Derive the next due time from what was written, or query it; return the query."""
+        self._due_query = None
         if self._next_due == 0 or not all(locked.is_complete for locked in locked_tasks):
-            # The wake times of those that are not whole are derived by the database.
-            self._asked = tx.later(reads.SOONEST)
-            return self._asked
+            # The database derives the wake times of tasks that are only partly in memory.
+            self._due_query = tx.later(reads.SOONEST)
+            return self._due_query
         for locked in locked_tasks:
             wake = locked.task.next_wake_time
             if wake is not None and wake < self._next_due:
                 self._next_due = wake
         return None
 
-    def forget(self, doubtful: Iterable[str] = ()) -> None:
-        """Keep nothing of the transactions until now, and of some tasks nothing for a while."""
-        self._clear()
-        self._is_forgotten = True
-        self._doubtful.update(doubtful)
-
-    def keep(self, turned: TxResult) -> None:
-        """Keep what a transaction has left, now that it is committed."""
-        if self._is_forgotten or turned.transaction.rows is None:
+    def keep(self, result: TxResult) -> None:
+        """Cache the tasks of a transaction, now that it is committed."""
+        if result.cache_generation != self.generation or result.transaction.rows is None:
             return
         self._is_kept = True
-        if turned.soonest is not None:
-            # If another was closed since, it may have left something to be done sooner.
-            is_last = turned.soonest is self._asked
-            soonest = min((row[0] for row in turned.soonest.rows or ()), default=_NEVER)
+        if result.soonest is not None:
+            # A transaction that was closed later may have made something due earlier.
+            is_last = result.soonest is self._due_query
+            soonest = min((row[0] for row in result.soonest.rows or ()), default=_NEVER)
             self._next_due = soonest if is_last else 0
-        version = begin_tx.version(turned.transaction.rows[0][0])
         self._trim()
-        for locked in turned.locked_tasks:
+        version = begin_tx.version(result.transaction.rows[0][0])
+        for locked in result.locked_tasks:
             task = locked.task
             if (
                 task.status == TaskStatus.RUNNING
                 and task.steps_running > 0
-                and task.id not in self._doubtful
+                and task.id not in self._contended
             ):
                 if locked.is_written:
                     locked.version = version
                 locked.settle_down()
                 if len(locked.shelf) <= MOST_STEPS:
-                    self._units[task.id] = locked
+                    self._tasks[task.id] = locked
+
+    def empty(self, contended: Iterable[str] = ()) -> None:
+        """Drop everything after a failure; do not cache contended tasks for some commits."""
+        self._clear()
+        self.generation += 1
+        self._contended.update(contended)
 
     def _clear(self) -> None:
-        self._units.clear()
+        self._tasks.clear()
         self.versions.clear()
         self._next_due = 0
 
     def _trim(self) -> None:
-        self._turns += 1
-        if self._turns % _DOUBTFUL_TURNS == 0:
-            self._doubtful.clear()
+        self._commits += 1
+        if self._commits % _CONTENDED_COMMITS == 0:
+            self._contended.clear()
         if len(self.versions) > _MOST_VERSIONS:
             self.versions.clear()

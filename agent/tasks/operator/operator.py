@@ -4,7 +4,6 @@ An operator waits for a task that a turn holds; parents are locked before their 
 level. A running daemon hears of the commit at once and stops or pauses the attempts concerned.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Final, Literal
 from agent.core.clock import Clock
 from agent.core.ids import new_id
 from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus
+from agent.core.waits import Signal, UnknownCall
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
@@ -172,8 +172,9 @@ class Operator:
         with self.changing(task_id) as (tx, locked):
             self._check("resolve", locked)
             step = _find_step(tx, locked, step_name)
-            on = json.loads(step.waiting_on) if step.waiting_on else {}
-            row = store.find(tx, str(on.get("approval"))) if "unknown" in on else None
+            on = step.wait
+            question_id = on.approval_id if isinstance(on, UnknownCall) else None
+            row = None if question_id is None else store.find(tx, question_id)
             if step.status != StepStatus.WAITING or row is None:
                 raise RefusedError(
                     f"step {step_name!r} does not wait for an answer (it is {step.status})"
@@ -199,8 +200,7 @@ class Operator:
             )
             taker = None
             for step in locked.load_open(tx):
-                on = json.loads(step.waiting_on) if step.waiting_on else {}
-                if step.status == StepStatus.WAITING and on.get("signal") == name:
+                if step.status == StepStatus.WAITING and step.wait == Signal(name):
                     if settlement.take_signal(tx, locked, step, name):
                         taker = locked.definition(step).name
                     break

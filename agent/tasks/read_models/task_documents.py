@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from agent.core.clock import to_iso
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.core.waits import Items
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
@@ -13,7 +14,7 @@ from agent.store.engine import attempt_reads as read
 from agent.store.engine import reads
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.read_models import outputs, transcript, waits
+from agent.tasks.read_models import outputs, person_waits, transcript
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph
 
@@ -65,8 +66,8 @@ def task_document(
     if any(row["status"] == StepStatus.RUNNING for row in rows):
         delays = views.delays(connection, task_id)
     steps = [_step_document(connection, row, graph, used, delays) for row in rows]
-    waits.add_questions(connection, task_id, steps)
-    waits.add_childrens(connection, task_id, task["status"], steps)
+    person_waits.add_questions(connection, task_id, steps)
+    person_waits.add_childrens(connection, task_id, task["status"], steps)
     document = _summary(task)
     output, error = None, _loaded(task["error"])
     if task["status"] == TaskStatus.SUCCEEDED:
@@ -134,7 +135,7 @@ def _step_document(
         "status": row["status"],
         "attempt": row["attempt"],
         "max_attempts": row["max_attempts"],
-        "waiting_on": _loaded(row["waiting_on"]) if row["status"] == StepStatus.WAITING else None,
+        "waiting_on": person_waits.wait_document(row),
         "delay": _loaded(delays.get(row["id"])),
         "wake_at": to_iso(row["wake_at"]),
         "output": output,
@@ -160,7 +161,8 @@ def _activity(status: str, steps: list[dict[str, Json]]) -> dict[str, Json]:
     waiting += [
         {"step": step["name"], **(step["waiting_on"] or {})}
         for step in steps
-        if step["status"] == StepStatus.WAITING and "items" not in (step["waiting_on"] or {})
+        if step["status"] == StepStatus.WAITING
+        and not isinstance(person_waits.wait_of(step), Items)
     ]
     waiting += [
         {"step": step["name"], "retry_at": step["wake_at"]}

@@ -13,7 +13,7 @@ import structlog
 from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import reads, workers
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes, rescue_steps
@@ -37,20 +37,18 @@ class Watched(NamedTuple):
     """How many workers were declared dead."""
 
 
-def watch(delivery: Delivery, liveness: FailureDetector, monotonic: float) -> Watched:
+def watch(committer: Committer, liveness: FailureDetector, monotonic: float) -> Watched:
     """Declare silent workers dead and take over what dead ones hold."""
-    connection = delivery.sender.connection
-    if delivery.sender.database.keep_clock(connection):
+    connection = committer.connection
+    if committer.database.keep_clock(connection):
         log.warning("clock.set", to="the database's")
     others = [
-        (row[0], row[1])
-        for row in workers.living(connection)
-        if row[0] != delivery.sender.worker_id
+        (row[0], row[1]) for row in workers.living(connection) if row[0] != committer.worker_id
     ]
     deaths = 0
     for worker_id, turn in liveness.observe(others, monotonic):
         with connection.transaction():
-            if workers.declare_dead(connection, worker_id, turn, delivery.sender.clock.now()):
+            if workers.declare_dead(connection, worker_id, turn, committer.clock.now()):
                 log.warning("worker.died", worker=worker_id)
                 deaths += 1
     owners = workers.dead_owners(connection)
@@ -60,29 +58,29 @@ def watch(delivery: Delivery, liveness: FailureDetector, monotonic: float) -> Wa
         orphan_processes.end(
             connection, (), min(orphan_processes.GRACE_SECONDS, liveness.lease_seconds / 6)
         )
-    steps = sum(_take_over(delivery, owner, is_process_gone=False) for owner in owners)
+    steps = sum(_take_over(committer, owner, is_process_gone=False) for owner in owners)
     return Watched(steps, deaths)
 
 
-def hand_over(delivery: Delivery) -> int:
+def hand_over(committer: Committer) -> int:
     """Put back what a worker that has retired could not end in time; return how many steps.
 
     The caller knows that nothing it began goes on by itself.
     """
-    return _take_over(delivery, delivery.sender.worker_id, is_process_gone=True, has_crashed=False)
+    return _take_over(committer, committer.worker_id, is_process_gone=True, has_crashed=False)
 
 
 def _take_over(
-    delivery: Delivery, owner: str, *, is_process_gone: bool, has_crashed: bool = True
+    committer: Committer, owner: str, *, is_process_gone: bool, has_crashed: bool = True
 ) -> int:
-    connection, taken = delivery.sender.connection, 0
+    connection, taken = committer.connection, 0
     while True:
         with connection.transaction():
             recovered, locked = rescue_steps.take_over(
                 connection,
-                delivery.sender.graphs,
+                committer.graphs,
                 owner,
-                delivery.sender.clock.now(),
+                committer.clock.now(),
                 is_process_gone=is_process_gone,
                 has_crashed=has_crashed,
             )
@@ -91,9 +89,9 @@ def _take_over(
             return taken
 
 
-def cancel_soon(delivery: Delivery, task_id: str, then: Callable[[], None]) -> None:
+def cancel_soon(committer: Committer, task_id: str, then: Callable[[], None]) -> None:
     """Cancel a child that nobody waits for, in a transaction of its own after this turn."""
-    operator = Operator(delivery.sender.database, delivery.sender.clock)
+    operator = Operator(committer.database, committer.clock)
     reason = "its parent stopped waiting for it"
     _do_soon("child.not_cancelled", lambda: operator.cancel(task_id, reason), then)
 
@@ -112,17 +110,15 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
     return len(abandoned)
 
 
-def cancel_orphans_soon(delivery: Delivery, then: Callable[[], None]) -> None:
+def cancel_orphans_soon(committer: Committer, then: Callable[[], None]) -> None:
     """Cancel what workers that have died were about to cancel."""
-    operator = Operator(delivery.sender.database, delivery.sender.clock)
-    _do_soon(
-        "children.not_cancelled", lambda: cancel_orphans(delivery.sender.database, operator), then
-    )
+    operator = Operator(committer.database, committer.clock)
+    _do_soon("children.not_cancelled", lambda: cancel_orphans(committer.database, operator), then)
 
 
-def pause_soon(delivery: Delivery, pause: FamilyPause, then: Callable[[], None]) -> None:
+def pause_soon(committer: Committer, pause: FamilyPause, then: Callable[[], None]) -> None:
     """Pause the family of a task whose budget is used up, in transactions of their own."""
-    operator = Operator(delivery.sender.database, delivery.sender.clock)
+    operator = Operator(committer.database, committer.clock)
     _do_soon("family.not_paused", lambda: operator.pause_family(pause), then)
 
 

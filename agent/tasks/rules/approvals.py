@@ -8,6 +8,7 @@ pending. So no answer can come too early, be lost, or be applied twice.
 import json
 from dataclasses import dataclass, replace
 
+from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.ids import new_id, request_hash
 from agent.core.state_machine import (
@@ -18,6 +19,7 @@ from agent.core.state_machine import (
     StepStatus,
     moved,
 )
+from agent.core.waits import Approval, UnknownCall
 from agent.steps.attempt.replay import REQUEST_CHANGED
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Json, Question, StepError
@@ -47,12 +49,11 @@ class Decision:
 def ask(
     locked: LockedTask,
     step: StepRow,
-    asked: dict[str, Json],
+    question: Question,
     checkpoint: Json,
-    on: dict[str, Json] | None = None,
+    unknown_call_id: str | None = None,
 ) -> None:
-    """Park a step on a question; `asked` is a `Question` as its outcome carried it."""
-    question = Question(**asked)
+    """Park a step on a question, which may be about an unknown call."""
     now = locked.now
     remind_us = _microseconds(question.remind_seconds)
     expires_us = _microseconds(question.expires_seconds)
@@ -77,10 +78,10 @@ def ask(
         created_at=now,
     )
     locked.questions.append(row)
-    waiting_on = {**(on or {}), "approval": row.id}
-    transitions.wait(locked, step, waiting_on, row.wake_at, _around(row.id, checkpoint))
-    told = {"approval": row.id, "kind": row.kind, "message": row.message}
-    locked.emit("approval.requested", step, told)
+    on = Approval(row.id) if unknown_call_id is None else UnknownCall(unknown_call_id, row.id)
+    transitions.wait(locked, step, on, row.wake_at, _around(row.id, checkpoint))
+    data = {"approval": row.id, "kind": row.kind, "message": row.message}
+    locked.emit("approval.requested", step, data)
 
 
 def ask_about_unknown(
@@ -89,11 +90,11 @@ def ask_about_unknown(
     step: StepRow,
     call_id: str,
     checkpoint: Json,
-    now: dict[str, Json] | None = None,
+    changed_request: dict[str, Json] | None,
 ) -> None:
     """Park a step until a person says what became of one of its effects.
 
-    `now` is what the step would send next, when that is another request than the unknown one.
+    `changed_request` is what the step would send now, where that is another request.
     """
     found = tx.query("SELECT action, request FROM tool_calls WHERE id = :id", id=call_id)
     action, request = found[0] if found else ("an effect", None)
@@ -104,14 +105,13 @@ def ask_about_unknown(
         "action": action,
         "request": json.loads(request) if request is not None else None,
     }
-    if now is not None:
+    if changed_request is not None:
         message = (
             f"Did {action} of step {name} happen? Its outcome is unknown, and the step would now"
             " send another request: retry sends that one."
         )
-        shown["now"] = now
-    asked: dict[str, Json] = {"kind": "unknown", "message": message, "request": shown}
-    ask(locked, step, asked, checkpoint, {"unknown": call_id})
+        shown["now"] = changed_request
+    ask(locked, step, Question("unknown", message, shown), checkpoint, call_id)
 
 
 def decide(
@@ -142,12 +142,12 @@ def decide(
     return decided
 
 
-def look(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
-    """Do what is due about the question that a step waits on; say what was done.
+def check(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
+    """Do what is due about the question that a step waits on; return what was done.
 
-    Whatever was decided takes effect, also if the word of it was lost: this is the safety net.
+    The safety net: a decision takes effect here also if its notification was lost.
     """
-    approval_id = transitions.approval_of(step)
+    approval_id = waits.approval_of(step.wait)
     # A cancelled task leaves its steps as they are: it may have been cancelled since it was found.
     is_over = locked.task.status in TASK_ENDED
     if is_over or step.status != StepStatus.WAITING or approval_id is None:
@@ -201,7 +201,7 @@ def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) 
     ((text,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step.id)
     saved = json.loads(text)["saved"] if text is not None else None
     step.also(checkpoint=_around(renewed.id, saved))
-    step.waiting_on = json.dumps({"approval": renewed.id})
+    step.wait = Approval(renewed.id)
     step.wake_at = renewed.wake_at
     told = {"approval": renewed.id, "renews": row.id, "message": row.message}
     locked.emit("approval.renewed", step, told)

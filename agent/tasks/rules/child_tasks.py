@@ -5,10 +5,10 @@ since a turn never waits for a second task; should that word be lost with its wo
 step looks at its child by itself.
 """
 
-import json
 from dataclasses import dataclass
 
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
+from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads, workflow_versions
@@ -35,7 +35,7 @@ def create_child(
     tx: Connection,
     locked: LockedTask,
     step: StepRow,
-    asked: dict[str, Json],
+    request: ChildRequest,
     graphs: GraphCache,
     max_depth: int,
 ) -> LockedTask | None:
@@ -43,26 +43,29 @@ def create_child(
 
     A step that asked for a tool of its agent is woken with the refusal instead.
     """
-    name = str(asked.get("workflow"))
+    name = request.workflow
     if locked.task.depth >= max_depth:
         message = f"tasks may be nested {max_depth} deep, and this is that deep already"
-        _refuse(locked, step, asked, StepError("too_deep", "limit", message))
+        _refuse(locked, step, request, StepError("too_deep", "limit", message))
         return None
-    trigger = {"parent": locked.task.id, "step": locked.definition(step).name, **_use(asked)}
-    before = retried_children.take_up(tx, locked, step, asked, trigger, graphs)
+    trigger: dict[str, Json] = {"parent": locked.task.id, "step": locked.definition(step).name}
+    if request.tool_use is not None:
+        # By which a retry finds this child again.
+        trigger["use"] = request.tool_use
+    before = retried_children.take_up(tx, locked, step, request, trigger, graphs)
     if before is not None:
-        return _go_on(locked, step, asked, before)
+        return _go_on(locked, step, request, before)
     found = workflow_versions.latest(tx, name)
     if found is None:
         message = f"there is no workflow called {name!r}"
-        _refuse(locked, step, asked, StepError("no_such_workflow", "input", message))
+        _refuse(locked, step, request, StepError("no_such_workflow", "input", message))
         return None
     version, _, source, path = found
     graph = graphs.get(tx, name, version)
     try:
-        given = check_inputs(graph, dict(asked.get("input") or {}))
+        given = check_inputs(graph, dict(request.input or {}))
     except InputError as error:
-        _refuse(locked, step, asked, StepError("bad_input", "input", str(error)))
+        _refuse(locked, step, request, StepError("bad_input", "input", str(error)))
         return None
     submission = creation.Submission(
         graph=graph,
@@ -75,29 +78,29 @@ def create_child(
         depth=locked.task.depth + 1,
     )
     version = creation.register(tx, submission, locked.now)
-    return _await(locked, step, asked, creation.create(tx, submission, version, locked.now))
+    return _await(locked, step, request, creation.create(tx, submission, version, locked.now))
 
 
 def _await(
-    locked: LockedTask, step: StepRow, asked: dict[str, Json], child: LockedTask
+    locked: LockedTask, step: StepRow, request: ChildRequest, child: LockedTask
 ) -> LockedTask:
     """Let a step wait for its new child, which is paused if the parent is."""
     if locked.task.status == TaskStatus.PAUSED:
         transitions.move_task(child, "task.paused")
-    step.waiting_on = json.dumps({"child": child.task.id, **_purpose(asked)})
+    step.wait = Child(child.task.id, request.tool_use)
     return child
 
 
 def _go_on(
-    locked: LockedTask, step: StepRow, asked: dict[str, Json], before: RetriedChild
+    locked: LockedTask, step: StepRow, request: ChildRequest, before: RetriedChild
 ) -> LockedTask | None:
     """Let a step take up what its child of an earlier task has left."""
     if before.child is not None:
-        return _await(locked, step, asked, before.child)
+        return _await(locked, step, request, before.child)
     if before.refusal is not None:
-        _refuse(locked, step, asked, before.refusal)
+        _refuse(locked, step, request, before.refusal)
     elif before.done_id is not None:
-        step.waiting_on = json.dumps({"child": before.done_id, **_purpose(asked)})
+        step.wait = Child(before.done_id, request.tool_use)
         transitions.wake(locked, step, {"status": str(TaskStatus.SUCCEEDED)})
     else:
         # A turn waits for nobody: the step asks again.
@@ -106,22 +109,11 @@ def _go_on(
     return None
 
 
-def _use(asked: dict[str, Json]) -> dict[str, Json]:
-    """Return the number of the use of a tool, by which a retry finds its child again."""
-    return {"use": asked["for"]} if "for" in asked else {}
-
-
-def _purpose(asked: dict[str, Json]) -> dict[str, Json]:
-    """Return which use of a tool a child is for, if it is for one."""
-    return {"for": asked["for"]} if "for" in asked else {}
-
-
-def _refuse(locked: LockedTask, step: StepRow, asked: dict[str, Json], error: StepError) -> None:
-    purpose = _purpose(asked)
-    if not purpose:
+def _refuse(locked: LockedTask, step: StepRow, request: ChildRequest, error: StepError) -> None:
+    if request.tool_use is None:
         transitions.fail(locked, step, error)
         return
-    step.waiting_on = json.dumps({"child": None, **purpose})
+    step.wait = Child(None, request.tool_use)
     document = error.document(step.attempt)
     transitions.wake(locked, step, {"status": "refused", "error": document})
 
@@ -140,12 +132,6 @@ def tell_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:
         return
     for values in reads.steps_by_id(tx, STEP_COLUMNS, [end.parent_step_id]):
         step = locked.add(StepRow.read(values))
-        if step.status == StepStatus.WAITING and child_of(step) == end.task_id:
+        on = step.wait if step.status == StepStatus.WAITING else None
+        if isinstance(on, Child) and on.task_id == end.task_id:
             transitions.wake(locked, step, {"status": end.status})
-
-
-def child_of(step: StepRow) -> str | None:
-    """Return the child that a step waits for."""
-    on = json.loads(step.waiting_on) if step.waiting_on else {}
-    child = on.get("child")
-    return child if isinstance(child, str) else None

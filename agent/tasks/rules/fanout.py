@@ -9,6 +9,7 @@ import json
 
 from agent.core.ids import new_id
 from agent.core.state_machine import StepStatus
+from agent.core.waits import Items
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
@@ -26,7 +27,7 @@ def expand(locked: LockedTask, step: StepRow, items: list[Json]) -> None:
     if not items:
         transitions.succeed(locked, step, None)
         return
-    transitions.wait(locked, step, {"items": len(items)}, None, None)
+    transitions.wait(locked, step, Items(len(items)), None, None)
     # The group itself does nothing any more: its place goes to its items.
     if step.placed:
         step.placed = 0

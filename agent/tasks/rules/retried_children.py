@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 
 from agent.core.state_machine import TASK_ENDED, TaskStatus
+from agent.core.waits import ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, reads
@@ -40,7 +41,7 @@ def take_up(
     tx: Connection,
     locked: LockedTask,
     step: StepRow,
-    asked: dict[str, Json],
+    request: ChildRequest,
     trigger: dict[str, Json],
     graphs: GraphCache,
 ) -> RetriedChild | None:
@@ -59,7 +60,7 @@ def take_up(
         text = f"task {earlier_id}, which did this before, has not ended; retry once it has"
         return RetriedChild(refusal=StepError("child_alive", "child", text))
     graph = graphs.get(tx, row.workflow_name, row.workflow_version)
-    if not _is_same(tx, earlier_id, graph, asked):
+    if not _is_same(tx, earlier_id, graph, request):
         if not lineage.has_acted(tx, earlier_id):
             return None
         text = (
@@ -90,10 +91,10 @@ def _earlier(
     return None
 
 
-def _is_same(tx: Connection, task_id: str, graph: Graph, asked: dict[str, Json]) -> bool:
+def _is_same(tx: Connection, task_id: str, graph: Graph, request: ChildRequest) -> bool:
     ((given,),) = tx.query("SELECT input FROM tasks WHERE id = :id", id=task_id)
     try:
-        wanted = check_inputs(graph, dict(asked.get("input") or {}))
+        wanted = check_inputs(graph, dict(request.input or {}))
     except InputError:
         return False
-    return bool(graph.name == asked.get("workflow") and json.loads(given) == wanted)
+    return bool(graph.name == request.workflow and json.loads(given) == wanted)

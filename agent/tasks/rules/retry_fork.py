@@ -11,9 +11,11 @@ comes after such an answer, the question is asked again, and all that follows it
 import json
 from typing import Any, Final, NamedTuple
 
+from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.ids import new_id
 from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
+from agent.core.waits import Items
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
@@ -306,7 +308,7 @@ def _reopen_group(new: LockedTask, group: dict[str, Any], items: list[dict[str, 
         items_placed=len(items),
         items_ended=done,
         items_done=done,
-        waiting_on=json.dumps({"items": group["parallel_count"]}),
+        waiting_on=waits.dump(Items(group["parallel_count"])),
     )
     step.also(items=group["items"])
     new.add(step)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agent.core.ids import content_hash
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db import json_values
 from agent.store.db.database import Connection
@@ -255,8 +256,8 @@ def _used(result: CallResult) -> dict[str, Any]:
 
 def waits_on_call(step: StepRow, call_id: str) -> bool:
     """Whether a step waits for somebody to say what became of a call."""
-    on = json.loads(step.waiting_on) if step.waiting_on else {}
-    return bool(on.get("unknown") == call_id)
+    on = step.wait
+    return isinstance(on, UnknownCall) and on.call_id == call_id
 
 
 def response_text(result: CallResult) -> str | None:

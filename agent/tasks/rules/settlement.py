@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from agent.core.clock import SECOND
 from agent.core.ids import random_fraction
 from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
+from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall, Wait
 from agent.steps.types.outcome import (
     Failed,
     Json,
     Outcome,
     Paused,
+    Question,
     Retry,
     Returned,
     StepError,
@@ -29,8 +31,8 @@ from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
-CHILD_LOOK_US = 15 * SECOND
-"""How often a step looks at its child by itself; the child's end wakes it at once."""
+CHILD_CHECK_US = 15 * SECOND
+"""How often a step checks its child by itself; the child's end wakes it at once."""
 
 
 @dataclass(slots=True)
@@ -139,27 +141,30 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
 
 def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
     """Let the step wait; what is there already wakes it at once, so an early answer is kept."""
-    on = outcome.on
-    wake_at = outcome.wake_at
-    if "approval" in on:
-        approvals.ask(locked, step, on["approval"], outcome.checkpoint)
-        return
-    if "unknown" in on and not reads.is_call_resolved(tx, on["unknown"]):
-        approvals.ask_about_unknown(
-            tx, locked, step, on["unknown"], outcome.checkpoint, now=on.get("now")
-        )
-        return
-    if "unknown" in on:
-        on = {"unknown": on["unknown"]}
-    if "child" in on:
-        wake_at = locked.now + CHILD_LOOK_US
+    match outcome.on:
+        case Question() as question:
+            approvals.ask(locked, step, question, outcome.checkpoint)
+        case UnknownCall(call_id) if not reads.is_call_resolved(tx, call_id):
+            approvals.ask_about_unknown(
+                tx, locked, step, call_id, outcome.checkpoint, outcome.changed_request
+            )
+        case UnknownCall() as call:
+            _park(locked, step, outcome, call)
+            transitions.wake(locked, step)
+        case ChildRequest() as request:
+            _park(locked, step, outcome, request, locked.now + CHILD_CHECK_US)
+            locked.children.append((step, request))
+        case Signal(name) as signal:
+            _park(locked, step, outcome, signal, outcome.wake_at)
+            take_signal(tx, locked, step, name)
+        case Timer() as timer:
+            _park(locked, step, outcome, timer, outcome.wake_at)
+
+
+def _park(
+    locked: LockedTask, step: StepRow, outcome: Waiting, on: Wait, wake_at: int | None = None
+) -> None:
     transitions.wait(locked, step, on, wake_at, _checkpoint(outcome.checkpoint))
-    if "child" in on:
-        locked.children.append((step, on["child"]))
-    elif "signal" in on:
-        take_signal(tx, locked, step, on["signal"])
-    elif "unknown" in on:
-        transitions.wake(locked, step)
 
 
 def take_signal(tx: Connection, locked: LockedTask, step: StepRow, name: str) -> bool:

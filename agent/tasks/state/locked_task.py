@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from agent.core.state_machine import STEP_ENDED
+from agent.core.waits import ChildRequest
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
@@ -92,7 +93,7 @@ class LockedTask:
         self.intents: list[tuple[str, int, Intent]] = []
         """(step id, attempt, intent) of calls that are about to be made."""
         self.results: list[CallResult] = []
-        self.children: list[tuple[StepRow, dict[str, Json]]] = []
+        self.children: list[tuple[StepRow, ChildRequest]] = []
         """Steps that wait on a child task which is to be created after this transaction."""
         self.source_path: str | None = None
         """The workflow's file, of a new task."""

@@ -9,6 +9,9 @@ from itertools import compress
 from operator import attrgetter, ne
 from typing import Any, ClassVar, Final, Self
 
+from agent.core import waits
+from agent.core.waits import Wait
+
 TASK_COLUMNS: Final = (
     "id",
     "status",
@@ -281,6 +284,15 @@ class StepRow(Row):
         for name, value in values.items():
             setattr(row, name, value)
         return row
+
+    @property
+    def wait(self) -> Wait | None:
+        """What it waits on, or waited on last."""
+        return waits.parse(self.waiting_on)
+
+    @wait.setter
+    def wait(self, on: Wait) -> None:
+        self.waiting_on = waits.dump(on)
 
     @property
     def is_item(self) -> bool:

@@ -7,7 +7,9 @@ claim, the window's place, the event. What follows for other steps is `advance`'
 import json
 from typing import Final
 
+from agent.core import waits
 from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
+from agent.core.waits import Child, Wait
 from agent.steps.types.outcome import Json, StepError
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
@@ -134,10 +136,10 @@ def fail(locked: LockedTask, step: StepRow, error: StepError) -> None:
 
 def skip(locked: LockedTask, step: StepRow, reason: str) -> None:
     """End a step that is not to run, or whose attempt is no longer wanted."""
-    if step.status == StepStatus.WAITING and step.waiting_on:
-        child = json.loads(step.waiting_on).get("child")
-        if isinstance(child, str):
-            locked.orphans.append(child)
+    if step.status == StepStatus.WAITING:
+        on = step.wait
+        if isinstance(on, Child) and on.task_id is not None:
+            locked.orphans.append(on.task_id)
         withdraw(locked, step, reason)
     _move(locked, step, "step.skipped", {"reason": reason})
     step.also(skip_reason=reason)
@@ -179,41 +181,33 @@ def give_back(locked: LockedTask, step: StepRow, reason: str, wake_at: int | Non
 def wait(
     locked: LockedTask,
     step: StepRow,
-    on: dict[str, Json],
+    on: Wait,
     wake_at: int | None,
     checkpoint: str | None,
 ) -> None:
     """Let a step wait on something named: no claim, no slot, no timeout."""
-    _move(locked, step, "step.waiting", {"on": on})
-    step.waiting_on = json.dumps(on, ensure_ascii=False)
+    _move(locked, step, "step.waiting", {"on": waits.to_document(on)})
+    step.wait = on
     step.wake_at = wake_at
     step.alone = NOT_ISOLATED
     if checkpoint is not None:
         step.also(checkpoint=checkpoint)
 
 
-def wake(locked: LockedTask, step: StepRow, got: dict[str, Json] | None = None) -> None:
+def wake(locked: LockedTask, step: StepRow, result: dict[str, Json] | None = None) -> None:
     """Bring a waiting step back: its time has come, or what it waited on is there."""
-    _move(locked, step, "step.woken", got)
-    waited = json.loads(step.waiting_on) if step.waiting_on else {}
-    step.waiting_on = json.dumps({**waited, **(got or {})}, ensure_ascii=False)
+    _move(locked, step, "step.woken", result)
+    step.waiting_on = waits.dump_ended(step.waiting_on, result)
     step.wake_at = locked.now
 
 
 def withdraw(locked: LockedTask, step: StepRow, reason: str) -> None:
     """Take back the question that a waiting step has put to a person, if it has."""
     assert step.status == StepStatus.WAITING
-    approval = approval_of(step)
-    if approval is not None:
-        locked.withdrawals.append(approval)
-        locked.emit("approval.withdrawn", step, {"approval": approval, "reason": reason})
-
-
-def approval_of(step: StepRow) -> str | None:
-    """Return the approval that a step waits on, or waited on last."""
-    on = json.loads(step.waiting_on) if step.waiting_on else {}
-    approval = on.get("approval")
-    return approval if isinstance(approval, str) else None
+    approval_id = waits.approval_of(step.wait)
+    if approval_id is not None:
+        locked.withdrawals.append(approval_id)
+        locked.emit("approval.withdrawn", step, {"approval": approval_id, "reason": reason})
 
 
 def pause_step(locked: LockedTask, step: StepRow, checkpoint: str | None) -> None:

@@ -1,7 +1,7 @@
-"""Large values on their way back from a store outside the database, for attempts that need them.
+"""Downloads of large values from a store outside the database, for attempts that need them.
 
-The database's thread never reads from such a store: an attempt whose values are missing waits beside
-the others until they were fetched here.
+The database thread never reads from such a store: an attempt whose values are missing waits beside the
+others until this has downloaded them.
 """
 
 import asyncio
@@ -19,28 +19,28 @@ _AT_ONCE: Final = 4
 
 
 class Downloads:
-    """Fetches what claimed steps wait for, each address once, until it is there."""
+    """Downloads what claimed steps wait for, each address once, with retries."""
 
     def __init__(
         self,
         outages: Outages,
         supply: Callable[[str, bytes | None], Awaitable[None]],
-        tell: Callable[[str, str], None],
+        record_delay: Callable[[str, str], None],
     ) -> None:
-        """Take how a value is handed on, and how those who wait are told of a failure."""
+        """`supply` passes a value on; `record_delay` records a failure for the steps that wait."""
         self._outages = outages
         self._supply = supply
-        self._tell = tell
+        self._record_delay = record_delay
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._at_once = asyncio.Semaphore(_AT_ONCE)
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being fetched."""
+        """Whether a download is under way."""
         return bool(self._tasks)
 
     def fetch(self, addresses: Iterable[str]) -> None:
-        """Fetch what is missing; what nobody waits for any more is given up."""
+        """Download what is missing, and cancel downloads that no step waits for."""
         wanted = set(addresses)
         for address in set(self._tasks) - wanted:
             self._tasks.pop(address).cancel()
@@ -48,11 +48,11 @@ class Downloads:
             self._tasks[address] = asyncio.get_running_loop().create_task(self._fetch(address))
 
     def close(self) -> None:
-        """Give everything up."""
+        """Cancel every download."""
         self.fetch(())
 
     async def _fetch(self, address: str) -> None:
-        is_told = False
+        is_recorded = False
         while True:
             try:
                 async with self._at_once:
@@ -60,10 +60,10 @@ class Downloads:
                         address, lambda: self._outages.vaults.read_now(address)
                     )
             except StoreError as error:
-                if not is_told:
-                    is_told = True
+                if not is_recorded:
+                    is_recorded = True
                     log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
-                    self._tell(address, error.message)
+                    self._record_delay(address, error.message)
                 await self._outages.until_next_try(address)
             else:
                 break

@@ -1,6 +1,6 @@
-"""A worker's large values outside the database: both directions, and the steps that wait for them.
+"""The large values of a worker outside the database: uploads, downloads, and the steps that wait.
 
-Everything here belongs to the worker's loop, but for what it asks of the database's thread.
+Everything here runs in the worker's loop, except for what it passes to the database thread.
 """
 
 from collections.abc import Callable, Collection
@@ -10,140 +10,148 @@ from agent.core.thread_bridge import ThreadBridge
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Returned
 from agent.store.artifacts.blobs import store_of
-from agent.tasks.commit.batch import Completion, JournalEntry
-from agent.tasks.commit.committer import CommitResult, Delivery, Look
-from agent.tasks.commit.unfetched_steps import Unfetched
+from agent.tasks.commit.batch import CommitResult, Completion, JournalEntry
+from agent.tasks.commit.blocked_steps import BlockedStep
+from agent.tasks.commit.committer import Committer, PollResult
 from agent.tasks.rules.settlement import Claim
-from agent.tasks.worker.attempts import Intake, claim_of
+from agent.tasks.worker.attempts import RecordQueue, claim_of
 from agent.tasks.worker.downloads import Downloads
-from agent.tasks.worker.health import Troubles
+from agent.tasks.worker.health import Health
 from agent.tasks.worker.outages import Outages
 from agent.tasks.worker.outbox import Outbox
 from agent.tasks.worker.uploads import Uploads
 
 MOST_WAITING: Final = 1000
-"""So many steps may wait for values from outside without taking up a slot."""
+"""So many steps may wait for a download without taking up a slot."""
 
 
 class ExternalValues:
-    """What a worker has outside the database; nothing of it holds up a turn."""
+    """Moves large values to and from stores outside the database, without delaying commits."""
 
     def __init__(
         self,
-        delivery: Delivery,
-        link: ThreadBridge,
+        committer: Committer,
+        thread: ThreadBridge,
         outbox: Outbox,
-        troubles: Troubles,
+        health: Health,
         url: str,
         wake: Callable[[], None],
     ) -> None:
-        self._delivery = delivery
-        self._link = link
+        self._committer = committer
+        self._thread = thread
         self._outbox = outbox
         self._wake = wake
-        outages = Outages(delivery.sender.database, troubles)
+        outages = Outages(committer.database, health)
         self._uploads = Uploads(outbox, outages, url, wake) if url else None
-        self._downloads = Downloads(outages, self._supply, self._tell_delay)
+        self._downloads = Downloads(outages, self._supply, self._record_delay)
         self._delayed: set[str] = set()
-        """Steps whose records say that they wait for values from outside."""
+        """Steps with a `step.delayed` event that no `step.proceeded` has followed."""
 
     def connect(self) -> None:
-        """Begin to reach the store in the background: the worker starts without it."""
+        """Connect to the store in the background: the worker starts without it."""
         if self._uploads is not None:
             self._uploads.connect()
 
     @property
-    def intake(self) -> Intake:
-        """Where attempts put what is to be recorded."""
+    def queue(self) -> RecordQueue:
+        """Where attempts put what the next commits record."""
         return self._uploads or self._outbox
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims of steps that wait for values."""
-        return [each.claim for each in self._delivery.waiting_room.steps]
+        """The claims of steps that wait for a download."""
+        return [each.claim for each in self._committer.blocked.steps]
 
     @property
     def more_running(self) -> int:
-        """By how many attempts more, or fewer, the worker counts than are in flight.
+        """How many more attempts, or fewer, count against the slots than are in flight.
 
-        An attempt that is over and waits for the store takes up no slot, nor does a step that waits
-        for values; both within bounds. A step that is to run isolated counts: nothing may be started
+        An attempt that is over and waits for its upload takes up no slot, nor does a step that waits
+        for a download; both within bounds. A step that will run isolated counts: nothing may start
         beside it.
         """
-        waiting = self._delivery.waiting_room.steps
-        isolated = sum(each.is_alone for each in waiting)
+        waiting = self._committer.blocked.steps
+        isolated = sum(blocked.is_isolated for blocked in waiting)
         ended = 0 if self._uploads is None else self._uploads.ended
         beyond = max(len(waiting) - MOST_WAITING, 0)
-        return beyond + isolated + self._delivery.unequipped - ended
+        return beyond + isolated + self._committer.pending_attempts - ended
 
     def is_stranded(self, attempts: int) -> bool:
-        """Whether so many attempts are all over and wait for a store that does not answer."""
+        """Whether all of so many attempts are over and wait for a store that does not answer."""
         uploads = self._uploads
         return uploads is not None and uploads.is_stranded and uploads.ended >= attempts
 
-    def note_turn(self, delivered: CommitResult) -> None:
-        """Take note of what a turn settled and started, and fetch what its attempts miss."""
-        if self._uploads is not None:
-            for settle, _ in delivered.turned.settled:
-                self._uploads.forget(settle.claim)
-        if self._delayed:
-            for claimed in delivered.attempts:
-                self._tell_proceeding(claimed)
-        if self._delivery.waiting_room.steps or self._downloads.is_busy:
-            self._downloads.fetch(self._delivery.waiting_room.wanted)
+    def is_uploading(self, claim: Claim) -> bool:
+        """Whether an attempt is over and its completion waits for an upload."""
+        return self._uploads is not None and self._uploads.has_completion(claim)
 
-    async def note_look(self, look: Look) -> bool:
-        """Let go of waiting steps whose claims are gone; give back those of failing tasks.
+    def reset(self) -> None:
+        """Forget the steps that wait: this worker's claims are gone."""
+        self._delayed.clear()
+
+    def note_commit(self, done: CommitResult) -> None:
+        """Drop what was kept for settled attempts, and download what blocked steps need."""
+        if self._uploads is not None:
+            for completion, _ in done.result.settled:
+                self._uploads.forget(completion.claim)
+        if self._delayed:
+            for claimed in done.attempts:
+                self._record_proceeding(claimed)
+        if self._committer.blocked.steps or self._downloads.is_busy:
+            self._downloads.fetch(self._committer.blocked.wanted)
+
+    async def note_poll(self, poll: PollResult) -> bool:
+        """Drop blocked steps whose claims are gone; return those of failing tasks unstarted.
 
         Return whether one of them was to run isolated.
         """
-        if not self._delivery.waiting_room.steps:
+        if not self._committer.blocked.steps:
             return False
-        gone = await self._abandon(look.stops)
+        gone = await self._abandon(poll.stops)
         stopped = {
             each.step.id
-            for each in self._delivery.waiting_room.steps
-            if each.step.id in look.failing
+            for each in self._committer.blocked.steps
+            if each.step.id in poll.failing
             and each.locked.definition(each.step).run_on == "success"
         }
         returned = await self._abandon(stopped)
         for each in returned:
             outcome = Returned("another step failed")
-            self._outbox.add_settle(Completion(each.claim, each.locked.graph, outcome))
-        return any(each.is_alone for each in (*gone, *returned))
+            self._outbox.add_completion(Completion(each.claim, each.locked.graph, outcome))
+        return any(each.is_isolated for each in (*gone, *returned))
 
     def close(self) -> None:
-        """Give up waiting: what could not be stored outside is kept in the database itself."""
+        """Stop waiting: what was not uploaded goes into the database itself."""
         self._downloads.close()
         if self._uploads is not None:
-            notes, settles = self._uploads.take_all()
-            for note in notes:
-                self._outbox.add_note(note)
-            for settle in settles:
-                self._outbox.add_settle(settle)
+            entries, completions = self._uploads.take_all()
+            for entry in entries:
+                self._outbox.add_entry(entry)
+            for completion in completions:
+                self._outbox.add_completion(completion)
 
     async def _supply(self, address: str, content: bytes | None) -> None:
-        """Hand a value from outside to the steps that wait for it."""
-        await self._link.run(lambda: self._delivery.supply(address, content))
+        """Pass a downloaded value to the steps that wait for it."""
+        await self._thread.run(lambda: self._committer.supply(address, content))
         self._wake()
 
-    def _tell_delay(self, address: str, message: str) -> None:
-        """Say on the records of the steps that wait for a value why they do."""
-        for each in self._delivery.waiting_room.steps:
+    def _record_delay(self, address: str, message: str) -> None:
+        """Record for each step that waits for a value why it does."""
+        for each in self._committer.blocked.steps:
             if address in each.missing and each.step.id not in self._delayed:
                 self._delayed.add(each.step.id)
                 delay = {"store": store_of(address), "error": message}
-                self._outbox.add_note(JournalEntry(each.claim, each.locked.graph, delay=delay))
+                self._outbox.add_entry(JournalEntry(each.claim, each.locked.graph, delay=delay))
                 self._wake()
 
-    def _tell_proceeding(self, claimed: AttemptInput) -> None:
+    def _record_proceeding(self, claimed: AttemptInput) -> None:
         if claimed.step_id in self._delayed:
             self._delayed.discard(claimed.step_id)
-            self._outbox.add_note(JournalEntry(claim_of(claimed), claimed.graph, delay={}))
+            self._outbox.add_entry(JournalEntry(claim_of(claimed), claimed.graph, delay={}))
             self._wake()
 
-    async def _abandon(self, step_ids: Collection[str]) -> list[Unfetched]:
+    async def _abandon(self, step_ids: Collection[str]) -> list[BlockedStep]:
         if not step_ids:
             return []
         self._delayed.difference_update(step_ids)
-        return await self._link.run(lambda: self._delivery.waiting_room.abandon(step_ids))
+        return await self._thread.run(lambda: self._committer.blocked.abandon(step_ids))

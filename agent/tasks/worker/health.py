@@ -1,7 +1,7 @@
-"""What keeps a worker from its work at the moment: the database, or the store of large values.
+"""Why a worker cannot work at the moment: the database, or the store of large values.
 
-The worker's loop writes it, and so does the server where the database refuses one of its own writes. The
-server reads it from its own thread for `/readyz` and for refusals.
+The worker's loop reports to it, and so does the server where the database refuses one of its own
+writes. The server reads it from its own thread for `/readyz` and for refusals.
 """
 
 import threading
@@ -11,12 +11,12 @@ from typing import Final
 from agent.core.clock import Clock
 
 _AGAIN_SECONDS: Final = 60.0
-"""A trouble that goes on is logged again this often."""
+"""A problem that lasts is logged again this often."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """Something that does not work: `what` is `database` or `artifacts`."""
+class HealthProblem:
+    """Something that does not work: `what` is `database`, or `artifacts` with the store."""
 
     what: str
     message: str
@@ -27,16 +27,16 @@ class Trouble:
     """Whether a request was refused for it: then it counts at once, else only when it lasts."""
 
 
-class Troubles:
-    """The troubles of one worker; at most one of each kind."""
+class Health:
+    """The current problems of one worker; at most one of each kind."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._current: dict[str, Trouble] = {}
+        self._current: dict[str, HealthProblem] = {}
 
-    def note(self, what: str, message: str, *, is_certain: bool = False) -> bool:
-        """Take note of a failure; say whether it is worth a line in the log."""
+    def report(self, what: str, message: str, *, is_certain: bool = False) -> bool:
+        """Record a failure; return whether it is worth a line in the log."""
         with self._lock:
             now, known = self._clock.monotonic(), self._current.get(what)
             is_due = (
@@ -45,12 +45,12 @@ class Troubles:
             since = now if known is None else known.since
             logged_at = now if is_due or known is None else known.logged_at
             is_certain = is_certain or (known is not None and known.is_certain)
-            trouble = Trouble(what, message, since, logged_at, is_certain)
-            self._current = {**self._current, what: trouble}
+            problem = HealthProblem(what, message, since, logged_at, is_certain)
+            self._current = {**self._current, what: problem}
             return is_due
 
-    def clear(self, what: str) -> Trouble | None:
-        """Take note that something works again; return the trouble that is over, if there was one."""
+    def resolve(self, what: str) -> HealthProblem | None:
+        """Record that something works again; return the problem that is over, if there was one."""
         if what not in self._current:
             return None
         with self._lock:
@@ -59,15 +59,15 @@ class Troubles:
             self._current = {name: each for name, each in self._current.items() if name != what}
             return known
 
-    def of(self, what: str) -> Trouble | None:
-        """Return the trouble of a kind, if there is one."""
+    def problem(self, what: str) -> HealthProblem | None:
+        """Return the current problem of a kind, if there is one."""
         return self._current.get(what)
 
     def messages(self) -> dict[str, str]:
-        """Return what is wrong, by kind."""
-        return {what: trouble.message for what, trouble in self._current.items()}
+        """Return the messages of all current problems, by kind."""
+        return {what: problem.message for what, problem in self._current.items()}
 
     def seconds(self, what: str) -> float:
-        """Return for how long a trouble has lasted; 0 when there is none."""
-        trouble = self._current.get(what)
-        return 0.0 if trouble is None else self._clock.monotonic() - trouble.since
+        """Return for how long a problem has lasted; 0 when there is none."""
+        problem = self._current.get(what)
+        return 0.0 if problem is None else self._clock.monotonic() - problem.since

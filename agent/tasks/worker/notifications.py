@@ -1,4 +1,4 @@
-"""How a worker hears at once of what other processes did; polling alone would do, only later."""
+"""Wake-ups for changes by other processes; polling alone would find them later."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ async def watch_marks(
     check_file: Callable[[], None],
     end: Callable[[StoreError], None],
 ) -> None:
-    """On SQLite: wake the worker when another process has committed; end it when its file is gone."""
+    """On SQLite: wake the worker after a commit of another process; end it when its file is gone."""
     seen = database.write_mark()
     while True:
         await asyncio.sleep(CHECK_SECONDS)
@@ -28,7 +28,7 @@ async def watch_marks(
             end(error)
             return
         except OSError:
-            # The directory cannot be written: the next turn says so.
+            # The directory cannot be written: the next commit fails with that.
             continue
         if mark != seen:
             seen = mark
@@ -36,7 +36,7 @@ async def watch_marks(
 
 
 class Listener:
-    """On PostgreSQL: a thread that waits for notices and wakes the worker."""
+    """On PostgreSQL: a thread that waits for notifications and wakes the worker."""
 
     def __init__(self, database: Database, wake: Callable[[], None]) -> None:
         self._database = database
@@ -47,22 +47,22 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Let the thread end at its next look."""
+        """Let the thread end at its next check."""
         self._is_stopped.set()
 
     def _listen(self) -> None:
         while not self._is_stopped.is_set():
             try:
                 with self._database.connect("listener") as connection:
-                    # What came while nobody listened is found by a look.
-                    self._tell()
+                    # A poll finds what came before the connection listened.
+                    self._notify()
                     while not self._is_stopped.is_set():
                         if connection.wait_for_notify(_PATIENCE_SECONDS):
-                            self._tell()
+                            self._notify()
             except StoreError:
                 self._is_stopped.wait(_PATIENCE_SECONDS)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:

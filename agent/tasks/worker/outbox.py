@@ -1,4 +1,4 @@
-"""What waits to be recorded, in the order it came; a turn takes a bounded part of it."""
+"""What waits to be recorded, in the order it came; a batch takes a bounded part of it."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,50 +15,50 @@ MAX_OUTCOMES: Final = 256
 MAX_BYTES: Final = 4_000_000
 MAX_NEW_STEPS: Final = 500
 MUCH: Final = 24
-"""So many outcomes or submissions are worth two turns."""
+"""From this many completions or submissions on, half of them go in a batch of their own."""
 MAX_LOGS: Final = 1000
 PATIENT_TRIES: Final = 8
-"""What a task was held for so often is waited for, in a turn of its own."""
+"""After this many tries the lock of a task is waited for, in a batch of its own."""
 TRIES_AFTER_WAITING: Final = -4 * PATIENT_TRIES
-"""Who waited in vain lets the others go on for a while before the next time."""
+"""After a wait without success, other tasks go first for a while."""
 
 
 class Outbox:
-    """The queues that attempts and submitters fill and turns empty."""
+    """The queues that attempts and submitters fill and batches empty."""
 
     def __init__(self) -> None:
-        self._settles: deque[tuple[Completion, int]] = deque()
-        self._notes: deque[JournalEntry] = deque()
+        self._completions: deque[tuple[Completion, int]] = deque()
+        self._entries: deque[JournalEntry] = deque()
         self._logs: deque[Sequence[Any]] = deque()
         self._submissions: deque[Submission] = deque()
         self._child_ends: deque[ChildEnd] = deque()
         self._withdrawn: set[str] = set()
-        """Submissions that a turn had taken when their submitters gave up."""
+        """Submissions that a batch held when their submitters gave up."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing asks for a turn; logs alone wait for the next one."""
-        return not (self._settles or self._notes or self._submissions or self._child_ends)
+        """Whether nothing needs a commit; logs alone wait for the next one."""
+        return not (self._completions or self._entries or self._submissions or self._child_ends)
 
     @property
     def has_logs(self) -> bool:
         """Whether pieces of logs are waiting."""
         return bool(self._logs)
 
-    def add_settle(self, settle: Completion, size: int = 0) -> None:
-        """Queue an outcome; `size` is about how many bytes it will write."""
-        self._settles.append((settle, size))
+    def add_completion(self, completion: Completion, size: int = 0) -> None:
+        """Queue a completion; `size` is about how many bytes it writes."""
+        self._completions.append((completion, size))
 
-    def add_note(self, note: JournalEntry) -> None:
-        """Queue what a running attempt wants recorded."""
-        self._notes.append(note)
+    def add_entry(self, entry: JournalEntry) -> None:
+        """Queue a record of a running attempt."""
+        self._entries.append(entry)
 
     def add_log(self, row: Sequence[Any]) -> None:
         """Queue a piece of a log."""
         self._logs.append(row)
 
     async def keep(self, _claim: Claim, _text: str) -> str | None:
-        """Store nothing ahead: the turn keeps large values in the database itself."""
+        """Store nothing yet: the commit puts large values into the database itself."""
         return None
 
     def add_submission(self, submission: Submission) -> None:
@@ -66,38 +66,38 @@ class Outbox:
         self._submissions.append(submission)
 
     def withdraw(self, submission: Submission) -> None:
-        """Do not create a task whose submitter has given up, unless its turn is under way."""
+        """Do not create a task whose submitter has given up, unless its batch is under way."""
         try:
             self._submissions.remove(submission)
         except ValueError:
             self._withdrawn.add(submission.task_id)
 
     def add_child_end(self, end: ChildEnd) -> None:
-        """Queue the word to a parent that its child has ended."""
+        """Queue the end of a child task for its parent."""
         self._child_ends.append(end)
 
     def take(self, *, is_half: bool = False) -> Batch:
-        """Return what the next turn carries: bounded, and never nothing of what is there.
+        """Return the next batch: bounded, and empty only if nothing is queued.
 
-        Half of much is enough for two turns, of which one is computed while the other is written.
+        With `is_half` much work makes two batches: one is computed while the other is written.
 
-        Notes go before outcomes: an attempt's calls are resolved before or with its end.
+        Entries go before completions: a call is resolved before or with the end of its attempt.
         """
-        held = self._held_task()
-        if held is not None:
-            return self._take_of(held)
+        contended = self._contended_task()
+        if contended is not None:
+            return self._take_of(contended)
         batch = Batch()
         size = 0
-        while self._notes and len(batch.notes) < MAX_OUTCOMES:
-            batch.notes.append(self._notes.popleft())
-        most = _share(len(self._settles), is_half=is_half)
-        if not self._notes:
-            while self._settles and len(batch.settles) < most and size < MAX_BYTES:
-                settle, settle_size = self._settles.popleft()
-                batch.settles.append(settle)
-                size += settle_size
+        while self._entries and len(batch.entries) < MAX_OUTCOMES:
+            batch.entries.append(self._entries.popleft())
+        most = _portion(len(self._completions), is_half=is_half)
+        if not self._entries:
+            while self._completions and len(batch.completions) < most and size < MAX_BYTES:
+                completion, completion_size = self._completions.popleft()
+                batch.completions.append(completion)
+                size += completion_size
         steps = 0
-        most = _share(len(self._submissions), is_half=is_half)
+        most = _portion(len(self._submissions), is_half=is_half)
         while self._submissions and steps < MAX_NEW_STEPS and len(batch.submissions) < most:
             submission = self._submissions.popleft()
             batch.submissions.append(submission)
@@ -108,36 +108,38 @@ class Outbox:
             batch.logs.append(self._logs.popleft())
         return batch
 
-    def _held_task(self) -> str | None:
-        """Return the task that something was carried for too often, if there is one.
+    def _contended_task(self) -> str | None:
+        """Return the task whose lock was missed too often, if there is one.
 
-        What is carried stands first in its queue.
+        What was carried is first in its queue.
         """
-        if self._notes and self._notes[0].tries >= PATIENT_TRIES:
-            return self._notes[0].claim.task_id
-        if self._settles and self._settles[0][0].tries >= PATIENT_TRIES:
-            return self._settles[0][0].claim.task_id
+        if self._entries and self._entries[0].tries >= PATIENT_TRIES:
+            return self._entries[0].claim.task_id
+        if self._completions and self._completions[0][0].tries >= PATIENT_TRIES:
+            return self._completions[0][0].claim.task_id
         return None
 
     def _take_of(self, task_id: str) -> Batch:
-        """Return what is queued for one task, whose lock is to be waited for."""
+        """Return a batch for one task, which waits for the lock."""
         batch = Batch(must_wait=True)
-        batch.notes, self._notes = _parted(self._notes, lambda note: note.claim.task_id == task_id)
-        if len(batch.notes) < MAX_OUTCOMES:
-            taken, self._settles = _parted(
-                self._settles, lambda pair: pair[0].claim.task_id == task_id
+        batch.entries, self._entries = _partition(
+            self._entries, lambda entry: entry.claim.task_id == task_id
+        )
+        if len(batch.entries) < MAX_OUTCOMES:
+            taken, self._completions = _partition(
+                self._completions, lambda pair: pair[0].claim.task_id == task_id
             )
-            batch.settles = [settle for settle, _ in taken]
+            batch.completions = [completion for completion, _ in taken]
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """Queue a batch again, first in line: its turn did not happen."""
+        """Queue a batch again, before everything else: it was not committed."""
         if batch.must_wait:
-            waited: list[JournalEntry | Completion] = [*batch.notes, *batch.settles]
-            for each in waited:
-                each.tries = TRIES_AFTER_WAITING
-        self._notes.extendleft(reversed(batch.notes))
-        self._settles.extendleft((settle, 0) for settle in reversed(batch.settles))
+            waited: list[JournalEntry | Completion] = [*batch.entries, *batch.completions]
+            for part in waited:
+                part.tries = TRIES_AFTER_WAITING
+        self._entries.extendleft(reversed(batch.entries))
+        self._completions.extendleft((completion, 0) for completion in reversed(batch.completions))
         self._submissions.extendleft(
             each for each in reversed(batch.submissions) if each.task_id not in self._withdrawn
         )
@@ -145,33 +147,35 @@ class Outbox:
         self._child_ends.extendleft(reversed(batch.child_ends))
         self._logs.extendleft(reversed(batch.logs))
 
-    def carry(self, turned: TxResult) -> bool:
-        """Queue again what a turn could not lock; say whether there was any."""
+    def carry(self, result: TxResult) -> bool:
+        """Queue again what a transaction could not lock; return whether there was any."""
         if self._withdrawn:
-            self._withdrawn.difference_update(turned.created)
-        self._notes.extendleft(reversed(turned.carried_notes))
-        self._settles.extendleft((settle, 0) for settle in reversed(turned.carried_settles))
-        self._child_ends.extendleft(reversed(turned.carried_ends))
-        return bool(turned.carried_notes or turned.carried_settles or turned.carried_ends)
+            self._withdrawn.difference_update(result.created)
+        self._entries.extendleft(reversed(result.carried_entries))
+        self._completions.extendleft(
+            (completion, 0) for completion in reversed(result.carried_completions)
+        )
+        self._child_ends.extendleft(reversed(result.carried_ends))
+        return bool(result.carried_entries or result.carried_completions or result.carried_ends)
 
-    def take_all_notes(self) -> list[JournalEntry]:
-        """Return everything that attempts wanted recorded and that no turn has taken."""
-        notes, self._notes = list(self._notes), deque()
-        return notes
+    def take_all_entries(self) -> list[JournalEntry]:
+        """Remove and return every entry that is in no batch."""
+        entries, self._entries = list(self._entries), deque()
+        return entries
 
 
-def _share(count: int, *, is_half: bool) -> int:
-    """Return how many of so many one turn takes."""
+def _portion(count: int, *, is_half: bool) -> int:
+    """Return how many of a queue go into one batch."""
     return min(-(-count // 2) if is_half and count >= MUCH else count, MAX_OUTCOMES)
 
 
-def _parted(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T], deque[T]]:
-    """Return what is wanted of a queue, as much as a turn carries, and what is left of it."""
+def _partition(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T], deque[T]]:
+    """Return what is wanted of a queue, bounded by a batch, and the rest of it."""
     taken: list[T] = []
-    left: deque[T] = deque()
+    rest: deque[T] = deque()
     for each in queue:
         if len(taken) < MAX_OUTCOMES and is_wanted(each):
             taken.append(each)
         else:
-            left.append(each)
-    return taken, left
+            rest.append(each)
+    return taken, rest

@@ -1,4 +1,4 @@
-"""Those in this process who submitted a task and wait until it is durable."""
+"""Submitters in this process that wait until their task is durable."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ class Submitters:
         """Drop a submitter that has given up."""
         self._waiting.pop(proposed_id, None)
 
-    def tell(self, created: Mapping[str, str], refused: Mapping[str, str]) -> None:
-        """Tell submitters what became of their submissions, now that it is committed."""
+    def resolve(self, created: Mapping[str, str], refused: Mapping[str, str]) -> None:
+        """Give submitters the ids or the refusals of their submissions, after the commit."""
         for proposed_id, task_id in created.items():
             future = self._waiting.pop(proposed_id, None)
             if future is not None and not future.done():

@@ -1,8 +1,8 @@
-"""Large values on their way to a store outside the database, before the turn that refers to them.
+"""Uploads of large values to a store outside the database, before the commit that refers to them.
 
-An outcome or a note with a large part is held here until the part is stored. What does not need the
-store goes on: other attempts at once, and of the same attempt its intents. A checkpoint and an outcome
-wait for the results before them, since a call is resolved before or with its attempt's end.
+A completion or an entry with a large value waits here until the value is stored. Other attempts do not
+wait, nor do the intents of the same attempt. A checkpoint and a completion wait for the results before
+them, since a call is resolved before or with the end of its attempt.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from agent.tasks.worker.outages import Outages
 from agent.tasks.worker.outbox import Outbox
 
 MOST_HELD_BYTES: Final = 256 * 1024 * 1024
-"""Beyond this, outcomes that wait count as running, so that fewer steps are started."""
+"""Beyond this, completions that wait count as running, so that fewer steps start."""
 _AT_ONCE: Final = 4
 
 _Key = tuple[str, int]
 
 
 class Uploads:
-    """Stands before the outbox of a worker whose large values are kept outside the database."""
+    """The queue before the outbox, where large values are kept outside the database."""
 
     def __init__(
         self, outbox: Outbox, outages: Outages, url: str, wake: Callable[[], None]
@@ -43,7 +43,7 @@ class Uploads:
         self._queues: dict[_Key, deque[JournalEntry | Completion]] = {}
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
         self._kept: dict[tuple[_Key, str], Packed] = {}
-        """Requests that were stored ahead of their intents."""
+        """Requests that were stored before their intents."""
         self._is_delayed: set[_Key] = set()
         self._connecting: asyncio.Task[None] | None = None
         self._at_once = asyncio.Semaphore(_AT_ONCE)
@@ -62,40 +62,45 @@ class Uploads:
         return self._outages.vaults.reach(self._url).reason is not None
 
     def connect(self) -> None:
-        """Try the store until it answers once, so that an outage at the start is known at once."""
+        """Call the store until it answers once, so that an outage at the start is noticed."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
-    def add_settle(self, settle: Completion, size: int = 0) -> None:
-        """Queue an outcome behind what its attempt has not recorded yet."""
-        if _key(settle.claim) in self._queues or large_content(settle) is not None:
-            self._hold(settle)
-        else:
-            self._outbox.add_settle(settle, size)
+    def has_completion(self, claim: Claim) -> bool:
+        """Whether the completion of an attempt waits here."""
+        queue = self._queues.get(_key(claim), ())
+        return len(queue) > 0 and isinstance(queue[-1], Completion)
 
-    def add_note(self, note: JournalEntry) -> None:
-        """Queue what a running attempt wants recorded."""
-        key, content = _key(note.claim), large_content(note)
-        if note.intent is not None:
+    def add_completion(self, completion: Completion, size: int = 0) -> None:
+        """Queue a completion behind what its attempt has not recorded yet."""
+        if _key(completion.claim) in self._queues or large_content(completion) is not None:
+            self._hold(completion)
+        else:
+            self._outbox.add_completion(completion, size)
+
+    def add_entry(self, entry: JournalEntry) -> None:
+        """Queue a record of a running attempt."""
+        key, content = _key(entry.claim), large_content(entry)
+        if entry.intent is not None:
             if content is not None:
-                note.packed = self._kept.pop((key, content_hash(content)), None)
-            is_held = content is not None and note.packed is None
-        elif note.checkpoint is not None:
+                entry.packed = self._kept.pop((key, content_hash(content)), None)
+            is_held = content is not None and entry.packed is None
+        elif entry.checkpoint is not None:
             is_held = key in self._queues
         else:
             is_held = content is not None
         if is_held:
-            self._hold(note)
+            self._hold(entry)
         else:
-            self._outbox.add_note(note)
+            self._outbox.add_entry(entry)
 
     def add_log(self, row: Sequence[Any]) -> None:
         """Queue a piece of a log."""
         self._outbox.add_log(row)
 
     async def keep(self, claim: Claim, text: str) -> str | None:
-        """Store a large request ahead of its intent; return why that cannot be done now.
+        """Store a large request before its intent; return why that is not possible now.
 
-        An intent says until when its effect may begin: that time must not pass while it waits here.
+        An intent limits when its effect may begin: that time must not pass while it waits here.
         """
         try:
             packed = await self._pack(text.encode())
@@ -105,15 +110,15 @@ class Uploads:
         return None
 
     def take_all(self) -> tuple[list[JournalEntry], list[Completion]]:
-        """Give up waiting: return what is held, in its order."""
+        """Stop waiting; return the entries and completions that wait, in order."""
         if self._connecting is not None:
             self._connecting.cancel()
         for task in self._tasks.values():
             task.cancel()
-        held = [each for queue in self._queues.values() for each in queue]
+        held = [part for queue in self._queues.values() for part in queue]
         self._queues, self._tasks, self._held_bytes = {}, {}, 0
-        notes = [each for each in held if isinstance(each, JournalEntry)]
-        return notes, [each for each in held if isinstance(each, Completion)]
+        entries = [part for part in held if isinstance(part, JournalEntry)]
+        return entries, [part for part in held if isinstance(part, Completion)]
 
     def forget(self, claim: Claim) -> None:
         """Drop what was stored for an attempt that is over."""
@@ -139,7 +144,7 @@ class Uploads:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._send(key, queue))
 
     async def _send(self, key: _Key, queue: deque[JournalEntry | Completion]) -> None:
-        """Store the parts of one attempt and hand on what they belong to, in order."""
+        """Store the values of one attempt, and pass on what they belong to, in order."""
         while queue:
             held = queue[0]
             content = large_content(held)
@@ -149,11 +154,11 @@ class Uploads:
             self._held_bytes -= len(content or b"")
             if isinstance(held, JournalEntry):
                 if key in self._is_delayed:
-                    self._tell(held, None)
+                    self._record_delay(held, None)
                     self._is_delayed.discard(key)
-                self._outbox.add_note(held)
+                self._outbox.add_entry(held)
             else:
-                self._outbox.add_settle(held)
+                self._outbox.add_completion(held)
             self._wake()
         self._is_delayed.discard(key)
         del self._queues[key], self._tasks[key]
@@ -168,7 +173,7 @@ class Uploads:
                 if key not in self._is_delayed:
                     self._is_delayed.add(key)
                     store = store_of(self._url)
-                    self._tell(held, {"store": store, "error": error.message})
+                    self._record_delay(held, {"store": store, "error": error.message})
             await self._outages.until_next_try(self._url)
 
     async def _pack(self, content: bytes) -> Packed:
@@ -177,9 +182,9 @@ class Uploads:
                 self._url, lambda: artifact_rows.pack(content, self._vault)
             )
 
-    def _tell(self, held: JournalEntry | Completion, delay: dict[str, Json] | None) -> None:
-        """Say on the step's own record what it waits for, or that it waits no longer."""
-        self._outbox.add_note(JournalEntry(held.claim, held.graph, delay=delay or {}))
+    def _record_delay(self, held: JournalEntry | Completion, delay: dict[str, Json] | None) -> None:
+        """Record what the step waits for, or that it no longer waits."""
+        self._outbox.add_entry(JournalEntry(held.claim, held.graph, delay=delay or {}))
         self._wake()
 
 

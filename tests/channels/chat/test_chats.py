@@ -76,11 +76,11 @@ def test_pairing_by_a_code_that_counts_once(chat: Chat) -> None:
     old = chat.code(one)
     chat.peer.messages.clear()
     new = chat.code(one)
-    with pytest.raises(Exception, match="nobody waits"):
+    with pytest.raises(Exception, match="is unknown"):
         chat.confirm(old)
     found = chat.confirm(new.lower())
     assert (found.channel, found.identity) == (chat.peer.name, one)
-    with pytest.raises(Exception, match="nobody waits"):
+    with pytest.raises(Exception, match="is unknown"):
         chat.confirm(new)
     late = chat.code(other)
     chat.engine.skip(3601)
@@ -455,7 +455,7 @@ def test_the_service_comes_and_goes(chat: Chat) -> None:
     eventually(lambda: _cursor(chat).trouble)
     chat.peer.write(ada, "/status")
     chat.peer.goes_away(is_away=False)
-    received(chat.peer, ada, "questions that wait for an answer: 0")
+    received(chat.peer, ada, "open questions: 0")
     eventually(lambda: _cursor(chat).trouble is None)
 
 

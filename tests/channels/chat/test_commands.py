@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from agent.approvals.permission import NotAllowedError
+from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.chat import commands
 from agent.channels.chat.command_handler import CommandHandler
-from agent.channels.chat.commands import COMMANDS, Command, CommandError, Principal, check, parse
+from agent.channels.chat.commands import COMMANDS, Command, CommandError, check, parse
 from agent.core.scopes import SCOPES, implied
 from agent.server.application import TABLES
 from agent.store.db.database import Database

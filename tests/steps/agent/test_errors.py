@@ -181,8 +181,8 @@ def test_wishes_that_cannot_be_met(server: Provider, provider: str) -> None:
     ]
     assert seen == again == {"text": "seen"}
     assert unknown == {"refused": "there is no tool 'functions.look'; there are: look"}
-    assert unlike["refused"].startswith("the arguments are not what the tool takes: arguments: ")
-    assert no_object == {"refused": "the arguments are no JSON object"}
+    assert unlike["refused"].startswith("the arguments do not match the tool's schema: arguments: ")
+    assert no_object == {"refused": "the arguments are not a JSON object"}
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])

@@ -7,69 +7,17 @@ from typing import Any
 
 import pytest
 
-from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus, CallStatus
-from agent.models.registry import ModelRegistry
+from agent.core.waits import UnknownCall
 from agent.steps.agent.tool import ToolRefusedError
 from agent.steps.agent.tools.files import parts_of
-from agent.steps.agent.tools.shell import fits
+from agent.steps.agent.tools.shell import matches
 from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
-from agent.steps.types.call_records import RecordedApproval
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Failed, Outcome, Paused, Succeeded, Waiting
-from tests.support.attempt import Trial, callable_name, run
-
-
-def uses(*wishes: tuple[str, Any]) -> dict[str, Any]:
-    """Return a turn of the script that asks for tools."""
-    return {"tool_uses": [{"name": name, "arguments": arguments} for name, arguments in wishes]}
-
-
-def trial(script: list[Any], tools: dict[str, Any], **options: Any) -> Trial:
-    """Return a trial of an `agent` step whose model follows a script."""
-    goal = f"do it\n```echo\n{json.dumps(script)}\n```"
-    config = {"goal": goal, "model": "echo", "tools": tools, **options.pop("config", {})}
-    made = Trial("agent", config, **options)
-    made.services.models = ModelRegistry(default="echo")
-    return made
-
-
-def answers(made: Trial) -> list[Any]:
-    """Return what the tools gave, in order."""
-    results = {result.call_id: result.response for result in made.journal.results}
-    return [
-        results.get(intent.call_id)
-        for _, intent in made.journal.intents
-        if intent.action.startswith("tool")
-    ]
-
-
-def failed(outcome: Outcome) -> str:
-    """Return the code of a failure."""
-    assert isinstance(outcome, Failed), outcome
-    return outcome.error.code
-
-
-def approved(made: Trial, status: ApprovalStatus, outcome: Outcome) -> None:
-    """Answer the question that an attempt ended with."""
-    assert isinstance(outcome, Waiting), outcome
-    request = outcome.on["approval"]["request"]
-    digest = request_hash(request)
-    made.claim.setdefault("approvals", []).append(
-        RecordedApproval(
-            f"a{len(made.claim.get('approvals', []))}",
-            "tool",
-            status,
-            digest,
-            digest if status == ApprovalStatus.APPROVED else None,
-            "ada",
-            "terminal",
-            "not today",
-            None,
-            None,
-        )
-    )
+from agent.steps.types.outcome import Paused, Succeeded, Waiting
+from tests.support.agent_loop import answers, approved, failed, trial, uses
+from tests.support.attempt import callable_name, run
 
 
 def test_a_loop_ends_with_the_models_answer() -> None:
@@ -121,7 +69,7 @@ def test_an_unknown_use_asks_and_goes_on() -> None:
     run(made.attempt())
     made.pass_expiry()
     outcome = run(made.attempt())
-    assert isinstance(outcome, Waiting) and "unknown" in outcome.on
+    assert isinstance(outcome, Waiting) and isinstance(outcome.on, UnknownCall)
     made.journal.resolve_by_person(CallStatus.SUCCEEDED, "it was sent")
     assert run(made.attempt()) == Succeeded("done")
 
@@ -238,7 +186,7 @@ def test_files_do_not_lead_out(tmp_path: Path) -> None:
 
 
 def test_programs_of_the_allow_list() -> None:
-    """A command line runs if it fits; its exit code is an answer."""
+    """A command line runs if it matches; its exit code is an answer."""
     allow = [["echo", "*"], ["sh", "-c", "exit 3"]]
     script = [
         uses(
@@ -254,7 +202,9 @@ def test_programs_of_the_allow_list() -> None:
     assert json.loads(hello["text"])["stdout"] == "hello\n"
     assert "not among" in refused["refused"]
     assert json.loads(three["text"])["exit_code"] == 3
-    assert fits(["git", "log", "-p"], ["git", "log", "..."]) and not fits(["git"], ["git", "*"])
+    assert matches(["git", "log", "-p"], ["git", "log", "..."]) and not matches(
+        ["git"], ["git", "*"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.waits import Timer, UnknownCall
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.replay import REQUEST_CHANGED
@@ -57,7 +58,7 @@ def test_an_unknown_is_not_followed_by_another_request(on_unknown: str) -> None:
         await lose(trial, remote)
         _, intent = trial.journal.intents[0]
         now = {"action": "mail.send#1", "request": {"attempt": 2}}
-        assert await trial.attempt() == Waiting({"unknown": intent.call_id, "now": now})
+        assert await trial.attempt() == Waiting(UnknownCall(intent.call_id), changed_request=now)
         assert (len(remote.keys), asked) == (1, [])
 
     run(main())
@@ -81,7 +82,8 @@ def test_a_question_about_a_changed_request_shows_no_secret(
         await lose(trial, remote)
         outcome = await trial.attempt()
         assert isinstance(outcome, Waiting)
-        assert outcome.on["now"]["request"] == {"token": "[redacted]", "attempt": 2}
+        assert outcome.changed_request is not None
+        assert outcome.changed_request["request"] == {"token": "[redacted]", "attempt": 2}
 
     run(main())
 
@@ -94,7 +96,7 @@ def test_the_time_of_an_unknown_passes_before_anybody_is_asked() -> None:
     run(trial.attempt())
     outcome = run(trial.attempt())
     assert isinstance(outcome, Waiting)
-    assert "timer" in outcome.on
+    assert isinstance(outcome.on, Timer)
 
 
 def test_on_unknown_fail_fails_whatever_the_request() -> None:
@@ -169,7 +171,7 @@ def test_an_inherited_unknown_is_compared_too() -> None:
         trial.claim = {"calls": inherited}
         outcome = await trial.attempt()
         assert isinstance(outcome, Waiting)
-        assert outcome.on["now"] == {"action": "mail.send#1", "request": {"task": "task-2"}}
+        assert outcome.changed_request == {"action": "mail.send#1", "request": {"task": "task-2"}}
         assert len(remote.keys) == 1
 
     run(main())

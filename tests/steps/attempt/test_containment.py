@@ -15,7 +15,7 @@ from agent.core.state_machine import CallStatus
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.thread_context import BlockingContext
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded
-from tests.steps.agent.test_loop import answers, trial, uses
+from tests.support.agent_loop import answers, trial, uses
 from tests.support.attempt import Trial, callable_name, python, run
 
 EXITS = [

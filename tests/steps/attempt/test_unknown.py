@@ -6,6 +6,7 @@ import pytest
 
 from agent import Applied, DefiniteFailure
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Timer, UnknownCall
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
@@ -32,7 +33,7 @@ def test_nobody_acts_on_an_unknown_before_its_time_is_over(mailing: Mailing) -> 
     run(trial.attempt())
     _, intent = trial.journal.intents[0]
     outcome = run(trial.attempt())
-    on = {"timer": intent.expires_at, "in_doubt": "retry"}
+    on = Timer(intent.expires_at, on_unknown="retry")
     assert outcome == Waiting(on, intent.expires_at, {"page": 3})
     assert len(remote.keys) == 1
 
@@ -72,8 +73,8 @@ def test_on_unknown_ask_waits_for_a_person(
         trial = mailing(remote)
         await lose(trial, remote)
         _, intent = trial.journal.intents[0]
-        assert await trial.attempt() == Waiting({"unknown": intent.call_id})
-        assert await trial.attempt() == Waiting({"unknown": intent.call_id})
+        assert await trial.attempt() == Waiting(UnknownCall(intent.call_id))
+        assert await trial.attempt() == Waiting(UnknownCall(intent.call_id))
         trial.journal.resolve_by_person(verdict, response if verdict == SUCCEEDED else None)
         assert await trial.attempt() == Succeeded(response)
         assert len(remote.keys) == sent
@@ -127,7 +128,7 @@ def test_on_unknown_reconcile_asks_the_remote(
         _, intent = trial.journal.intents[0]
         assert asked == [intent.remote_key]
         if output == "ask":
-            assert outcome == Waiting({"unknown": intent.call_id})
+            assert outcome == Waiting(UnknownCall(intent.call_id))
         else:
             assert outcome == Succeeded(output)
         assert trial.journal.statuses == statuses
@@ -252,7 +253,7 @@ def test_a_function_declared_once_is_one_call(is_async: bool) -> None:
         _, intent = trial.journal.intents[0]
         assert intent.settles_step
         trial.pass_expiry()
-        assert await trial.attempt() == Waiting({"unknown": intent.call_id})
+        assert await trial.attempt() == Waiting(UnknownCall(intent.call_id))
         assert len(ran) == 1
         trial.journal.resolve_by_person(FAILED)
         last = await trial.attempt()

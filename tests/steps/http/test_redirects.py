@@ -9,7 +9,7 @@ import pytest
 from agent.steps.attempt.services import Limits
 from agent.steps.http.redirects import is_same_place
 from agent.steps.types.outcome import Failed, Json, Succeeded
-from tests.steps.agent.test_loop import answers, trial, uses
+from tests.support.agent_loop import answers, trial, uses
 from tests.support.http_server import Server, answer, redirect, serving
 from tests.support.requesting import FAILED, attempt, http, with_server
 

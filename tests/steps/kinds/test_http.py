@@ -7,6 +7,7 @@ import zlib
 import pytest
 
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.attempt.services import Limits
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded, Waiting
 from tests.support.attempt import skip_time, until
@@ -341,7 +342,7 @@ def test_reconcile_asks_the_remote(found: Respond, expected: str, posts: int) ->
         outcome = await attempt(trial)
         first = trial.journal.intents[0][1]
         if expected == "ask":
-            assert outcome == Waiting({"unknown": first.call_id})
+            assert outcome == Waiting(UnknownCall(first.call_id))
         else:
             assert isinstance(outcome, Succeeded)
             assert outcome.output["status"] == (200 if expected == "applied" else 201)
@@ -359,6 +360,6 @@ def test_a_plain_post_asks_after_an_unknown() -> None:
         trial = http({"post": server.url("/it")})
         assert told(await attempt(trial)) == "unknown"
         trial.pass_expiry()
-        assert await attempt(trial) == Waiting({"unknown": trial.journal.intents[0][1].call_id})
+        assert await attempt(trial) == Waiting(UnknownCall(trial.journal.intents[0][1].call_id))
 
     with_server(main)

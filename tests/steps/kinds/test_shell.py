@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.process import processes
 from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.support.attempt import Trial, run, skip_time, until
@@ -271,7 +272,7 @@ def test_an_unknown_command_asks_and_is_not_run_again(tmp_path: Path) -> None:
     run(trial.attempt())
     trial.pass_expiry()
     _, intent = trial.journal.intents[0]
-    assert run(trial.attempt()) == Waiting({"unknown": intent.call_id})
+    assert run(trial.attempt()) == Waiting(UnknownCall(intent.call_id))
     trial.journal.resolve_by_person(CallStatus.SUCCEEDED, {"exit_code": 0})
     outcome = run(trial.attempt())
     assert outcome == Succeeded({"exit_code": 0}, idempotency_key=intent.idempotency_key)

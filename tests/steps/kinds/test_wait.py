@@ -5,9 +5,10 @@ import pytest
 from agent.core.clock import SECOND
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
-from agent.steps.attempt.runner import PARKING_ATTEMPTS
+from agent.core.waits import Child, ChildRequest, EndedWait, Signal, Timer
+from agent.steps.attempt.attempt_limits import PARKING_ATTEMPTS
 from agent.steps.types.call_records import RecordedApproval
-from agent.steps.types.outcome import Failed, Json, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Json, Question, Succeeded, Waiting
 from agent.workflows.graph import Fanout
 from tests.support.attempt import Trial, python, run
 
@@ -18,7 +19,7 @@ def test_a_duration_is_waited_once_also_when_woken_early() -> None:
     first = run(trial.attempt())
     assert isinstance(first, Waiting)
     assert first.wake_at is not None
-    assert first.on == {"timer": first.wake_at}
+    assert first.on == Timer(first.wake_at)
     assert abs(first.wake_at - trial.clock.now() - 5400 * SECOND) < 60 * SECOND
     trial.clock.advance(5000)
     assert run(trial.attempt()) == first
@@ -45,26 +46,25 @@ def test_an_instant_is_waited_for() -> None:
 def test_a_signal_is_waited_for_and_its_value_taken() -> None:
     """The step waits on the name, and its output is what the signal carried, null too."""
     trial = Trial("wait", {"signal": "go"})
-    assert run(trial.attempt()) == Waiting({"signal": "go"})
-    trial.waited = {"signal": "go", "value": {"speed": 3}}
+    assert run(trial.attempt()) == Waiting(Signal("go"))
+    trial.waited = EndedWait(Signal("go"), {"value": {"speed": 3}})
     assert run(trial.attempt()) == Succeeded({"speed": 3})
-    trial.waited = {"signal": "go", "value": None}
+    trial.waited = EndedWait(Signal("go"), {"value": None})
     assert run(trial.attempt()) == Succeeded()
 
 
 def test_a_child_is_asked_for_and_its_end_taken() -> None:
     """The step asks for the child with its rendered input, and ends as the child did."""
     trial = Trial("workflow", {"name": "other", "with": {"n": "{{ inputs.n }}"}}, inputs={"n": 2})
-    asked = {"child": {"workflow": "other", "input": {"n": 2}}}
-    assert run(trial.attempt()) == Waiting(asked)
-    trial.waited = {"child": "c1", "status": "succeeded", "output": [1]}
+    assert run(trial.attempt()) == Waiting(ChildRequest("other", {"n": 2}))
+    trial.waited = EndedWait(Child("c1"), {"status": "succeeded", "output": [1]})
     assert run(trial.attempt()) == Succeeded([1])
-    trial.waited = {"child": "c1", "status": "failed", "error": {"message": "no luck"}}
+    trial.waited = EndedWait(Child("c1"), {"status": "failed", "error": {"message": "no luck"}})
     outcome = run(trial.attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.kind == "child"
     assert "no luck" in outcome.error.message
-    trial.waited = {"child": "c1", "status": "lost"}
+    trial.waited = EndedWait(Child("c1"), {"status": "lost"})
     assert isinstance(run(trial.attempt()), Failed)
 
 
@@ -108,7 +108,8 @@ def test_a_gate_may_ask_beyond_the_last_attempt_and_lets_nothing_through() -> No
     trial.attempt_number = 2
     asked = run(trial.attempt())
     assert isinstance(asked, Waiting)
-    digest = request_hash(asked.on["approval"]["request"])
+    assert isinstance(asked.on, Question)
+    digest = request_hash(asked.on.request)
     status = ApprovalStatus.APPROVED
     nothing = [None] * 5
     approved = RecordedApproval("a1", "approval", status, digest, digest, *nothing)

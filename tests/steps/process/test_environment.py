@@ -9,7 +9,7 @@ from agent.steps.attempt.services import Limits
 from agent.steps.process.environment import BASIC, environment_of
 from agent.steps.process.processes import AGENT, ATTEMPT, STEP
 from agent.steps.types.outcome import Failed, Succeeded
-from tests.steps.agent.test_loop import answers, trial, uses
+from tests.support.agent_loop import answers, trial, uses
 from tests.support.attempt import Trial, run
 
 SECRET = "hunter2-of-the-agent"

@@ -108,7 +108,7 @@ def test_a_call_whose_attempt_ends_while_its_request_is_read_is_not_made(
 ) -> None:
     """A function in a thread goes on after its attempt; its large request is neither kept nor sent."""
     ended = threading.Event()
-    written = calls._written
+    written = calls._encode_request
     made: list[str] = []
 
     def slowly(*arguments: Any) -> tuple[str, str]:
@@ -127,7 +127,7 @@ def test_a_call_whose_attempt_ends_while_its_request_is_read_is_not_made(
         ended.set()
         return await running
 
-    monkeypatch.setattr(calls, "_written", slowly)
+    monkeypatch.setattr(calls, "_encode_request", slowly)
     trial = python(asking)
     assert isinstance(run(attempt()), Returned)
     assert made == []

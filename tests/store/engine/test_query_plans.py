@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Signal
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import Connection, Database
@@ -19,7 +20,7 @@ from tests.tasks.operator.test_state_table import intend
 ROWS = 20_000
 TABLES = ("tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs")
 
-Asked = dict[str, dict[str, Any]]
+Question = dict[str, dict[str, Any]]
 
 
 def fill(database: Database) -> None:
@@ -59,9 +60,9 @@ def fill(database: Database) -> None:
             tx.query("ANALYZE")
 
 
-def listen(connection: Connection) -> Asked:
+def listen(connection: Connection) -> Question:
     """Note every statement that a connection is asked from now on."""
-    asked: Asked = {}
+    asked: Question = {}
 
     def noting(function: Any) -> Any:
         def noted(sql: str, /, **parameters: Any) -> Any:
@@ -101,14 +102,14 @@ def live(hand: Hand) -> None:
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
-    hand.settle({"a": RETRY, "hear": Waiting({"signal": "go"})})
+    hand.settle({"a": RETRY, "hear": Waiting(Signal("go"))})
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), whole, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), whole, result=result)]))
     hand.succeed("pay")
     hand.succeed("a")
     hand.settle({"each": Succeeded(items=[1, 2, 3, 4, 5])})
     hand.succeed("each[0]")
-    hand.delivery.look([claim_of(found) for found in hand.running.values()])
+    hand.committer.poll([claim_of(found) for found in hand.running.values()])
     hand.operator.signal(task_id, "go")
     hand.skip(20)
     hand.turn()
@@ -134,7 +135,7 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
     database.clock = HandClock()
     fill(database)
     hand = Hand(database)
-    connection = hand.delivery.sender.connection
+    connection = hand.committer.connection
     asked = listen(connection)
     live(hand)
     explained = {

@@ -22,7 +22,7 @@ from agent.store.read import audit_rows
 from agent.tasks import checker
 from agent.tasks.checker import ExternalWitness
 from agent.tasks.commit.batch import Batch
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
@@ -101,11 +101,11 @@ def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     shutil.copyfile(sqlite_template, path)
     database = Database(f"sqlite:///{path}")
     asyncio.run(_fill(database))
-    delivery = Delivery(database, Clock())
-    delivery.enroll()
+    committer = Committer(database, Clock())
+    committer.enroll()
     room = ClaimCapacity(worker_id="", turn=0, slots=1, running=0, lease_us=60 * SECOND)
-    delivery.deliver(Batch(submissions=[Submission(graph=RUNNING)]), room)
-    delivery.sender.disconnect()
+    committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), room)
+    committer.session.disconnect()
     return path
 
 

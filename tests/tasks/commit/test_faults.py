@@ -12,19 +12,20 @@ import structlog.testing
 from agent.core import ids as keys
 from agent.core.clock import SECOND, Clock
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Signal, Timer
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Failed, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Connection, Database, Role, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workers, workflow_versions
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry
-from agent.tasks.commit.transaction import FencedError
+from agent.tasks.commit.faults import FencedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.worker import outbox
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.outbox import Outbox
-from agent.tasks.worker.worker import RETRY_LOCKED_SECONDS
+from agent.tasks.worker.shutdown import RETRY_LOCKED_SECONDS
 from tests.support.engine import (
     ERROR,
     FAILURE,
@@ -55,7 +56,7 @@ def quiet() -> Iterator[None]:
     [
         Failed(StepError("no", "code", LONE_SURROGATE)),
         Retry(ERROR, delay_seconds=float("inf")),
-        Waiting({"signal": LONE_SURROGATE}),
+        Waiting(Signal(LONE_SURROGATE)),
         Succeeded({"key": LONE_SURROGATE}),
         Succeeded({"key": object()}),
         Succeeded(float("nan")),
@@ -79,7 +80,7 @@ def test_a_value_that_only_postgresql_refuses(postgres_database: Database) -> No
     """An instant beyond 64 bits is the outcome's own fault, found by the database alone."""
     hand = Hand(postgres_database)
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
-    hand.settle({"a": Waiting({"timer": 2**70}, wake_at=2**70), "b": Succeeded(1)})
+    hand.settle({"a": Waiting(Timer(2**70), wake_at=2**70), "b": Succeeded(1)})
     assert hand.document(first)["error"]["code"] == "bad_outcome"
     assert hand.status(second) == "succeeded"
     hand.close()
@@ -105,7 +106,7 @@ def two_that_are_due(hand: Hand) -> tuple[str, str]:
     """Return two tasks whose steps wait for one instant, which has come."""
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
     instant = hand.clock.now() + 10 * SECOND
-    until = Waiting({"timer": instant}, instant, {"until": instant})
+    until = Waiting(Timer(instant), instant, {"until": instant})
     hand.settle({"a": until, "b": until})
     hand.skip(11)
     return first, second
@@ -132,9 +133,9 @@ def test_a_due_task_that_cannot_be_looked_at_stops_no_other(
     new = hand.start(graph(step("c"), name="new"))
     hand.succeed("c")
     assert hand.status(new) == "succeeded"
-    turns = hand.delivery.sender.turn
-    assert not hand.turn().turned.has_more, "nobody looks at it again at once"
-    assert hand.delivery.sender.turn == turns + 1
+    turns = hand.committer.session.sequence
+    assert not hand.turn().result.has_more, "nobody looks at it again at once"
+    assert hand.committer.session.sequence == turns + 1
     rewrite(hand, bad, "waiting_on", before)
     hand.turn()
     assert hand.names() == []
@@ -164,7 +165,7 @@ def test_a_step_whose_record_cannot_be_read_fails_alone(hand: Hand, quiet: None)
     hand.turn()
     assert hand.names() == ["b"]
     # It was committed twice: what the first transaction left of it is no longer true.
-    assert hand.delivery.sender.cache.take([bad], hand.clock.now()) == {}
+    assert hand.committer.cache.take([bad], hand.clock.now()) == {}
     hand.succeed("b")
     assert hand.status(good) == "succeeded"
     assert hand.document(bad)["error"]["code"] == "bad_record"
@@ -175,7 +176,7 @@ def test_a_dead_workers_turn_changes_nothing(hand: Hand) -> None:
     """The fence comes first: a worker that was declared dead writes nothing at all."""
     hand.start(graph(step("a")))
     with hand.database.connect("writer") as tx, tx.transaction():
-        workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
+        workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
     before = hand.everything()
     with pytest.raises(FencedError):
         hand.succeed("a")
@@ -208,8 +209,8 @@ def test_a_task_that_another_transaction_holds_is_carried(
     held, free = hand.submit(graph(step("a"), name="held"), graph(step("b"), name="free"))
     with psycopg.connect(emptied_postgres_url) as holder:
         holder.execute("SELECT 1 FROM tasks WHERE id = %s FOR UPDATE", [held])
-        turned = hand.settle({"a": Succeeded(1), "b": Succeeded(2)}).turned
-        assert [settle.claim.task_id for settle in turned.carried_settles] == [held]
+        result = hand.settle({"a": Succeeded(1), "b": Succeeded(2)}).result
+        assert [settle.claim.task_id for settle in result.carried_completions] == [held]
         assert (hand.status(held), hand.status(free)) == ("running", "succeeded")
     hand.succeed("a")
     assert hand.status(held) == "succeeded"
@@ -241,22 +242,32 @@ def test_a_worker_goes_on_beside_a_held_task(
 
 
 def test_what_is_carried_for_long_is_waited_for_alone() -> None:
-    """Everything of its task goes in one turn, in order; after a vain wait others have their time."""
+    """All of its task goes in one batch, in order; after a wait without success others go first."""
     box = Outbox()
     one = graph(step("a"))
-    settles = [Completion(Claim(task_id, task_id, 0, -1, 1, 1), one, FAILURE) for task_id in "ab"]
-    notes = [JournalEntry(settle.claim, one, checkpoint="1") for settle in settles]
-    for note in notes:
-        box.add_note(note)
-    for settle in settles:
-        box.add_settle(settle)
-    notes[0].tries = outbox.PATIENT_TRIES
+    completions = [
+        Completion(Claim(task_id, task_id, 0, -1, 1, 1), one, FAILURE) for task_id in "ab"
+    ]
+    entries = [JournalEntry(completion.claim, one, checkpoint="1") for completion in completions]
+    for entry in entries:
+        box.add_entry(entry)
+    for completion in completions:
+        box.add_completion(completion)
+    entries[0].tries = outbox.PATIENT_TRIES
     alone = box.take()
-    assert (alone.must_wait, alone.notes, alone.settles) == (True, notes[:1], settles[:1])
+    assert (alone.must_wait, alone.entries, alone.completions) == (
+        True,
+        entries[:1],
+        completions[:1],
+    )
     box.put_back(alone)
     together = box.take()
-    assert (together.must_wait, together.notes, together.settles) == (False, notes, settles)
-    assert together.settles[0].tries < 0
+    assert (together.must_wait, together.entries, together.completions) == (
+        False,
+        entries,
+        completions,
+    )
+    assert together.completions[0].tries < 0
 
 
 def test_a_running_task_keeps_the_graph_it_started_with(engine: Engine) -> None:
@@ -372,7 +383,7 @@ def test_an_intent_its_failure_and_the_next_attempt_in_one_turn(hand: Hand) -> N
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent),
         JournalEntry(claim_of(claimed), claimed.graph, result=result),
     ]
-    hand.turn(Batch(notes=notes, settles=[settle_of(claimed, RETRY)]))
+    hand.turn(Batch(entries=notes, completions=[settle_of(claimed, RETRY)]))
     assert hand.claimed("a").attempt == 2
     found = hand.rows(
         "SELECT c.attempt, o.status FROM tool_calls AS c JOIN idempotency_outcomes AS o"

@@ -15,10 +15,9 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.pg_pipeline import PgPipeline
 from agent.store.engine import workers
-from agent.tasks.commit.batch import Batch, JournalEntry, TxResult
-from agent.tasks.commit.committer import CommitResult
+from agent.tasks.commit.batch import Batch, CommitResult, JournalEntry, TxResult
+from agent.tasks.commit.faults import DroppedError, FencedError
 from agent.tasks.commit.pipeline import InFlightTx
-from agent.tasks.commit.transaction import FencedError
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
@@ -77,18 +76,21 @@ def start(hand: Hand, count: int = 2) -> list[str]:
     return hand.submit(*(CHAIN for _ in range(count)))
 
 
-def launch(hand: Hand, task_id: str, name: str) -> InFlightTx:
+def send(hand: Hand, task_id: str, name: str) -> InFlightTx:
     """Send the turn in which a step succeeds."""
     settle = settle_of(hand.running.pop((task_id, name)), Succeeded(name))
-    return hand.delivery.launch(Batch(settles=[settle]), ROOM)
+    return hand.committer.send(Batch(completions=[settle]), ROOM)
 
 
-def land(hand: Hand, flight: InFlightTx) -> CommitResult | None:
-    """Wait for a turn, and keep what it claimed as running."""
-    delivered = hand.delivery.land(flight)
-    for claimed in delivered.attempts if delivered is not None else ():
+def complete(hand: Hand, tx: InFlightTx) -> CommitResult | None:
+    """Wait for a transaction, and keep what it claimed as running; None if it was dropped."""
+    try:
+        done = hand.committer.complete(tx)
+    except DroppedError:
+        return None
+    for claimed in done.attempts:
         hand.running[(claimed.task.id, claimed.step.name)] = claimed
-    return delivered
+    return done
 
 
 def count_exchanges(monkeypatch: pytest.MonkeyPatch) -> list[PgPipeline]:
@@ -109,7 +111,7 @@ def finish(hand: Hand, *task_ids: str) -> None:
     for _ in range(10):
         if hand.running:
             hand.turn(
-                Batch(settles=[settle_of(each, Succeeded(1)) for each in hand.running.values()])
+                Batch(completions=[settle_of(each, Succeeded(1)) for each in hand.running.values()])
             )
         else:
             hand.turn()
@@ -132,25 +134,25 @@ def test_a_turn_of_remembered_tasks_is_one_exchange(
 def test_two_turns_are_in_the_air(hand: Hand) -> None:
     """The second is sent before the first is answered; both land, in their order."""
     one, two = start(hand)
-    first, second = launch(hand, one, "a"), launch(hand, two, "a")
-    assert first.is_in_the_air
-    assert second.is_in_the_air
-    assert land(hand, first) is not None
-    assert land(hand, second) is not None
+    first, second = send(hand, one, "a"), send(hand, two, "a")
+    assert first.is_unconfirmed
+    assert second.is_unconfirmed
+    assert complete(hand, first) is not None
+    assert complete(hand, second) is not None
     assert hand.names() == ["b", "b"]
-    assert (first.number + 1, second.number) == (second.number, hand.delivery.sender.turn)
+    assert (first.number + 1, second.number) == (second.number, hand.committer.session.sequence)
     finish(hand, one, two)
 
 
-def test_a_turn_may_be_about_a_task_that_is_in_the_air(hand: Hand) -> None:
+def test_a_turn_may_be_about_a_task_that_is_unconfirmed(hand: Hand) -> None:
     """What is not remembered, since its last turn has not landed, is read behind that turn."""
     pair = graph(step("a"), step("b"), step("c", after=["a", "b"]))
     hand.turn()
     task_id = hand.start(pair)
-    first, second = launch(hand, task_id, "a"), launch(hand, task_id, "b")
-    assert not second.is_in_the_air
-    assert land(hand, first) is not None
-    assert land(hand, second) is not None
+    first, second = send(hand, task_id, "a"), send(hand, task_id, "b")
+    assert not second.is_unconfirmed
+    assert complete(hand, first) is not None
+    assert complete(hand, second) is not None
     assert hand.names() == ["c"]
     finish(hand, task_id)
 
@@ -160,10 +162,10 @@ def test_what_somebody_has_changed_is_read(hand: Hand) -> None:
     one, two = start(hand)
     hand.operator.pause(one)
     kept = hand.running[(two, "a")]
-    first, second = launch(hand, one, "a"), launch(hand, two, "a")
-    assert land(hand, first) is not None
+    first, second = send(hand, one, "a"), send(hand, two, "a")
+    assert complete(hand, first) is not None
     assert hand.names() == []
-    assert land(hand, second) is None
+    assert complete(hand, second) is None
     assert second.is_dropped
     hand.running[(two, "a")] = kept
     hand.operator.resume(one)
@@ -190,7 +192,7 @@ def test_a_steps_change_shows_in_its_tasks_row(hand: Hand) -> None:
     version = "SELECT xmin::text FROM tasks WHERE id = :id"
     before = hand.rows(version, id=task_id)
     claimed = hand.claimed("a")
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
     assert hand.rows(version, id=task_id) != before
 
 
@@ -210,11 +212,11 @@ def test_a_worker_that_was_declared_dead_lands_nothing(
     """Neither of its turns changes anything, whichever was sent first."""
     one, two = start(hand)
     with postgres_database.connect("writer") as tx, tx.transaction():
-        tx.execute("UPDATE workers SET dead = 1 WHERE id = :id", id=hand.delivery.sender.worker_id)
-    first, second = launch(hand, one, "a"), launch(hand, two, "a")
+        tx.execute("UPDATE workers SET dead = 1 WHERE id = :id", id=hand.committer.worker_id)
+    first, second = send(hand, one, "a"), send(hand, two, "a")
     with pytest.raises(FencedError):
-        land(hand, first)
-    assert land(hand, second) is None
+        complete(hand, first)
+    assert complete(hand, second) is None
     assert hand.rows("SELECT DISTINCT status FROM steps ORDER BY 1") == [("pending",), ("running",)]
 
 
@@ -225,10 +227,10 @@ def test_what_cannot_be_stored_ends_its_own_step_alone(hand: Hand) -> None:
     bad.text = '"\x00"'
     settle = settle_of(hand.running.pop((one, "a")), bad)
     kept = hand.running[(two, "a")]
-    first = hand.delivery.launch(Batch(settles=[settle]), ROOM)
-    second = launch(hand, two, "a")
-    assert land(hand, first) is not None
-    if land(hand, second) is None:
+    first = hand.committer.send(Batch(completions=[settle]), ROOM)
+    second = send(hand, two, "a")
+    assert complete(hand, first) is not None
+    if complete(hand, second) is None:
         hand.running[(two, "a")] = kept
     assert hand.status(one) == "failed"
     finish(hand, two)
@@ -240,14 +242,14 @@ def test_both_landed_and_no_answer_came(
     """The worker's own row says so: nothing is sent again, and everything goes on."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.delivery.sender.turn
+    before = hand.committer.session.sequence
     proxy.may_answer.clear()
-    first, second = launch(hand, one, "a"), launch(hand, two, "a")
+    first, second = send(hand, one, "a"), send(hand, two, "a")
     wait_for_turn(postgres_database, hand, before + 2)
     proxy.lose = b"COMMIT\0"
     proxy.may_answer.set()
-    assert land(hand, first) is not None
-    assert land(hand, second) is not None
+    assert complete(hand, first) is not None
+    assert complete(hand, second) is not None
     assert hand.names() == ["b", "b"]
     proxy.lose = None
     finish(hand, one, two)
@@ -257,18 +259,18 @@ def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: D
     """The second never reached the server: it is given up, and may be sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.delivery.sender.turn
+    before = hand.committer.session.sequence
     kept = hand.running[(two, "a")]
     proxy.may_answer.clear()
-    first = launch(hand, one, "a")
+    first = send(hand, one, "a")
     wait_for_turn(postgres_database, hand, before + 1)
     proxy.deafen()
-    second = launch(hand, two, "a")
+    second = send(hand, two, "a")
     proxy.lose = b"COMMIT\0"
     proxy.may_answer.set()
-    assert land(hand, first) is not None
-    assert land(hand, second) is None
-    assert hand.delivery.sender.turn == before + 1
+    assert complete(hand, first) is not None
+    assert complete(hand, second) is None
+    assert hand.committer.session.sequence == before + 1
     hand.running[(two, "a")] = kept
     proxy.lose = None
     finish(hand, one, two)
@@ -280,15 +282,15 @@ def test_neither_landed(distant: tuple[Proxy, Hand], postgres_database: Database
     one, two = start(hand)
     running = dict(hand.running)
     proxy.deafen()
-    first, second = launch(hand, one, "a"), launch(hand, two, "a")
+    first, second = send(hand, one, "a"), send(hand, two, "a")
     with psycopg.connect(postgres_database.url, autocommit=True) as server:
         server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'agent turn' AND datname = current_database()"
         )
     with pytest.raises(StoreError, match="not known"):
-        land(hand, first)
-    assert land(hand, second) is None
+        complete(hand, first)
+    assert complete(hand, second) is None
     hand.running = running
     finish(hand, one, two)
 
@@ -299,11 +301,11 @@ def test_a_turn_that_failed_is_no_heartbeat(postgres_database: Database) -> None
     async def take_in() -> None:
         worker = Worker(postgres_database, EngineSettings())
         busy = StoreError(Fault.BUSY, "somebody is in the way")
-        await worker._take_in([(InFlightTx(Batch(), ROOM), busy)])
-        assert worker._is_turn_due()
-        await worker._take_in([(InFlightTx(Batch(), ROOM), CommitResult(TxResult()))])
-        assert not worker._is_turn_due()
-        worker._link.close()
+        await worker._handle([(InFlightTx(Batch(), ROOM), busy)])
+        assert worker._is_commit_due()
+        await worker._handle([(InFlightTx(Batch(), ROOM), CommitResult(TxResult()))])
+        assert not worker._is_commit_due()
+        worker.database_thread.close()
 
     asyncio.run(take_in())
 
@@ -348,4 +350,4 @@ def test_a_busy_worker_loses_nothing_with_its_connections(
 def wait_for_turn(database: Database, hand: Hand, number: int) -> None:
     """Wait until the server has committed a turn, asking it directly."""
     with database.connect("reader") as reader:
-        eventually(lambda: workers.turn_of(reader, hand.delivery.sender.worker_id) == number)
+        eventually(lambda: workers.turn_of(reader, hand.committer.worker_id) == number)

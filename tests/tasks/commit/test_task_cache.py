@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.core.waits import Timer
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded, Waiting
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
@@ -34,7 +35,7 @@ def hand(sqlite_database: Database) -> Iterator[Hand]:
 
 def reads(hand: Hand, *names: str) -> list[str]:
     """Let steps succeed in one turn, and return the tables that it read from."""
-    asked = listen(hand.delivery.sender.connection)
+    asked = listen(hand.committer.connection)
     hand.succeed(*names)
     selects = [sql for sql in asked if sql.startswith("SELECT")]
     return [name for name in ("tasks", "steps") if any(f" {name}" in sql for sql in selects)]
@@ -62,7 +63,7 @@ def test_what_others_write_is_seen(hand: Hand) -> None:
 def test_what_its_connection_does_besides_turns_is_seen(hand: Hand) -> None:
     """A transaction between two turns may have changed anything: all is read again."""
     hand.start(CHAIN)
-    connection = hand.delivery.sender.connection
+    connection = hand.committer.connection
     with connection.transaction():
         pass
     assert reads(hand, "a") == ["tasks", "steps"]
@@ -73,7 +74,7 @@ def test_a_failed_turn_leaves_nothing_in_memory(
 ) -> None:
     """What a turn changed in memory is gone with it: the same batch again meets the record."""
     hand.start(CHAIN)
-    connection = hand.delivery.sender.connection
+    connection = hand.committer.connection
     commit = connection._commit
 
     def refuse() -> None:
@@ -95,7 +96,7 @@ def test_what_becomes_due_is_found_without_a_look(hand: Hand) -> None:
     works = hand.start(CHAIN)
     hand.settle({"a": RETRY}, waits)
     assert hand.names() == ["a"]
-    asked = listen(hand.delivery.sender.connection)
+    asked = listen(hand.committer.connection)
     hand.succeed("a", task_id=works)
     assert not any("next_wake_time <=" in sql for sql in asked)
     assert isinstance(hand.clock, HandClock)
@@ -107,8 +108,8 @@ def test_what_becomes_due_is_found_without_a_look(hand: Hand) -> None:
 def test_the_poll_looks_whatever_is_remembered(hand: Hand) -> None:
     """Should the memory ever be wrong, the next look finds what is due all the same."""
     hand.start(CHAIN)
-    hand.delivery.sender.cache._next_due = 2**62
-    asked = listen(hand.delivery.sender.connection)
+    hand.committer.cache._next_due = 2**62
+    asked = listen(hand.committer.connection)
     hand.turn(must_look=True)
     assert any("next_wake_time <=" in sql for sql in asked)
 
@@ -126,7 +127,7 @@ class NoCache(TaskCache):
 
     def open(self, tx: Any) -> None:
         super().open(tx)
-        self._units.clear()
+        self._tasks.clear()
         self._next_due = 0
 
 
@@ -138,7 +139,7 @@ OUTCOMES: list[Outcome] = [
     FAILURE,
     Failed(ERROR),
     Retry(ERROR),
-    Waiting({"timer": 1}, wake_at=1),
+    Waiting(Timer(1), wake_at=1),
 ]
 
 _STEPS = (
@@ -165,11 +166,13 @@ def test_memory_changes_nothing(sqlite_template: Path, graph: Graph, data: st.Da
             path = Path(directory) / f"{name}.db"
             shutil.copyfile(sqlite_template, path)
             hand = Hand(Database(f"sqlite:///{path}", clock=HandClock()), slots=3)
-            hand.delivery.sender.cache = cache
+            hand.committer.cache = cache
             hand.start(graph)
             hands.append(hand)
         kept, read = hands
         for _ in range(40):
+            if kept.rows("SELECT 1 FROM tasks WHERE ended_at IS NOT NULL"):
+                break
             names = kept.names()
             assert names == read.names()
             chosen = data.draw(st.lists(st.sampled_from(names), unique=True)) if names else []
@@ -184,8 +187,6 @@ def test_memory_changes_nothing(sqlite_template: Path, graph: Graph, data: st.Da
                 hand.settle(outcomes)
             for sql in (_STEPS, _TASKS, _EVENTS):
                 assert _without_times(kept.rows(sql)) == _without_times(read.rows(sql))
-            if kept.rows("SELECT 1 FROM tasks WHERE ended_at IS NOT NULL"):
-                break
         for hand in hands:
             hand.close()
             assert find_violations(hand.database) == []

@@ -3,6 +3,7 @@
 import pytest
 
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Paused, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
@@ -123,7 +124,7 @@ def test_an_outcome_under_an_old_claim_changes_nothing(hand: Hand) -> None:
     old = hand.claimed("a")
     hand.settle({"a": Paused(1)})
     assert hand.claimed("a").claim_token == old.claim_token + 1
-    (late,) = hand.turn(Batch(settles=[settle_of(old, FAILURE)])).turned.settled
+    (late,) = hand.turn(Batch(completions=[settle_of(old, FAILURE)])).result.settled
     assert late[1] is False
     assert hand.statuses(task_id) == {"a": "running", "b": "pending"}
     hand.succeed("a")
@@ -136,11 +137,11 @@ def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(han
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
-    hand.settle({"pay": Waiting({"unknown": call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call_id))})
     hand.operator.cancel(task_id)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert hand.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
     assert "tool_call.succeeded" in hand.types(task_id)
     assert hand.statuses(task_id) == {"pay": "waiting"}
@@ -151,10 +152,10 @@ def test_a_late_result_wakes_the_step_that_waits_on_it(hand: Hand) -> None:
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
-    hand.settle({"pay": Waiting({"unknown": call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.turn()
     again = hand.claimed("pay")
     assert [call.response for call in again.calls] == [{"paid": True}]
@@ -172,7 +173,7 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     hand.turn(
         Batch(
             notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
-            settles=[settle_of(claimed, Waiting({"unknown": call_id}))],
+            settles=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
         )
     )
     if hand.names() == []:
@@ -189,7 +190,7 @@ def test_nothing_begins_under_a_claim_that_is_gone(hand: Hand, is_late: bool) ->
         hand.operator.cancel(task_id)
     intend(hand, claimed)
     saved = JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")
-    hand.turn(Batch(notes=[saved]))
+    hand.turn(Batch(entries=[saved]))
     ((checkpoint,),) = hand.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
     recorded = len(hand.rows("SELECT 1 FROM tool_calls"))
     assert (recorded, checkpoint) == ((0, None) if is_late else (1, "1"))

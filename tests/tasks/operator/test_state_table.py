@@ -6,6 +6,7 @@ import pytest
 
 from agent.core import ids
 from agent.core.state_machine import TaskStatus
+from agent.core.waits import Signal, UnknownCall
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import Intent
 from agent.steps.types.outcome import Succeeded, Waiting
@@ -57,7 +58,7 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
     return intent.call_id
 
 
@@ -87,7 +88,7 @@ def arrange(hand: Hand, status: TaskStatus) -> str:
         return create_unstarted(hand)
     task_id = hand.start(GRAPH)
     call_id = intend(hand, hand.claimed("pay", task_id))
-    waits = {"pay": Waiting({"unknown": call_id}), "hear": Waiting({"signal": "go"})}
+    waits = {"pay": Waiting(UnknownCall(call_id)), "hear": Waiting(Signal("go"))}
     hand.settle(waits, task_id)
     if status == TaskStatus.PAUSED:
         hand.operator.pause(task_id)
@@ -185,7 +186,7 @@ def test_cancel_leaves_the_steps_in_place_without_claims(hand: Hand) -> None:
     gone = graph(step("ran"), other("waits", "wait", config={"signal": "go"}), step("held"),
                  step("later", after=["ran"]), max_parallel=2)  # fmt: skip
     task_id = hand.start(gone)
-    hand.settle({"waits": Waiting({"signal": "go"})})
+    hand.settle({"waits": Waiting(Signal("go"))})
     hand.operator.cancel(task_id)
     statuses = hand.statuses(task_id)
     assert statuses == {

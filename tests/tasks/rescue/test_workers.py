@@ -9,6 +9,7 @@ import pytest
 
 from agent import recovery
 from agent.core.clock import SECOND, Clock
+from agent.core.waits import ChildRequest
 from agent.steps.process import processes
 from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
@@ -184,7 +185,7 @@ def test_a_silent_workers_steps_go_to_the_living(postgres_database: Database) ->
         assert (done["output"], done["steps"][0]["attempt"]) == ({"a": 3}, 2)
         assert engine.types(task_id, "a").count("step.lost") == 1
         dead = engine.rows("SELECT id FROM workers WHERE dead = 1")
-        assert dead == [(silent.delivery.sender.worker_id,)]
+        assert dead == [(silent.committer.worker_id,)]
     finally:
         engine.stop()
         engine.close()
@@ -257,9 +258,9 @@ def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> N
     """Who saw another worker's turn long ago must not bury it: it has committed since."""
     hand = Hand(checked)
     task_id = hand.start(graph(step("a")))
-    seen = hand.delivery.sender.turn - 1
+    seen = hand.committer.session.sequence - 1
     with checked.connect("writer") as tx, tx.transaction():
-        assert not workers.declare_dead(tx, hand.delivery.sender.worker_id, seen, hand.clock.now())
+        assert not workers.declare_dead(tx, hand.committer.worker_id, seen, hand.clock.now())
     hand.succeed("a")
     assert hand.status(task_id) == "succeeded"
     hand.close()
@@ -273,7 +274,7 @@ def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
     silent = Hand(postgres_database)
     register(silent, graph(other("ask", "wait", config={"signal": "go"}), name="child"))
     task_id = silent.start(graph(other("run", "workflow"), step("bad"), name="parent"))
-    silent.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    silent.settle({"run": Waiting(ChildRequest("child", {}))})
     child_id = child_of(silent, task_id)
     silent.fail("bad")
     assert (silent.status(task_id), silent.status(child_id)) == ("failed", "running")
@@ -295,15 +296,15 @@ def test_two_that_take_over_at_once(
     dead, first, second = (Hand(postgres_database) for _ in range(3))
     task_id = dead.start(graph(step("a")))
     with postgres_database.connect("writer") as tx, tx.transaction():
-        workers.retire(tx, dead.delivery.sender.worker_id, dead.clock.now(), "worker.died")
+        workers.retire(tx, dead.committer.worker_id, dead.clock.now(), "worker.died")
     lock_tasks = reads.lock_tasks
 
     def take(hand: Hand) -> tuple[int, int]:
-        with hand.delivery.sender.connection.transaction():
+        with hand.committer.connection.transaction():
             return rescue_steps.take_over(
-                hand.delivery.sender.connection,
-                hand.delivery.sender.graphs,
-                dead.delivery.sender.worker_id,
+                hand.committer.connection,
+                hand.committer.graphs,
+                dead.committer.worker_id,
                 hand.clock.now(),
                 is_process_gone=False,
             )

@@ -202,8 +202,8 @@ def test_fail_fast_skips_the_rest_and_awaits_what_is_in_flight(hand: Hand) -> No
             step("sweep", after=["bad"], run_on="always"),
         )
     )
-    turned = hand.fail("bad").turned
-    assert [stopped for stopped, _ in turned.stops] == [hand.claimed("flying").step_id]
+    result = hand.fail("bad").result
+    assert [stopped for stopped, _ in result.stops] == [hand.claimed("flying").step_id]
     assert hand.statuses(task_id) == {
         "bad": "failed",
         "flying": "running",

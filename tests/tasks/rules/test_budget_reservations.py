@@ -47,7 +47,7 @@ def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntr
     notes = [
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
     ]
-    hand.turn(Batch(notes=notes))
+    hand.turn(Batch(entries=notes))
     return notes
 
 
@@ -70,12 +70,12 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
     assert used(hand, task_id) == (0, 0, 400, 400)
     with hand.database.connect("writer") as tx, tx.transaction():
-        owner = hand.delivery.sender.worker_id
+        owner = hand.committer.worker_id
         rescue_steps.take_over(
-            tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
+            tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
-    hand.delivery.enroll()
+    hand.committer.enroll()
     hand.turn()
     again = hand.claimed("it")
     assert again.attempt == 2
@@ -90,7 +90,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     intent = intent_of(again, 700)
     assert intend(hand, (again, intent))[0].refusal is None
     result = result_of(intent, Spend(100, 50, 150))
-    hand.turn(Batch(notes=[JournalEntry(claim_of(again), again.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(again), again.graph, result=result)]))
     assert used(hand, task_id) == (150, 150, 400, 400)
     hand.settle({"it": Succeeded("hi")})
     assert hand.status(task_id) == "succeeded"
@@ -119,7 +119,7 @@ def test_a_late_result_settles_once(hand: Hand) -> None:
         claim_of(claimed), claimed.graph, result=result_of(intent, Spend(10, 5, 15))
     )
     for _ in range(2):
-        hand.turn(Batch(notes=[note]))
+        hand.turn(Batch(entries=[note]))
         assert used(hand, task_id) == (15, 15, 0, 0)
 
 

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from agent.config.settings import EngineSettings
+from agent.core.waits import ChildRequest, UnknownCall
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
-from agent.tasks.read_models import task_documents, waits
+from agent.tasks.read_models import person_waits, task_documents
 from agent.tasks.rescue import maintenance
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
@@ -111,14 +112,14 @@ def test_a_parent_tells_what_its_children_ask(engine: Engine) -> None:
     )  # fmt: skip
     register(engine, graph(each, name="middle", inputs={"n": {"default": 0}}))
     task_id = engine.submit(parent("middle"))
-    (ask,) = eventually(lambda: waits.waits_on_person(engine.document(task_id)))
+    (ask,) = eventually(lambda: person_waits.waits_on_person(engine.document(task_id)))
     assert (ask["step"], ask["signal"]) == ("go", "go")
     assert engine.document(ask["task"])["workflow"] == "asks"
     listed = {task["id"]: task["waits"] for task in listed_tasks(engine)}
     assert (listed[ask["task"]], listed[task_id]) == (1, 0)
     engine.operator.signal(ask["task"], "go", None)
     engine.wait(task_id, "succeeded")
-    assert waits.waits_on_person(engine.document(task_id)) == []
+    assert person_waits.waits_on_person(engine.document(task_id)) == []
 
 
 def test_a_child_at_work_is_no_question(engine: Engine) -> None:
@@ -127,11 +128,11 @@ def test_a_child_at_work_is_no_question(engine: Engine) -> None:
     task_id = engine.submit(parent("child"))
     eventually(lambda: gate.entered == 1)
     child_id = child_of(engine, task_id)
-    assert waits.waits_on_person(engine.document(task_id)) == []
+    assert person_waits.waits_on_person(engine.document(task_id)) == []
     engine.operator.pause(child_id)
-    assert waits.waits_on_person(engine.document(task_id)) == []
+    assert person_waits.waits_on_person(engine.document(task_id)) == []
     gate.open()
-    (ask,) = eventually(lambda: waits.waits_on_person(engine.document(task_id)))
+    (ask,) = eventually(lambda: person_waits.waits_on_person(engine.document(task_id)))
     assert (ask["task"], "paused" in ask) == (child_id, True)
     engine.operator.resume(child_id)
     engine.wait(task_id, "succeeded")
@@ -241,7 +242,7 @@ def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:
     """The word that a child has ended may meet a parent that was cancelled meanwhile."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
-    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.settle({"run": Waiting(ChildRequest("child", {}))})
     child_id = child_of(hand, task_id)
     hand.succeed("c")
     assert hand.status(child_id) == "succeeded"
@@ -257,7 +258,7 @@ def test_a_lost_word_is_made_up_for_by_looking(hand: Hand) -> None:
     """When nobody tells the parent, the waiting step finds out by itself."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
-    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.settle({"run": Waiting(ChildRequest("child", {}))})
     hand.succeed("c")
     hand.turn()
     assert hand.names() == []
@@ -265,7 +266,8 @@ def test_a_lost_word_is_made_up_for_by_looking(hand: Hand) -> None:
     hand.turn()
     claimed = hand.claimed("run")
     assert claimed.waited is not None
-    assert (claimed.waited["status"], claimed.waited["output"]) == ("succeeded", {"c": "c"})
+    assert claimed.waited.result["status"] == "succeeded"
+    assert claimed.waited.result["output"] == {"c": "c"}
     hand.settle({"run": Succeeded(1)})
     hand.succeed("after")
     assert hand.status(task_id) == "succeeded"
@@ -276,7 +278,7 @@ def test_a_child_asked_for_under_a_pause_starts_paused(hand: Hand) -> None:
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     hand.operator.pause(task_id)
-    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.settle({"run": Waiting(ChildRequest("child", {}))})
     assert hand.names() == []
     assert hand.status(child_of(hand, task_id)) == "paused"
     hand.operator.resume(task_id)
@@ -288,7 +290,7 @@ def test_a_child_whose_parent_is_gone_can_be_cancelled(hand: Hand) -> None:
     """There is nobody left to tell, and the command does what it says."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
-    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.settle({"run": Waiting(ChildRequest("child", {}))})
     child_id = child_of(hand, task_id)
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("DELETE FROM tasks WHERE id = :id", id=task_id)
@@ -302,8 +304,8 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
     failing = graph(other("run", "workflow", config={"name": "child"}), step("pay"), name="parent")
     task_id = hand.start(failing)
     call_id = intend(hand, hand.claimed("pay"))
-    asked = Waiting({"child": {"workflow": "child", "input": {}}})
-    hand.settle({"run": asked, "pay": Waiting({"unknown": call_id})})
+    asked = Waiting(ChildRequest("child", {}))
+    hand.settle({"run": asked, "pay": Waiting(UnknownCall(call_id))})
     hand.operator.resolve(task_id, "pay", "fail")
     assert hand.status(task_id) == "failed"
     assert hand.status(child_of(hand, task_id)) == "canceled"
@@ -313,7 +315,7 @@ def test_the_end_of_an_earlier_child_says_nothing_of_the_next(hand: Hand) -> Non
     """A word may come twice, or late: a step that waits for another child by then waits on."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
-    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    asked = Waiting(ChildRequest("child", {}))
     hand.settle({"run": asked})
     first = child_of(hand, task_id)
     ((step_id,),) = hand.rows("SELECT parent_step_id FROM tasks WHERE id = :id", id=first)
@@ -340,7 +342,7 @@ def test_a_command_that_finds_a_tasks_time_over_cancels_its_children(hand: Hand)
     """Whichever transaction is the first to look: here it is a signal that nobody waits for."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(timed_parent())
-    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.settle({"run": Waiting(ChildRequest("child", {}))})
     hand.skip(6)
     hand.operator.signal(task_id, "hello")
     assert hand.status(task_id) == "failed"
@@ -352,7 +354,7 @@ def test_a_command_that_finds_a_tasks_time_used_up_pauses_its_children(hand: Han
     register(hand, graph(step("c"), name="child"))
     budget = {"time_seconds": 5, "on_exhausted": "pause"}
     task_id = hand.start(timed_parent(budget=budget))
-    hand.settle({"run": Waiting({"child": {"workflow": "child", "input": {}}})})
+    hand.settle({"run": Waiting(ChildRequest("child", {}))})
     hand.skip(6)
     hand.operator.signal(task_id, "hello")
     assert (hand.status(task_id), hand.status(child_of(hand, task_id))) == ("paused", "paused")
@@ -368,7 +370,7 @@ def test_a_parent_that_hears_of_a_childs_end_too_late_tells_its_own(hand: Hand) 
         timeout_seconds=5,
     )
     task_id = hand.start(both)
-    asked = Waiting({"child": {"workflow": "child", "input": {}}})
+    asked = Waiting(ChildRequest("child", {}))
     hand.settle({"one": asked, "two": asked})
     first, second = (row[0] for row in hand.rows("SELECT id FROM tasks WHERE depth = 1"))
     hand.skip(6)

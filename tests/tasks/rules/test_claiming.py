@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps.attempt.calls import exhausted
+from agent.steps.attempt.attempt_limits import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx, workers
@@ -134,12 +134,12 @@ def lose(hand: Hand) -> None:
     """Let a worker be declared dead, and what it held be recovered."""
     with hand.database.connect("writer") as tx:
         with tx.transaction():
-            workers.retire(tx, hand.delivery.sender.worker_id, hand.clock.now(), "worker.died")
+            workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
         with tx.transaction():
             rescue_steps.take_over(
                 tx,
                 GraphCache(),
-                hand.delivery.sender.worker_id,
+                hand.committer.worker_id,
                 hand.clock.now(),
                 is_process_gone=True,
             )
@@ -193,9 +193,9 @@ def test_nothing_starts_beside_a_step_that_runs_alone(start: Start, checked: Dat
 def test_one_task_per_dedupe_key(hand: Hand) -> None:
     """In one turn, in a later one, and by another process: the same key is the same task."""
     twice = [Submission(graph=named("a"), dedupe_key="k") for _ in range(2)]
-    created = hand.turn(Batch(submissions=twice)).turned.created
+    created = hand.turn(Batch(submissions=twice)).result.created
     (task_id,) = set(created.values())
-    assert hand.delivery.sender.turn == 1, "the turn had to be split"
+    assert hand.committer.session.sequence == 1, "the turn had to be split"
     assert hand.submit(named("a"), dedupe_key="k") == [task_id]
     again = hand.operator.submit(Submission(graph=named("b"), dedupe_key="k"))
     assert again == task_id
@@ -250,9 +250,9 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
         return opened
 
     monkeypatch.setattr(begin_tx, "open_turn", open_and_free)
-    turned = hand.succeed("a").turned
+    result = hand.succeed("a").result
     monkeypatch.undo()
-    hand.turn(Batch(settles=turned.carried_settles))
+    hand.turn(Batch(completions=result.carried_completions))
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(task_id) == "succeeded"

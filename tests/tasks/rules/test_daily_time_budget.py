@@ -9,7 +9,7 @@ import pytest
 
 from agent.config.models import BudgetSettings, LlmSettings
 from agent.core.state_machine import CallStatus
-from agent.models.registry import catalog_of
+from agent.models.registry import registry_of
 from agent.steps.types.call_records import Spend
 from agent.steps.types.outcome import Paused, Retry, StepError, Succeeded
 from agent.store.db.database import Database
@@ -42,12 +42,12 @@ def times(reader: Hand | Engine) -> list[tuple[int, ...]]:
 def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
-        owner = hand.delivery.sender.worker_id
+        owner = hand.committer.worker_id
         rescue_steps.take_over(
-            tx, hand.delivery.sender.graphs, owner, hand.clock.now(), is_process_gone=True
+            tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
-    hand.delivery.enroll()
+    hand.committer.enroll()
     hand.turn()
 
 
@@ -134,7 +134,7 @@ def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
     result = result_of(intent, None, status=CallStatus.FAILED, error=error, latency_ms=1500)
     note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     for _ in range(2):
-        hand.turn(Batch(notes=[note]))
+        hand.turn(Batch(entries=[note]))
         assert times(hand) == [(1500, 0)], "a result counts once"
     (spent,) = hand.rows("SELECT tokens_used, tokens_reserved FROM daily_spend")
     assert spent == (0, 400)
@@ -148,7 +148,7 @@ def test_more_than_was_set_aside_counts_in_full(hand: Hand) -> None:
     intent = intent_of(claimed, 10, ms=1000, daily_ms=5000)
     intend(hand, (claimed, intent))
     result = result_of(intent, Spend(5, 5, 10), latency_ms=4500)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert times(hand) == [(4500, 0)]
     again = intent_of(claimed, 10, number=2, ms=1000, daily_ms=5000)
     (note,) = intend(hand, (claimed, again))
@@ -204,7 +204,7 @@ def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: P
     hand.database.directory = tmp_path
     assert spilled_results.leave(hand.database, [note]) is not None
     with hand.database.connect("writer") as connection:
-        assert spilled_results.replay(hand.database, connection, hand.delivery.sender.graphs) == 1
+        assert spilled_results.replay(hand.database, connection, hand.committer.graphs) == 1
     assert times(hand) == [(1500, 0)]
     ((told,),) = hand.rows("SELECT error FROM tool_calls")
     assert "no such thing" in told and "final" in told
@@ -250,7 +250,7 @@ def test_a_day_as_people_see_it(hand: Hand) -> None:
 def test_a_limit_too_small_to_count_is_one() -> None:
     """Only 0 means no limit."""
     tiny = BudgetSettings(daily_tokens=1, daily_usd=1e-9, daily_seconds=1e-9)
-    found = catalog_of({}, LlmSettings(), tiny)
+    found = registry_of({}, LlmSettings(), tiny)
     assert (found.daily_tokens, found.daily_microusd, found.daily_ms) == (1, 1, 1)
-    none = catalog_of({}, LlmSettings(), BudgetSettings())
+    none = registry_of({}, LlmSettings(), BudgetSettings())
     assert (none.daily_tokens, none.daily_microusd, none.daily_ms) == (None, None, None)

@@ -133,8 +133,8 @@ def test_a_failing_item_fails_the_group_and_stops_it(hand: Hand) -> None:
     """With fail_fast no further item begins, those in flight are stopped, and the group fails."""
     task_id = hand.start(graph(each(Fanout(count=10, concurrency=3)), step("z", after=["each"])))
     expand(hand, list(range(10)))
-    turned = hand.fail("each[1]").turned
-    assert len(turned.stops) == 2
+    result = hand.fail("each[1]").result
+    assert len(result.stops) == 2
     assert hand.names() == ["each[0]", "each[2]"]
     hand.settle({"each[0]": Returned("stopped"), "each[2]": Succeeded("in time")})
     document = hand.document(task_id)

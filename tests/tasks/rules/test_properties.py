@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agent.core.clock import SECOND
 from agent.core.ids import canonical_json, first_id_at, idempotency_key, new_id, remote_key
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus
+from agent.core.waits import Timer
 from agent.steps.types.outcome import Outcome, Paused, Returned, Succeeded, Waiting
 from agent.store.db.database import Connection
 from agent.tasks.rescue.failure_detector import FailureDetector
@@ -292,7 +293,7 @@ def _outcome(draw: Any, locked: LockedTask, step: StepRow) -> Outcome:
         RETRY,
         Returned("shutdown"),
         Paused(1),
-        Waiting({"timer": 1}, wake_at=2**60),
+        Waiting(Timer(1), wake_at=2**60),
     ]
     return draw(st.sampled_from(choices))  # type: ignore[no-any-return]
 

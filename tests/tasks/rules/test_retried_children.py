@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent.core.ids import new_id
+from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
 from agent.tasks.errors import RefusedError
 from agent.workflows.graph import Fanout, Graph
@@ -15,7 +16,7 @@ from tests.tasks.operator.test_state_table import intend
 from tests.tasks.rules.test_agent_children import MODELS, agent, uses
 from tests.tasks.rules.test_child_tasks import child_of, parent, register
 
-ASKED = Waiting({"child": {"workflow": "child", "input": {}}})
+ASKED = Waiting(ChildRequest("child", {}))
 
 
 def paying(gate: Gate, name: str = "child", **options: Any) -> Graph:
@@ -105,7 +106,7 @@ def test_what_a_child_gave_too_late_for_its_parent_is_taken(hand: Hand) -> None:
     hand.settle({"run": ASKED}, second)
     claimed = hand.claimed("run", second)
     assert claimed.waited is not None
-    assert (claimed.waited["child"], claimed.waited["output"]) == (child_id, {"c": "c"})
+    assert (claimed.waited.on, claimed.waited.result["output"]) == (Child(child_id), {"c": "c"})
     hand.settle({"run": Succeeded(1)}, second)
     assert hand.document(second)["children"] == []
 

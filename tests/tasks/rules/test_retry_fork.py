@@ -4,6 +4,7 @@ import pytest
 
 from agent.core.ids import new_id
 from agent.core.state_machine import CallStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Failed, Retry, StepError, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
@@ -144,7 +145,7 @@ def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
     hand.turn()
     (call,) = hand.claimed("pay", second).calls
     assert (call.status, call.number, call.on_unknown) == ("unknown", 1, "ask")
-    hand.settle({"pay": Waiting({"unknown": call.call_id})})
+    hand.settle({"pay": Waiting(UnknownCall(call.call_id))})
     hand.operator.resolve(second, "pay", "done", {"paid": True})
     hand.turn()
     assert [known.response for known in hand.claimed("pay", second).calls] == [{"paid": True}]
@@ -162,7 +163,7 @@ def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
     hand.turn()
@@ -179,7 +180,7 @@ def test_a_retry_inherits_no_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
     hand.turn()

@@ -4,6 +4,7 @@ import pytest
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
+from agent.core.waits import Signal, UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Retry, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
@@ -145,13 +146,13 @@ def test_one_signal_wakes_one_waiter(hand: Hand) -> None:
     """Two steps that wait for one name get one signal each."""
     go = {"signal": "go"}
     task_id = hand.start(graph(other("a", "wait", config=go), other("b", "wait", config=go)))
-    hand.settle({"a": Waiting(go), "b": Waiting(go)})
+    hand.settle({"a": Waiting(Signal("go")), "b": Waiting(Signal("go"))})
     hand.operator.signal(task_id, "go", 1)
     assert sorted(hand.statuses(task_id).values()) == ["pending", "waiting"]
     hand.operator.signal(task_id, "go", 2)
     hand.turn()
     waited = [hand.claimed(name).waited for name in ("a", "b")]
-    assert [found["value"] for found in waited if found is not None] == [1, 2]
+    assert [found.result["value"] for found in waited if found is not None] == [1, 2]
 
 
 @pytest.mark.parametrize("verdict", ["done", "retry", "fail"])
@@ -210,12 +211,12 @@ def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: boo
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, "paid")
     late = JournalEntry(claim_of(first), first.graph, result=result)
-    asking = settle_of(second, Waiting({"unknown": call_id}))
+    asking = settle_of(second, Waiting(UnknownCall(call_id)))
     if is_one_turn:
-        hand.turn(Batch(notes=[late], settles=[asking]))
+        hand.turn(Batch(entries=[late], completions=[asking]))
     else:
-        hand.turn(Batch(notes=[late]))
-        hand.turn(Batch(settles=[asking]))
+        hand.turn(Batch(entries=[late]))
+        hand.turn(Batch(completions=[asking]))
     if hand.names() == []:
         hand.turn()
     (known,) = hand.claimed("a").calls

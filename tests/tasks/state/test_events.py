@@ -7,7 +7,7 @@ import pytest
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import writes
-from agent.tasks.commit.transaction import FencedError
+from agent.tasks.commit.faults import FencedError
 from agent.tasks.read_models import task_documents
 from agent.tasks.rules.creation import Submission
 from tests.support.engine import (
@@ -156,10 +156,10 @@ def test_outcomes_and_their_events_commit_together(hand: Hand) -> None:
     """What a turn that was rolled back would have told is nowhere."""
     task_id = hand.start(graph(step("a"), step("b", after=["a"])))
     before = hand.types(task_id)
-    hand.delivery.sender.turn += 7
+    hand.committer.session.sequence += 7
     with pytest.raises(FencedError):
         hand.settle({"a": Succeeded(1)})
     assert hand.types(task_id) == before
-    hand.delivery.sender.turn -= 7
+    hand.committer.session.sequence -= 7
     hand.succeed("a")
     hand.succeed("b")

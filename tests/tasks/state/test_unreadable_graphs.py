@@ -9,8 +9,9 @@ import pytest
 from agent import recovery
 from agent.approvals import expiry
 from agent.core.state_machine import CallStatus
+from agent.core.waits import ChildRequest
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Waiting
+from agent.steps.types.outcome import Question, Waiting
 from agent.tasks.commit.batch import JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results
@@ -21,7 +22,7 @@ from tests.tasks.commit.test_faults import rewrite
 from tests.tasks.operator.test_state_table import intend
 from tests.tasks.rules.test_child_tasks import child_of, register
 
-ASKED = Waiting({"child": {"workflow": "child", "input": {}}})
+ASKED = Waiting(ChildRequest("child", {}))
 
 
 @contextlib.contextmanager
@@ -46,9 +47,9 @@ def ask_in_two(hand: Hand) -> tuple[str, str]:
     """Return two tasks with a question each, whose time has come."""
     expiring = asks("ask", expires=5)
     first, second = hand.submit(graph(expiring, name="bad"), graph(expiring, name="good"))
-    question = {"kind": "approval", "message": "Now?", "request": {}, "expires_seconds": 5.0}
+    question = Question("approval", "Now?", {}, expires_seconds=5.0)
     for task_id in (first, second):
-        hand.settle({"ask": Waiting({"approval": question})}, task_id)
+        hand.settle({"ask": Waiting(question)}, task_id)
     hand.skip(6)
     return first, second
 

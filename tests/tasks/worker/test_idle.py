@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.store.db.database import Database
-from agent.tasks.commit.committer import Delivery
+from agent.tasks.commit.committer import Committer
 from tests.support.engine import Engine, Hand, eventually, graph, step
 from tests.support.step_functions import Gate
 from tests.tasks.conftest import Start
@@ -19,29 +19,29 @@ DUE = 50
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def polls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Count how often workers read what is due, in transactions of their own."""
     counted: Counter[str] = Counter()
-    look = Delivery.look
+    poll = Committer.poll
 
-    def counting(delivery: Delivery, *arguments: object) -> object:
-        counted["looks"] += 1
-        return look(delivery, *arguments)  # type: ignore[arg-type]
+    def counting(committer: Committer, *arguments: object) -> object:
+        counted["polls"] += 1
+        return poll(committer, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Delivery, "look", counting)
+    monkeypatch.setattr(Committer, "poll", counting)
     yield counted
 
 
-def transactions(engines: list[Engine], looks: Counter[str]) -> int:
+def transactions(engines: list[Engine], polls: Counter[str]) -> int:
     """Return how many transactions workers have made until now."""
-    return looks["looks"] + sum(engine.worker.delivery.sender.turn for engine in engines)
+    return polls["polls"] + sum(engine.worker.committer.session.sequence for engine in engines)
 
 
-def rate(engines: list[Engine], looks: Counter[str]) -> float:
+def rate(engines: list[Engine], polls: Counter[str]) -> float:
     """Return how many transactions workers make in a second, measured over some."""
-    before, began = transactions(engines, looks), time.monotonic()
+    before, began = transactions(engines, polls), time.monotonic()
     time.sleep(SECONDS)
-    return (transactions(engines, looks) - before) / (time.monotonic() - began)
+    return (transactions(engines, polls) - before) / (time.monotonic() - began)
 
 
 def submit_due(database: Database) -> list[str]:
@@ -52,7 +52,7 @@ def submit_due(database: Database) -> list[str]:
     return task_ids
 
 
-def test_while_an_isolated_step_runs(start: Start, checked: Database, looks: Counter[str]) -> None:
+def test_while_an_isolated_step_runs(start: Start, checked: Database, polls: Counter[str]) -> None:
     """Fifty due tasks wait for it, and cost next to nothing."""
     gate = Gate()
     victim = Hand(checked)
@@ -62,7 +62,7 @@ def test_while_an_isolated_step_runs(start: Start, checked: Database, looks: Cou
     engine = start(poll_seconds=1.0)
     eventually(lambda: gate.entered == 1)
     due = submit_due(checked)
-    assert rate([engine], looks) < MOST_A_SECOND
+    assert rate([engine], polls) < MOST_A_SECOND
     gate.open()
     for task_id in [poison, *due]:
         engine.wait(task_id, "succeeded")
@@ -70,7 +70,7 @@ def test_while_an_isolated_step_runs(start: Start, checked: Database, looks: Cou
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_while_every_slot_is_taken(
-    count: int, start: Start, checked: Database, looks: Counter[str]
+    count: int, start: Start, checked: Database, polls: Counter[str]
 ) -> None:
     """Workers without a free slot do not wake each other for what none of them can start."""
     if checked.is_sqlite and count > 1:
@@ -83,14 +83,14 @@ def test_while_every_slot_is_taken(
     ]
     eventually(lambda: gate.entered == count)
     due = submit_due(checked)
-    assert rate(engines, looks) < MOST_A_SECOND * count
+    assert rate(engines, polls) < MOST_A_SECOND * count
     gate.open()
     for task_id in [*busy, *due]:
         engines[0].wait(task_id, "succeeded")
 
 
 def test_while_another_process_holds_a_due_task(
-    postgres_database: Database, looks: Counter[str]
+    postgres_database: Database, polls: Counter[str]
 ) -> None:
     """A lock that is held for long is tried seldom; what is due beside it starts at once."""
     (task_id, *_) = submit_due(postgres_database)
@@ -101,7 +101,7 @@ def test_while_another_process_holds_a_due_task(
     open_others = "SELECT count(*) FROM tasks WHERE ended_at IS NULL"
     eventually(lambda: engine.rows(open_others) == [(1,)])
     time.sleep(SECONDS)
-    assert rate([engine], looks) < MOST_A_SECOND
+    assert rate([engine], polls) < MOST_A_SECOND
     began = time.monotonic()
     engine.run(graph(step("a"), name="new"), "succeeded")
     assert time.monotonic() - began < MOST_A_SECOND
@@ -113,7 +113,7 @@ def test_while_another_process_holds_a_due_task(
 
 
 def test_after_due_work_is_gone_that_could_not_be_started(
-    postgres_database: Database, looks: Counter[str]
+    postgres_database: Database, polls: Counter[str]
 ) -> None:
     """Another worker has taken it: who waited for it is idle, and does not go on looking for it."""
     hand = Hand(postgres_database)
@@ -123,18 +123,18 @@ def test_after_due_work_is_gone_that_could_not_be_started(
     holder._begin()
     holder.query("SELECT id FROM tasks WHERE id = :id FOR NO KEY UPDATE", id=task_id)
     engine = Engine(postgres_database, poll_seconds=1.0)
-    eventually(lambda: engine.worker._patience.is_needed)
+    eventually(lambda: engine.worker._polls.is_backing_off)
     holder.execute("UPDATE tasks SET next_wake_time = NULL WHERE id = :id", id=task_id)
     holder._commit()
     holder.close()
     time.sleep(SECONDS)
-    assert rate([engine], looks) < MOST_A_SECOND / 2
+    assert rate([engine], polls) < MOST_A_SECOND / 2
     engine.stop()
     engine.close()
 
 
 def test_while_another_process_holds_the_task_of_an_outcome(
-    postgres_database: Database, looks: Counter[str]
+    postgres_database: Database, polls: Counter[str]
 ) -> None:
     """The outcome is tried seldom, and recorded once the lock is gone."""
     gate = Gate()
@@ -146,7 +146,7 @@ def test_while_another_process_holds_the_task_of_an_outcome(
     holder.query("SELECT id FROM tasks WHERE id = :id FOR NO KEY UPDATE", id=task_id)
     gate.open()
     time.sleep(SECONDS)
-    assert rate([engine], looks) < MOST_A_SECOND
+    assert rate([engine], polls) < MOST_A_SECOND
     holder._rollback()
     holder.close()
     engine.wait(task_id, "succeeded")

@@ -15,7 +15,7 @@ from agent.store.artifacts import artifact_rows, bounded_calls
 from agent.store.artifacts.blobs import BlobStores
 from agent.store.db.database import Database
 from agent.tasks import checker
-from agent.tasks.commit.unfetched_steps import WaitingRoom
+from agent.tasks.commit.blocked_steps import BlockedSteps
 from agent.tasks.read_models import task_documents
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
@@ -48,7 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Try the store often, and leave it well."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
     monkeypatch.setattr(bounded_calls, "FIRST_DELAY_SECONDS", 0.05)
-    monkeypatch.setattr(outages, "TOLD_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr(outages, "RECORDED_AFTER_SECONDS", 0.2)
     yield
     faulty_store.recover()
 
@@ -90,12 +90,12 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
         ]
         assert listed["delay"]["store"] == "faulty://bucket"
         assert engine.document(stuck)["activity"]["state"] == "waiting"
-        assert [*engine.worker.troubles.messages()] == ["artifacts faulty://bucket"]
+        assert [*engine.worker.health.messages()] == ["artifacts faulty://bucket"]
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
     assert engine.wait(stuck, "succeeded")["steps"][0]["delay"] is None
     assert engine.steps(stuck)["big"]["output"] == LARGE
     eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
-    assert engine.worker.troubles.messages() == {}
+    assert engine.worker.health.messages() == {}
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
@@ -108,7 +108,7 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
         try:
             # The outage is known before a step needs the store.
             eventually(lambda: told(engine) == ["artifacts.unreachable"])
-            assert [*engine.worker.troubles.messages()] == ["artifacts connecting://bucket"]
+            assert [*engine.worker.health.messages()] == ["artifacts connecting://bucket"]
             assert engine.run(graph(step("one")))["status"] == "succeeded"
             stuck = engine.submit(graph(give("big", LARGE)))
             eventually(lambda: engine.steps(stuck)["big"]["delay"])
@@ -130,7 +130,7 @@ def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> No
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
     try:
         eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
-        assert engine.worker.troubles.messages() == {}
+        assert engine.worker.health.messages() == {}
     finally:
         engine.stop()
         engine.close()
@@ -192,7 +192,7 @@ def test_a_task_can_be_canceled_while_its_step_waits_for_a_value(engine: Engine)
         engine.operator.signal(task_id, "go")
         eventually(lambda: engine.steps(task_id)["size"]["delay"])
         engine.operator.cancel(task_id)
-        eventually(lambda: not engine.worker.delivery.waiting_room.steps)
+        eventually(lambda: not engine.worker.committer.blocked.steps)
     engine.wait(task_id, "canceled")
 
 
@@ -277,7 +277,7 @@ def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
 
 def test_a_value_that_is_there_is_not_fetched_again() -> None:
     """A step that waits for two values has one of them read once, however long the other takes."""
-    room = WaitingRoom()
+    room = BlockedSteps()
     room.fetched.missing = {"a", "b"}
     task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
     waiting = StepRow.new("step", "task", 0)

@@ -1,7 +1,7 @@
-"""Files below one directory, as tools: nothing leads out of it, symbolic links least of all.
+"""Files below one directory, as tools: no path and no symbolic link leads out of it.
 
 Paths are walked one name at a time from the directory's own descriptor without following links, so
-that no change of the tree in between can lead elsewhere.
+that a concurrent change of the tree cannot lead elsewhere either.
 """
 
 import asyncio
@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.ids import new_id
-from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRefusedError, ToolRun, text_schema
+from agent.steps.agent.tool import (
+    AgentTool,
+    CoroutineRun,
+    StartRun,
+    ToolRefusedError,
+    ToolRun,
+    text_schema,
+)
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import FilesTool
 from agent.steps.types.errors import DefiniteFailure
@@ -24,46 +31,49 @@ _MAX_ENTRIES: Final = 1000
 _PATH: Final = "a path below the directory, such as notes/today.txt"
 
 
-def offers(name: str, config: FilesTool) -> list[AgentTool]:
-    """Return the tools that read, list and perhaps write."""
-    made = [
-        _offer(f"{name}_read", "Read a text file.", config, text_schema(path=_PATH), _read),
-        _offer(
-            f"{name}_list",
-            "List a directory; directories end with a slash. The path . is the top.",
-            config,
-            text_schema(path=_PATH),
-            _list,
+FileFunction = Callable[[int, list[str], dict[str, Json]], Json]
+"""Takes the directory's descriptor, the names of the path, and the tool's arguments."""
+
+
+def make_tools(name: str, config: FilesTool) -> list[AgentTool]:
+    """Return the tools that read and list, and the one that writes if it is allowed."""
+    path_schema = text_schema(path=_PATH)
+    list_text = "List a directory; directories end with a slash. The path . is the top."
+    # Writing the same again changes nothing: an unknown write is repeated.
+    tools = [
+        AgentTool(
+            f"{name}_read", "Read a text file.", path_schema, _no, _start(config, _read), "retry"
         ),
+        AgentTool(f"{name}_list", list_text, path_schema, _no, _start(config, _list), "retry"),
     ]
     if config.write:
         schema = text_schema(path=_PATH, text="the whole new content")
         text = "Write a text file, in place of one that is there."
-        made.append(_offer(f"{name}_write", text, config, schema, _write, is_effect=True))
-    return made
+        start = _start(config, _write)
+        tools.append(AgentTool(f"{name}_write", text, schema, _yes, start, "retry"))
+    return tools
 
 
-def _offer(
-    name: str,
-    description: str,
-    config: FilesTool,
-    schema: dict[str, Json],
-    work: Callable[[int, list[str], dict[str, Json]], Json],
-    *,
-    is_effect: bool = False,
-) -> AgentTool:
+def _no(_: dict[str, Json]) -> bool:
+    return False
+
+
+def _yes(_: dict[str, Json]) -> bool:
+    return True
+
+
+def _start(config: FilesTool, function: FileFunction) -> StartRun:
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         parts = parts_of(arguments["path"])
         root = _root(config.directory, context.claimed.task.source_path)
 
         def act() -> Json:
             with _errors(arguments["path"]), _opened(root) as top:
-                return work(top, parts, arguments)
+                return function(top, parts, arguments)
 
         return CoroutineRun(lambda _: asyncio.to_thread(act))
 
-    # To write the same again changes nothing: an unknown write is simply repeated.
-    return AgentTool(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
+    return start
 
 
 def parts_of(path: str) -> list[str]:
@@ -84,13 +94,13 @@ def _root(directory: str, source_path: str | None) -> Path:
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Tell what the system says in words for the model, without the directory's own place."""
+    """Turn errors of the system into words for the model, without the directory's own path."""
     try:
         yield
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
         if isinstance(problem, NotADirectoryError) or problem.errno == 40:
-            reason = "it is no directory, or a symbolic link, which is not followed"
+            reason = "it is not a directory, or a symbolic link, which is not followed"
         raise _failure(path, reason) from None
 
 
@@ -104,16 +114,19 @@ def _opened(path: str | Path, flags: int = os.O_DIRECTORY, at: int | None = None
 
 
 @contextmanager
-def _parent(top: int, parts: list[str], *, is_made: bool = False) -> Iterator[int]:
+def _parent(top: int, parts: list[str], *, makes_directories: bool = False) -> Iterator[int]:
     """Open the directory that holds the last name of a path."""
     if not parts:
         yield top
         return
-    if is_made:
+    if makes_directories:
         with suppress(FileExistsError):
             os.mkdir(parts[0], dir_fd=top)
     flags = os.O_DIRECTORY | os.O_NOFOLLOW
-    with _opened(parts[0], flags, top) as inner, _parent(inner, parts[1:], is_made=is_made) as last:
+    with (
+        _opened(parts[0], flags, top) as inner,
+        _parent(inner, parts[1:], makes_directories=makes_directories) as last,
+    ):
         yield last
 
 
@@ -121,10 +134,10 @@ def _read(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
     if not parts:
         raise _failure(".", "it is a directory")
     with _parent(top, parts[:-1]) as parent, _opened(parts[-1], os.O_NOFOLLOW, parent) as file:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
-            raise _failure(arguments["path"], "it is no plain file")
-        if found.st_size > _MAX_BYTES:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise _failure(arguments["path"], "it is not a regular file")
+        if status.st_size > _MAX_BYTES:
             raise _failure(arguments["path"], f"it is larger than {_MAX_BYTES} bytes")
         return os.read(file, _MAX_BYTES).decode("utf-8", "replace")
 
@@ -147,22 +160,22 @@ def _write(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
         raise _failure(".", "it is a directory")
     if len(content) > _MAX_BYTES:
         raise _failure(arguments["path"], f"the text is larger than {_MAX_BYTES} bytes")
-    with _parent(top, parts[:-1], is_made=True) as parent:
+    with _parent(top, parts[:-1], makes_directories=True) as parent:
         with suppress(FileNotFoundError):
             mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode):
-                raise _failure(arguments["path"], "something that is no plain file is there")
-        aside = f".{new_id()}.new"
+                raise _failure(arguments["path"], "something that is not a regular file is there")
+        temporary = f".{new_id()}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(aside, flags, 0o666, dir_fd=parent), "wb") as file:
+            with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=parent), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(aside, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+            os.replace(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with suppress(OSError):
-                os.unlink(aside, dir_fd=parent)
+                os.unlink(temporary, dir_fd=parent)
             raise
     return f"{len(content)} bytes were written"
 

@@ -1,4 +1,4 @@
-"""Python functions as tools: the schema comes from the signature, the words from the docstring."""
+"""Python functions as tools: signature and docstring give the schema and the description."""
 
 import inspect
 from typing import Any, NotRequired, get_type_hints
@@ -15,22 +15,22 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 
 
-def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> AgentTool:
+def make_tool(name: str, call: str, source_path: str | None, *, is_effect: bool) -> AgentTool:
     """Return the tool."""
     function = find(call, source_path)
     if function.takes_context:
-        # Its calls would be numbered among the loop's own, and missing when it is replayed.
-        raise _bad(f"{call} takes ctx: a tool is journaled as a whole and makes no calls itself")
+        # Its calls would be numbered among the loop's own, and be missing in a replay.
+        raise _bad(f"{call} takes ctx: a tool is journaled as a whole and cannot make calls itself")
     try:
         adapter = arguments_of(function)
         schema = adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as problem:
-        raise _bad(f"{call}: no schema can be made of its signature: {problem}") from None
+        raise _bad(f"{call}: its signature gives no schema: {problem}") from None
     schema.pop("title", None)
 
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         try:
-            given = adapter.validate_python(arguments)
+            values = adapter.validate_python(arguments)
         except ValidationError as problem:
             texts = [
                 f"{'.'.join(map(str, error['loc'])) or 'arguments'}: {error['msg']}"
@@ -39,7 +39,7 @@ def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> 
             raise ToolRefusedError("; ".join(texts)) from None
 
         async def perform(_: object) -> Json:
-            return await python.start(function, given, context)
+            return await python.start(function, values, context)
 
         return CoroutineRun(perform)
 
@@ -48,7 +48,7 @@ def offer(name: str, call: str, source_path: str | None, *, is_effect: bool) -> 
 
 
 def arguments_of(function: Function) -> TypeAdapter[dict[str, Any]]:
-    """Return what checks and describes the arguments of a function."""
+    """Return the type of a function's arguments, which checks and describes them."""
     try:
         hints = get_type_hints(function.function, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -59,13 +59,13 @@ def arguments_of(function: Function) -> TypeAdapter[dict[str, Any]]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise TypeError(f"{parameter.name} can only be given by its position")
+            raise TypeError(f"{parameter.name} is positional-only")
         hint = hints.get(parameter.name, Any)
         fields[parameter.name] = hint if parameter.default is parameter.empty else NotRequired[hint]
     make: Any = TypedDict
-    shape = make("Arguments", fields)
-    shape.__pydantic_config__ = ConfigDict(extra="forbid")
-    return TypeAdapter(shape)
+    arguments = make("Arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+    return TypeAdapter(arguments)
 
 
 def _bad(text: str) -> DefiniteFailure:

@@ -1,4 +1,6 @@
-"""HTTP requests as a tool: only to addresses of the allow-list, redirects included."""
+"""HTTP requests as a tool: only to addresses of the allow list, redirects included."""
+
+from typing import Any
 
 from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRefusedError, ToolRun
 from agent.steps.agent.tools.url_allow_list import may_visit
@@ -12,7 +14,7 @@ from agent.steps.types.outcome import Json, StepError
 _READING = frozenset({"get", "head"})
 
 
-def offer(name: str, config: HttpTool, *, is_effect: bool) -> AgentTool:
+def make_tool(name: str, config: HttpTool, *, is_effect: bool) -> AgentTool:
     """Return the tool."""
     acts = is_effect and not set(config.methods) <= _READING
 
@@ -20,14 +22,13 @@ def offer(name: str, config: HttpTool, *, is_effect: bool) -> AgentTool:
         method = arguments.get("method", config.methods[0])
         url = arguments["url"]
         if not may_visit(url, config.urls):
-            raise ToolRefusedError(
-                f"{url} is not among the addresses that are allowed: {config.urls}"
-            )
+            raise ToolRefusedError(f"{url} is not among the allowed addresses: {config.urls}")
         if "json" in arguments and method in _READING:
             raise ToolRefusedError(f"{method} takes no body")
 
         async def perform(call: Call) -> Json:
-            return await _send(config, context, method, url, arguments.get("json"), call)
+            response = await _send(config, context, call, method, arguments)
+            return _result(response, call, f"{method.upper()} {url}")
 
         return CoroutineRun(perform)
 
@@ -39,8 +40,8 @@ def offer(name: str, config: HttpTool, *, is_effect: bool) -> AgentTool:
 
 
 async def _send(
-    config: HttpTool, context: StepContext, method: str, url: str, body: Json, call: Call
-) -> Json:
+    config: HttpTool, context: StepContext, call: Call, method: str, arguments: dict[str, Json]
+) -> dict[str, Any]:
     # The HTTP client is slow to import, and most agents have other tools.
     from agent.steps.http.exchange import Exchange
 
@@ -50,15 +51,18 @@ async def _send(
         is_effect=call.is_effect,
         may_visit=lambda address: may_visit(address, config.urls),
     )
-    values = {"headers": headers, "json": body}
-    answer = await exchange.send(method, url, values, set(config.headers))
-    status = answer["status"]
+    values = {"headers": headers, "json": arguments.get("json")}
+    return await exchange.send(method, arguments["url"], values, set(config.headers))
+
+
+def _result(response: dict[str, Any], call: Call, request: str) -> Json:
+    """Return the part of a response that the model sees."""
+    status = response["status"]
     if call.is_effect and verdict(status, [(200, 299)], is_repeatable=False) == "unknown":
-        text = f"{method.upper()} {url} was answered with status {status}"
-        error = StepError(f"status_{status}", "unknown", f"{text}; whether it acted is unknown")
-        raise UnknownOutcomeError(error)
-    shown = {"status": status, "body": answer["body"]}
-    return {**shown, "truncated": True} if answer.get("truncated") else shown
+        text = f"{request} was answered with status {status}; whether it acted is unknown"
+        raise UnknownOutcomeError(StepError(f"status_{status}", "unknown", text))
+    result = {"status": status, "body": response["body"]}
+    return {**result, "truncated": True} if response.get("truncated") else result
 
 
 def _schema(config: HttpTool) -> dict[str, Json]:

@@ -1,7 +1,7 @@
 """Connections to MCP servers: opened at the first use in an attempt, closed with it.
 
-Each is kept by a task of its own, so that a server that dies takes nothing along but its connection.
-A server is a program that is started for the attempt and ended with it, or an address.
+Each has a task of its own, so that a server that dies ends nothing but its connection. A server is a
+program that is started for the attempt and ended with it, or an address.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ _LINE_BYTES: Final = 65_536
 
 
 async def load_sdk() -> None:
-    """Import the SDK, in a thread: it takes a second, in which the event loop would be blocked."""
+    """Import the SDK in a thread: it takes a second, which would block the event loop."""
     module = sys.modules.get("mcp")
     if module is None or getattr(module.__spec__, "_initializing", False):
         await asyncio.to_thread(import_module, "mcp")
 
 
 class LostError(Exception):
-    """The connection ended before the answer was there."""
+    """The connection ended before the answer came."""
 
 
 class Sessions:
@@ -48,22 +48,22 @@ class Sessions:
         self._context = context
         self._open: dict[str, _Session] = {}
 
-    async def ask(self, server: str, ask: "Callable[[Client], Awaitable[T]]") -> T:
-        """Ask a server; raise `DefiniteFailure` if it was not reached, `LostError` if it is gone."""
+    async def request(self, server: str, send: "Callable[[Client], Awaitable[T]]") -> T:
+        """Send a request; raise `DefiniteFailure` if the server was not reached, `LostError` if lost."""
         session = self._open.get(server)
         if session is None or session.is_over:
             session = self._open[server] = _Session(server, self._context)
         try:
-            return await session.ask(ask)
+            return await session.request(send)
         except BaseException:
-            # Whoever does not answer in time, or was interrupted, is not asked anything more.
+            # A server that did not answer in time, or was interrupted, gets no further request.
             if not session.is_well:
                 del self._open[server]
                 await session.aclose()
             raise
 
     def seconds_for(self, server: str) -> float:
-        """Return how long a server may take to say what it has."""
+        """Return how long a server may take to list its tools."""
         return _settings(server, self._context).timeout_seconds
 
     async def aclose(self) -> None:
@@ -80,46 +80,46 @@ class _Session:
         self._closing = asyncio.Event()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self.is_well = True
-        """Whether it may be asked again."""
-        self._keeper = asyncio.create_task(self._keep())
+        """Whether it may get another request."""
+        self._connection_task = asyncio.create_task(self._hold_open())
 
     @property
     def is_over(self) -> bool:
-        return self._keeper.done()
+        return self._connection_task.done()
 
-    async def ask(self, ask: "Callable[[Client], Awaitable[T]]") -> T:
+    async def request(self, send: "Callable[[Client], Awaitable[T]]") -> T:
         self.is_well = False
         client = await self._connected()
-        asked: asyncio.Future[T] = asyncio.ensure_future(ask(client))
+        request: asyncio.Future[T] = asyncio.ensure_future(send(client))
         try:
-            both: set[asyncio.Future[Any]] = {asked, self._keeper}
+            both: set[asyncio.Future[Any]] = {request, self._connection_task}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
+            if not request.done():
                 raise LostError(f"the connection to MCP server {self._name} is lost")
-            found = asked.result()
+            answer = request.result()
         except Exception as problem:
             self.is_well = not (isinstance(problem, LostError) or is_lost(problem))
             raise
         finally:
-            if not asked.done():
-                asked.cancel()
+            if not request.done():
+                request.cancel()
                 with suppress(BaseException):
-                    await asked
+                    await request
         self.is_well = True
-        return found
+        return answer
 
     async def aclose(self) -> None:
         self._closing.set()
         if not self._client.done():
-            self._keeper.cancel()
-        # The program's end is bounded: it is asked first, then made to.
-        await asyncio.wait({self._keeper})
-        if not self._keeper.cancelled():
-            self._keeper.exception()
+            self._connection_task.cancel()
+        # The program's end is bounded: SIGTERM first, then SIGKILL.
+        await asyncio.wait({self._connection_task})
+        if not self._connection_task.cancelled():
+            self._connection_task.exception()
 
     async def _connected(self) -> "Client":
         settings = _settings(self._name, self._context)
-        either: set[asyncio.Future[Any]] = {self._client, self._keeper}
+        either: set[asyncio.Future[Any]] = {self._client, self._connection_task}
         done, _ = await asyncio.wait(
             either, timeout=settings.timeout_seconds, return_when=asyncio.FIRST_COMPLETED
         )
@@ -127,12 +127,12 @@ class _Session:
             return self._client.result()
         if not done:
             raise _unreached(self._name, f"no answer within {settings.timeout_seconds:g} s")
-        problem = self._keeper.exception()
+        problem = self._connection_task.exception()
         if isinstance(problem, DefiniteFailure):
             raise problem
         raise _unreached(self._name, _reason(problem), is_final=_is_final(problem))
 
-    async def _keep(self) -> None:
+    async def _hold_open(self) -> None:
         await load_sdk()
         from mcp import Client
 
@@ -146,10 +146,10 @@ class _Session:
 
 
 def _accept_any_result(client: "Client") -> None:
-    """Keep the SDK from checking results against the server's own schema of them.
+    """Turn off the SDK's check of results against the server's own schema.
 
-    It does so with patterns that backtrack, on the worker's loop: a server could stop the worker.
-    Nothing here relies on the shape of a result; the model reads it as text.
+    It evaluates patterns that backtrack, on the worker's loop: a server could block the worker.
+    Nothing here relies on the structure of a result; the model reads it as text.
     """
 
     async def accept(name: str, result: Any) -> None:
@@ -161,7 +161,7 @@ def _accept_any_result(client: "Client") -> None:
 @asynccontextmanager
 async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transport]":
     settings = _settings(name, context)
-    # It writes what it received into the log, which may be a server's secret.
+    # The SDK logs what it receives, which may be a server's secret.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     values: dict[str, Any] = {"env": settings.env, "headers": settings.headers}
     values = context.secrets.resolve(values, frozenset(references(values)))
@@ -179,19 +179,19 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     program = StdioServerParameters(
         command=settings.command,
         args=settings.args,
-        # What a command gets, marks included: if the agent is killed, the next one ends the server.
-        # The library adds TERM by itself.
+        # As for a command, marks included: if the agent is killed, the next one ends the server.
+        # The library adds TERM itself.
         env=environment_of(context.step_id, context.attempt, values["env"]),
         cwd=settings.cwd or None,
         encoding_error_handler="replace",
     )
-    async with _complaints(name, context) as complaints:
-        yield stdio_client(program, errlog=complaints)
+    async with _stderr_log(name, context) as stderr:
+        yield stdio_client(program, errlog=stderr)
 
 
 @asynccontextmanager
-async def _complaints(name: str, context: StepContext) -> AsyncIterator[Any]:
-    """Give what a server writes on standard error to the step's log."""
+async def _stderr_log(name: str, context: StepContext) -> AsyncIterator[Any]:
+    """Copy a server's standard error to the step's log."""
     reading, writing = os.pipe()
     stream = asyncio.StreamReader(limit=_LINE_BYTES)
     pipe = os.fdopen(reading, "rb", buffering=0)
@@ -199,39 +199,39 @@ async def _complaints(name: str, context: StepContext) -> AsyncIterator[Any]:
         lambda: asyncio.StreamReaderProtocol(stream), pipe
     )
 
-    async def tell() -> None:
+    async def copy() -> None:
         while part := await stream.read(_LINE_BYTES):
             context.log_text("stderr", f"{name}: {part.decode('utf-8', 'replace')}")
 
-    teller = asyncio.create_task(tell())
+    copier = asyncio.create_task(copy())
     try:
-        with os.fdopen(writing, "w") as complaints:
-            yield complaints
-        # The program has ended; what it left behind may hold the pipe open.
-        await asyncio.wait({teller}, timeout=1)
+        with os.fdopen(writing, "w") as stderr:
+            yield stderr
+        # The program has ended, but its children may hold the pipe open.
+        await asyncio.wait({copier}, timeout=1)
     finally:
-        teller.cancel()
+        copier.cancel()
         transport.close()
 
 
 async def tools_of(sessions: Sessions, server: str) -> dict[str, Any]:
     """Return the tools of a server by their names."""
 
-    async def listed(client: "Client") -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    async def list_tools(client: "Client") -> dict[str, Any]:
+        tools: dict[str, Any] = {}
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            found |= {tool.name: tool for tool in page.tools}
+            tools |= {tool.name: tool for tool in page.tools}
             cursor = page.next_cursor
             if cursor is None:
                 break
-        return found
+        return tools
 
     seconds = sessions.seconds_for(server)
     try:
         async with asyncio.timeout(seconds):
-            return await sessions.ask(server, listed)
+            return await sessions.request(server, list_tools)
     except DefiniteFailure:
         raise
     except TimeoutError:
@@ -241,7 +241,7 @@ async def tools_of(sessions: Sessions, server: str) -> dict[str, Any]:
 
 
 def is_lost(problem: BaseException) -> bool:
-    """Whether an exception says that no answer came, and not that one came which is an error."""
+    """Whether an exception means that no answer came, rather than an answer that is an error."""
     from mcp import MCPError
     from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -251,12 +251,12 @@ def is_lost(problem: BaseException) -> bool:
 
 
 def _settings(name: str, context: StepContext) -> McpSettings:
-    found = context.services.mcp.get(name)
-    if found is None:
+    settings = context.services.mcp.get(name)
+    if settings is None:
         known = ", ".join(sorted(context.services.mcp)) or "none"
         text = f"there is no MCP server {name!r}: add [mcp.{name}] to the configuration; there are {known}"
         raise DefiniteFailure(text, code="no_such_server", kind="input", may_retry=False)
-    return found
+    return settings
 
 
 def _unreached(name: str, reason: str, *, is_final: bool = False) -> DefiniteFailure:
@@ -265,12 +265,12 @@ def _unreached(name: str, reason: str, *, is_final: bool = False) -> DefiniteFai
 
 
 def _is_final(problem: BaseException | None) -> bool:
-    """Whether to try again is of no use: there is no such program."""
+    """Whether a retry cannot help: the program does not exist or cannot be run."""
     return isinstance(problem, FileNotFoundError | PermissionError | ImportError)
 
 
 def _reason(problem: BaseException | None) -> str:
-    # A group of exceptions says nothing by itself.
+    # The message of an exception group says nothing itself.
     while isinstance(problem, BaseExceptionGroup) and problem.exceptions:
         problem = problem.exceptions[0]
     if problem is None:

@@ -1,4 +1,4 @@
-"""Programs as a tool: only command lines of the allow-list, never a shell's text."""
+"""Programs as a tool: only command lines of the allow list, never a shell script."""
 
 from collections.abc import Sequence
 
@@ -26,19 +26,17 @@ _SCHEMA: dict[str, Json] = {
 }
 
 
-def offer(name: str, config: ShellTool, *, is_effect: bool) -> AgentTool:
+def make_tool(name: str, config: ShellTool, *, is_effect: bool) -> AgentTool:
     """Return the tool."""
-    shown = "; ".join(" ".join(pattern) for pattern in config.allow)
-    text = f"Run a program. Allowed (* is one argument, ... any): {shown}"
+    patterns = "; ".join(" ".join(pattern) for pattern in config.allow)
+    text = f"Run a program. Allowed (* is one argument, ... any): {patterns}"
 
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         argv = arguments["argv"]
         if any("\0" in part for part in argv):
             raise ToolRefusedError("an argument must not contain a NUL character")
-        if not any(fits(argv, pattern) for pattern in config.allow):
-            raise ToolRefusedError(
-                f"{argv} is not among the command lines that are allowed: {shown}"
-            )
+        if not any(matches(argv, pattern) for pattern in config.allow):
+            raise ToolRefusedError(f"{argv} is not among the allowed command lines: {patterns}")
         return _Command(
             ShellConfig(
                 argv=argv,
@@ -54,21 +52,21 @@ def offer(name: str, config: ShellTool, *, is_effect: bool) -> AgentTool:
     return AgentTool(name, text, _SCHEMA, lambda _: is_effect, start, on_unknown="ask")
 
 
-def fits(argv: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a command line is one that a pattern allows."""
+def matches(argv: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a pattern allows a command line."""
     is_open = pattern[-1] == "..."
-    wanted = pattern[:-1] if is_open else pattern
-    if len(argv) < len(wanted) or (len(argv) > len(wanted) and not is_open):
+    parts = pattern[:-1] if is_open else pattern
+    if len(argv) < len(parts) or (len(argv) > len(parts) and not is_open):
         return False
     return all(
-        not given.startswith("-") if part == "*" else given == part
-        for given, part in zip(argv, wanted, strict=False)
+        not argument.startswith("-") if part == "*" else argument == part
+        for argument, part in zip(argv, parts, strict=False)
     )
 
 
 class _Command(ToolRun):
     def __init__(self, config: ShellConfig, context: StepContext) -> None:
-        self._shell = Shell(config, context, takes_any_exit=True)
+        self._shell = Shell(config, context, accepts_any_exit_code=True)
         self.prepare = self._shell.prepare
 
     async def perform(self, call: Call) -> Json:

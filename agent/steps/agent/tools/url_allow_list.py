@@ -1,7 +1,7 @@
-r"""Which addresses a model may ask for: at or below those of the list, and written in one way only.
+r"""Which addresses a model may request: those of the list and below, in one spelling only.
 
-Servers read unusual paths differently: some decode twice, some drop `;…`, some take `\` for `/`. An
-address that one of them could read as another place is refused, not normalised.
+Servers read unusual paths differently: some decode twice, some drop `;…`, some read `\` as `/`. An
+address that one of them could read as another path is refused, not normalised.
 """
 
 import re
@@ -23,42 +23,42 @@ _ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Address:
     origin: tuple[str, str, int]
     path: str
 
 
 def may_visit(url: str, allowed: list[str]) -> bool:
     """Whether an address is one of these, or below one."""
-    asked = _place(url)
-    if asked is None or _is_ambiguous(asked.path):
+    requested = _parse(url)
+    if requested is None or _is_ambiguous(requested.path):
         return False
-    return any(_is_below(asked, prefix) for prefix in map(_place, allowed))
+    return any(_is_below(requested, prefix) for prefix in map(_parse, allowed))
 
 
-def _is_below(asked: _Place, prefix: _Place | None) -> bool:
-    if prefix is None or asked.origin != prefix.origin:
+def _is_below(requested: _Address, prefix: _Address | None) -> bool:
+    if prefix is None or requested.origin != prefix.origin:
         return False
     base = prefix.path.rstrip("/")
-    return asked.path == base or asked.path.startswith(f"{base}/")
+    return requested.path == base or requested.path.startswith(f"{base}/")
 
 
-def _place(url: str) -> _Place | None:
-    """Take an address apart; None for one that is not plainly written."""
-    found = _ADDRESS.fullmatch(url)
-    if found is None or "\\" in url or not all(char.isprintable() and char != " " for char in url):
+def _parse(url: str) -> _Address | None:
+    """Parse an address; None for one in an unusual spelling."""
+    match = _ADDRESS.fullmatch(url)
+    if match is None or "\\" in url or not all(char.isprintable() and char != " " for char in url):
         return None
-    scheme, host = found["scheme"].lower(), _ascii(found["host"])
+    scheme, host = match["scheme"].lower(), _ascii(match["host"])
     if scheme not in _PORTS or host is None or not _HOST.fullmatch(host):
         return None
-    port = int(found["port"]) if found["port"] else _PORTS[scheme]
-    path = quote(found["path"], safe=_ASCII)
+    port = int(match["port"]) if match["port"] else _PORTS[scheme]
+    path = quote(match["path"], safe=_ASCII)
     path = re.sub("%[0-9A-Fa-f]{2}", lambda code: code[0].upper(), path)
-    return _Place((scheme, host, port), path)
+    return _Address((scheme, host, port), path)
 
 
 def _ascii(host: str) -> str | None:
-    """Write a host as it goes over the wire."""
+    """Return a host as it is sent over the wire."""
     host = host.lower()
     if host.isascii():
         return host

@@ -1,35 +1,41 @@
 """Workflows as tools: a child task whose output is the tool's answer.
 
-The child is created in the transaction that lets the step wait for it, so it has a record of its own:
-the use of the tool is written down once the child has ended. While it runs the step holds nothing.
+The transaction that parks the step creates the child, so the child is its own record. The use of the
+tool is recorded after the child has ended. Meanwhile the step holds no slot.
 """
 
-from agent.steps.agent.tool import AgentTool, ToolRun
+from agent.core.waits import Child, ChildRequest, EndedWait
+from agent.steps.agent.tool import AgentTool, ToolRun, ToolSnapshot
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json, Waiting
 
 
-def described(workflow: str, context: StepContext) -> dict[str, Json]:
-    """Return what a model is shown of a workflow; one that is not there fails the step."""
-    found = context.claimed.workflows.get(workflow)
-    if found is None:
+def describe(workflow: str, context: StepContext) -> dict[str, Json]:
+    """Return a workflow's description as a tool; a workflow that does not exist fails the step."""
+    facts = context.claimed.workflows.get(workflow)
+    if facts is None:
         text = f"there is no workflow called {workflow!r}"
         raise DefiniteFailure(text, code="no_such_workflow", kind="input", may_retry=False)
-    text = found["description"] or f"Run the workflow {workflow}."
-    return {"name": workflow, "description": text, "schema": found["schema"]}
+    text = facts["description"] or f"Run the workflow {workflow}."
+    return {"name": workflow, "description": text, "schema": facts["schema"]}
 
 
-def offer(
-    name: str, workflow: str, description: str, schema: dict[str, Json], *, is_effect: bool
-) -> AgentTool:
-    """Return the tool."""
+def make_tool(name: str, workflow: ToolSnapshot, *, is_effect: bool) -> AgentTool:
+    """Return the tool of a workflow."""
 
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
-        return _Child(workflow, arguments, context)
+        return _Child(workflow.name, arguments, context)
 
-    return AgentTool(name, description, schema, lambda _: is_effect, start, on_unknown="retry")
+    return AgentTool(
+        name,
+        workflow.description,
+        workflow.schema,
+        lambda _: is_effect,
+        start,
+        on_unknown="retry",
+    )
 
 
 class _Child(ToolRun):
@@ -42,29 +48,31 @@ class _Child(ToolRun):
         self.prepare = self._wait
 
     @property
-    def _ended(self) -> dict[str, Json] | None:
-        """What became of the child that this very use asked for."""
+    def _ended(self) -> EndedWait | None:
+        """The end of the child that this very use requested; None before that."""
         waited = self._context.claimed.waited
-        is_ours = waited is not None and waited.get("for") == self._context.calls.number
-        return waited if is_ours else None
+        if waited is None or not isinstance(waited.on, Child):
+            return None
+        return waited if waited.on.tool_use == self._context.calls.number else None
 
     async def _wait(self) -> None:
-        """End the attempt by asking for the child, unless it has ended."""
+        """End the attempt by requesting the child, unless it has ended."""
         if self._ended is None:
             number = self._context.calls.number
-            asked = {"workflow": self._workflow, "input": self._arguments, "for": number}
-            checkpoint = self._context.checkpoint
-            self._context.calls.end(Waiting({"child": asked}, None, checkpoint))
+            request = ChildRequest(self._workflow, self._arguments, number)
+            self._context.calls.end_attempt(Waiting(request, None, self._context.checkpoint))
 
     async def perform(self, call: Call) -> Json:
-        ended = self._ended
-        assert ended is not None
+        waited = self._ended
+        assert waited is not None
+        assert isinstance(waited.on, Child)
+        ended = waited.result
         status = ended.get("status")
         error = ended.get("error")
         reason = error.get("message") if isinstance(error, dict) else error
         if status == "succeeded":
-            # Its steps have run, also where no output can be made of what they gave.
+            # Its steps have run, even if its output could not be computed.
             return ended.get("output") if error is None else {"error": reason}
         text = f"the workflow {self._workflow} was not run" if status == "refused" else ""
-        text = text or f"the task {ended['child']} of {self._workflow} is {status or 'gone'}"
+        text = text or f"the task {waited.on.task_id} of {self._workflow} is {status or 'gone'}"
         raise DefiniteFailure(f"{text}: {reason}" if reason else text, may_retry=False)

@@ -1,7 +1,7 @@
-"""Journaled calls of models: what every kind that asks a model goes through.
+"""Journaled calls of models, for every kind that asks a model. Entry point: `ask`.
 
-A call is repeatable and may cost twice: its intent carries what it may use at most, its result what
-it used. One that is on record is answered from the record, without asking the model again.
+A call is repeatable, at the price of paying twice. Its intent reserves what it may use at most, and
+its result says what it used. A recorded call is answered from the record.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json, StepError
 
 _RESOURCE: Final = "models"
-_KEPT_OF_TOO_LONG: Final = 10_000
+_MAX_RECORDED_CHARS: Final = 10_000
 _GRACE_SECONDS: Final = 5.0
-"""Between the SDK's own end of a request and ours."""
+"""Between the SDK's own timeout and ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model answered, now or in an earlier attempt."""
+    """A model's answer, from this attempt or from the record."""
 
     text: str
     stop_reason: str
     tool_uses: tuple[ToolUse, ...]
     cut_from_bytes: int | None
-    """How long the answer was, when it was too long to be kept whole."""
+    """The length of an answer that was too long to be recorded whole."""
     native: Json
     is_replayed: bool
     is_inherited: bool
-    """Whether an earlier task was told it, and this one is to do better."""
+    """Whether the task that this one is a retry of got it."""
 
     def message(self) -> Message:
-        """Return it as a message of the conversation; no provider takes one back that is empty."""
+        """Return it as a message of the conversation; providers refuse an empty one."""
         text = self.text if self.text.strip() or self.tool_uses else "(nothing)"
         return Message("assistant", text, self.tool_uses, native=self.native)
 
@@ -60,7 +60,7 @@ class _Connectors:
 
     async def get(self, model: Model, key: str | None) -> Connector:
         if (model, key) not in self._open:
-            # An SDK takes a second to import, in which the whole worker would stand still.
+            # Importing an SDK takes a second, which would block the event loop.
             await asyncio.to_thread(registry.load, model)
         connector = self._open.get((model, key))
         if connector is None:
@@ -75,35 +75,35 @@ class _Connectors:
 
 
 def model_named(context: StepContext, name: str | None) -> Model:
-    """Return a model of the configuration; one that is not there fails the step."""
+    """Return a model of the configuration; an unknown name fails the step."""
     try:
         model = context.services.models.get(name)
     except ModelError as problem:
-        raise _definite(problem) from None
+        raise _definite_failure(problem) from None
     if model.key is not None:
-        # Also an attempt whose answers are all on record must not write the key down.
+        # Also an attempt whose answers are all recorded must not write the key down.
         context.secrets.hide(model.key, frozenset({()}))
     return model
 
 
 async def load(context: StepContext, name: str | None) -> None:
-    """Import the SDK of a model's provider, in a thread; a model that is not there is left out."""
+    """Import the SDK of a model's provider in a thread; an unknown model is skipped."""
     with contextlib.suppress(DefiniteFailure):
         model = model_named(context, name)
         if not registry.is_loaded(model):
             await asyncio.to_thread(registry.load, model)
 
 
-def answer_tokens(context: StepContext, model: Model, wanted: int | None) -> int:
-    """Return how long an answer may be: what the step says, or the default that the model allows."""
-    most = model.max_output_tokens
-    if wanted is None:
+def answer_tokens(context: StepContext, model: Model, max_tokens: int | None) -> int:
+    """Return the longest answer in tokens: what the step says, or the default within the model's limit."""
+    limit = model.max_output_tokens
+    if max_tokens is None:
         default = context.services.models.max_tokens
-        return default if most is None else min(default, most)
-    if most is not None and wanted > most:
-        text = f"max_tokens is {wanted}, and model {model.name} gives at most {most}"
+        return default if limit is None else min(default, limit)
+    if limit is not None and max_tokens > limit:
+        text = f"max_tokens is {max_tokens}, and model {model.name} gives at most {limit}"
         raise DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)
-    return wanted
+    return max_tokens
 
 
 async def ask(
@@ -112,46 +112,43 @@ async def ask(
     request: ModelRequest,
     body: Json,
     *,
-    action: str = "model",
-    on_unknown: str | None = None,
-    leads: bool = False,
+    is_conversation: bool = False,
 ) -> ModelAnswer:
     """Ask a model once, as a journaled call; `body` is what the record shows of the request.
 
     The body should not grow with the conversation. An attempt with another body asks again, unless
-    the call `leads` and later calls are on record. Failures are `DefiniteFailure`s: raised out of
-    the step they end the attempt as they ought to.
+    the call is part of a conversation and later calls are on record. Failures are
+    `DefiniteFailure`s, which a step may raise out of its code.
     """
     if model.context_tokens is not None and pricing.surely_exceeds(request, model.context_tokens):
         text = f"the prompt is longer than the {model.context_tokens} tokens of model {model.name}"
         raise DefiniteFailure(text, code="context_exceeded", kind="limit", may_retry=False)
     step = context.claimed.step
     seconds = step.timeout_seconds or model.timeout_seconds
-    asked = Request(
-        action,
+    call_request = Request(
+        "model",
         body,
-        on_unknown or step.on_unknown or "retry",
+        "retry" if is_conversation else step.on_unknown or "retry",
         seconds,
         is_effect=False,
-        leads=leads,
+        leads=is_conversation,
         reservation=_reservation(context, model, request, seconds),
     )
 
     async def perform(call: Call) -> MeasuredResponse:
         return await _perform(context, model, request, seconds)
 
-    answer = await context.perform(asked, perform)
-    return _said(answer)
+    return _model_answer(await context.perform(call_request, perform))
 
 
-def failure_of(said: ModelAnswer, model: Model, max_tokens: int) -> StepError | None:
-    """Say why an answer is none although the model gave one: cut, declined, or out of context."""
-    match said.stop_reason:
+def failure_of(answer: ModelAnswer, model: Model, max_tokens: int) -> StepError | None:
+    """Return the error of an answer that was cut, declined, or out of context."""
+    match answer.stop_reason:
         case "max_tokens":
             text = f"the answer was cut at max_tokens = {max_tokens}: raise it, or ask for less"
             return StepError("max_tokens", "limit", text)
         case "refusal":
-            reason = f": {said.text[:500]}" if said.text else ""
+            reason = f": {answer.text[:500]}" if answer.text else ""
             return StepError("refusal", "remote", f"model {model.name} declined to answer{reason}")
         case "context_exceeded":
             text = f"the context of model {model.name} was full: shorten the prompt"
@@ -160,17 +157,17 @@ def failure_of(said: ModelAnswer, model: Model, max_tokens: int) -> StepError | 
             return None
 
 
-def read(
-    context: StepContext, said: ModelAnswer, *, is_json: bool = False
+def read_output(
+    context: StepContext, answer: ModelAnswer, *, is_json: bool = False
 ) -> ValidOutput | InvalidOutput:
-    """Read an answer as the step wants it: as JSON, or as its schema says."""
+    """Read the step's output from an answer: as JSON if the step or its schema says so."""
     limit_bytes = context.services.limits.output_bytes
-    if said.cut_from_bytes is not None:
-        return model_output.too_long(said.cut_from_bytes, limit_bytes)
+    if answer.cut_from_bytes is not None:
+        return model_output.too_long(answer.cut_from_bytes, limit_bytes)
     schema = context.claimed.step.output_schema
     is_json = model_output.wants_json(is_json, schema)
     return model_output.read_answer(
-        said.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
+        answer.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
     )
 
 
@@ -178,7 +175,7 @@ def _reservation(
     context: StepContext, model: Model, request: ModelRequest, seconds: float
 ) -> Reservation:
     claimed, models = context.claimed, context.services.models
-    tokens_in = pricing.most_tokens_in(request)
+    tokens_in = pricing.max_input_tokens(request)
     digests = (message.digest for message in request.messages)
     microusd = None
     if model.price is not None:
@@ -203,7 +200,7 @@ def _reservation(
 async def _perform(
     context: StepContext, model: Model, request: ModelRequest, seconds: float
 ) -> MeasuredResponse:
-    """Ask the provider, and say what that used."""
+    """Ask the provider; return the answer with what it used."""
     key = None
     if model.key is not None:
         try:
@@ -225,9 +222,9 @@ async def _perform(
             connector = await connectors.get(model, key)
             reply = await connector.complete(request, seconds)
     except TimeoutError:
-        raise _definite(timed_out(f"model {model.name}")) from None
+        raise _definite_failure(timed_out(f"model {model.name}")) from None
     except ModelError as problem:
-        raise _definite(problem) from problem
+        raise _definite_failure(problem) from problem
     limit_bytes = context.services.limits.output_bytes
     return MeasuredResponse(_document(reply, context.secrets, limit_bytes), _spend(reply, model))
 
@@ -242,22 +239,22 @@ def _spend(reply: Reply, model: Model) -> Spend | None:
 
 
 def _document(reply: Reply, secrets: Secrets, limit_bytes: int) -> dict[str, Json]:
-    """Return an answer as it is recorded; one beyond the limit only by its text's beginning."""
+    """Return a reply as it is recorded; of one beyond the limit only the beginning of its text."""
     document: dict[str, Json] = {
         "text": reply.text,
         "stop_reason": reply.stop_reason,
         "model": reply.model,
     }
     if reply.request_id is not None and None in (reply.tokens_in, reply.tokens_out):
-        # Otherwise it stands with what the call used.
+        # Otherwise it is recorded with what the call used.
         document["request_id"] = reply.request_id
     uses: list[Json] = [
         {"id": use.id, "name": use.name, "arguments": use.arguments} for use in reply.tool_uses
     ]
     size = len(reply.text.encode("utf-8")) + (len(json.dumps(uses)) if uses else 0)
     if size > limit_bytes:
-        # Before it is cut, or half of a secret could be left.
-        document["text"] = secrets.redact(reply.text)[:_KEPT_OF_TOO_LONG]
+        # Redacted before it is cut, or half of a secret could be left.
+        document["text"] = secrets.redact(reply.text)[:_MAX_RECORDED_CHARS]
         document["cut_from_bytes"] = size
     elif uses:
         document["tool_uses"] = uses
@@ -266,7 +263,7 @@ def _document(reply: Reply, secrets: Secrets, limit_bytes: int) -> dict[str, Jso
     return document
 
 
-def _said(answer: CallAnswer) -> ModelAnswer:
+def _model_answer(answer: CallAnswer) -> ModelAnswer:
     response = answer.response
     uses = tuple(
         ToolUse(use["id"], use["name"], use["arguments"]) for use in response.get("tool_uses", ())
@@ -282,7 +279,7 @@ def _said(answer: CallAnswer) -> ModelAnswer:
     )
 
 
-def _definite(problem: ModelError) -> DefiniteFailure:
+def _definite_failure(problem: ModelError) -> DefiniteFailure:
     request = f" (request {problem.request_id})" if problem.request_id else ""
     return DefiniteFailure(
         problem.message + request,

@@ -1,4 +1,4 @@
-"""Whether a model's answer is what was asked for: a pure function of its text."""
+"""The output of a model's answer: its text or JSON, checked against the schema. Pure functions."""
 
 import json
 import re
@@ -14,20 +14,20 @@ _FENCED: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOT
 
 @dataclass(frozen=True, slots=True)
 class ValidOutput:
-    """An answer that may be used, as a value."""
+    """An answer that is valid, as a value."""
 
     value: Json
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidOutput:
-    """An answer that is not what was asked for."""
+    """An answer that is not valid."""
 
     error: StepError
 
 
 def wants_json(is_json: bool, schema: dict[str, Any] | None) -> bool:
-    """Whether an answer is read as JSON; a schema for a text is held against the text itself."""
+    """Whether an answer is read as JSON; a schema of type string applies to the text itself."""
     return is_json or (schema is not None and schema.get("type") != "string")
 
 
@@ -42,7 +42,7 @@ def read_answer(
     value: Json = text
     if is_json:
         try:
-            value = _parsed(text)
+            value = _parse(text)
         except (ValueError, RecursionError) as problem:
             reason = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
             return _invalid("invalid_json", f"the model's answer is not JSON: {reason}")
@@ -54,28 +54,28 @@ def read_answer(
 
 
 def too_long(size: int, limit_bytes: int) -> InvalidOutput:
-    """Say that an answer is longer than a step's output may be."""
+    """Return the error of an answer that is longer than a step's output may be."""
     text = f"the model's answer is {size} bytes, and {limit_bytes} are allowed"
     return _invalid("answer_too_long", text)
 
 
-def _parsed(text: str) -> Json:
-    """Read JSON that stands alone, or in the one code fence of an answer."""
+def _parse(text: str) -> Json:
+    """Parse JSON that is the whole answer, or in the only code fence of it."""
     stripped = text.strip().removeprefix("\ufeff")
     try:
-        return _strict(stripped)
+        return _parse_strictly(stripped)
     except (ValueError, RecursionError) as problem:
         fenced = _FENCED.findall(stripped)
         if len(fenced) != 1:
             raise
         first: Exception = problem
     try:
-        return _strict(fenced[0].strip())
+        return _parse_strictly(fenced[0].strip())
     except (ValueError, RecursionError) as problem:
         raise problem from first
 
 
-def _strict(text: str) -> Json:
+def _parse_strictly(text: str) -> Json:
     value = json.loads(text, parse_constant=_refuse)
     try:
         encode(value, "answer")
@@ -85,7 +85,7 @@ def _strict(text: str) -> Json:
 
 
 def _refuse(name: str) -> Json:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _invalid(code: str, message: str) -> InvalidOutput:

@@ -14,8 +14,9 @@ import pytest
 
 from agent.config.models import McpSettings
 from agent.core.state_machine import ApprovalStatus
+from agent.core.waits import UnknownCall
 from agent.steps.types.outcome import Failed, Retry, Succeeded, Waiting
-from tests.steps.agent.test_loop import answers, approved, failed, trial, uses
+from tests.support.agent_loop import answers, approved, failed, trial, uses
 from tests.support.attempt import PATIENCE_SECONDS, Trial, run
 
 SERVER = str(Path(__file__).parents[3] / "support" / "mcp_server.py")
@@ -149,7 +150,7 @@ def test_a_server_that_dies_in_a_use(did: Path) -> None:
     assert isinstance(outcome, Retry) and outcome.is_unknown
     made.pass_expiry()
     outcome = run(made.attempt())
-    assert isinstance(outcome, Waiting) and "unknown" in outcome.on
+    assert isinstance(outcome, Waiting) and isinstance(outcome.on, UnknownCall)
     assert did.read_text() == "die\n"
     script = [uses(("it_die", {"n": 1})), uses(("it_double", {"n": 1})), "done"]
     made = asking(script, stdio(did), ["die", "double"], effect="none")

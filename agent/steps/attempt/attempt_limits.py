@@ -1,0 +1,49 @@
+"""How many attempts a step has, and what the attempts beyond the last one may still do."""
+
+from typing import Final
+
+from agent.core.state_machine import CallStatus
+from agent.steps.attempt import replay
+from agent.steps.spec.registry import KINDS
+from agent.steps.types.attempt_input import AttemptInput
+from agent.steps.types.outcome import StepError
+
+FIND_OUT_ATTEMPTS: Final = 3
+"""How often a step may check the results of its calls after its last attempt to act.
+
+Bounded, because each check runs the step's code, which may crash its worker each time.
+"""
+
+PARKING_ATTEMPTS: Final = 20
+"""How often an attempt that only waits or asks may be lost beyond the step's attempts.
+
+`max_attempts` is for attempts that act: a machine that crashed a few times must not end a wait of a
+month. Bounded, because templates run in the worker and may be what crashes it.
+"""
+
+
+def may_find_out(claimed: AttemptInput) -> bool:
+    """Whether an attempt beyond the last has recorded results to use."""
+    if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
+        return False
+    return any(call.status != CallStatus.FAILED or replay.is_final(call) for call in claimed.calls)
+
+
+def may_park(claimed: AttemptInput) -> bool:
+    """Whether an attempt beyond the last has no effect: it waits, asks, or decides its items."""
+    if claimed.attempt > claimed.max_attempts + PARKING_ATTEMPTS:
+        return False
+    kind = KINDS.get(claimed.step.kind)
+    has_gate = claimed.step.approval is not None
+    return claimed.is_group or has_gate or (kind is not None and not kind.acts)
+
+
+def exhausted(claimed: AttemptInput) -> StepError:
+    """Return the error of a step that has no attempt left."""
+    error = claimed.last_error or {}
+    last = f"; {error['message']}" if error.get("class") == "crash" else ""
+    if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
+        text = f"attempts exhausted, outcome unknown{last}"
+        return StepError("attempts_exhausted", "unknown", text)
+    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
+    return StepError("attempts_exhausted", "crash", text)

@@ -1,0 +1,128 @@
+"""A batch that fails as a whole, committed part by part: a bad part costs only itself.
+
+The parts of a batch with content are its entries, completions, submissions and ends. An empty batch
+fails because of a task that is due: there the parts are the due tasks.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from agent.core.clock import Clock
+from agent.steps.types.outcome import Failed, StepError
+from agent.store.db.database import Connection
+from agent.store.engine import reads
+from agent.tasks.commit.attempt_loader import AttemptLoader
+from agent.tasks.commit.batch import Batch, CommitResult, Completion
+from agent.tasks.rules.claiming import ClaimCapacity
+
+log = structlog.get_logger(__name__)
+
+CommitPart = Callable[[Batch, ClaimCapacity, CommitResult], str | None]
+"""Commits a part and merges what it did; returns why the part is refused, None if it is not.
+
+It raises what is no fault of the part."""
+
+_SET_ASIDE_SECONDS: Final = 60.0
+_MOST_PARTS: Final = 64
+
+
+class SetAsideTasks:
+    """Due tasks that cannot be read, each left out of commits for a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def add(self, task_id: str) -> None:
+        """Leave a task out from now on."""
+        self._until[task_id] = self._clock.monotonic() + _SET_ASIDE_SECONDS
+
+    def current(self) -> frozenset[str]:
+        """Return the tasks that are left out now."""
+        now = self._clock.monotonic()
+        self._until = {task: until for task, until in self._until.items() if until > now}
+        return frozenset(self._until)
+
+    def exclude_from(self, capacity: ClaimCapacity) -> ClaimCapacity:
+        """Return a capacity that passes these tasks over."""
+        if not self._until:
+            return capacity
+        return replace(capacity, passed_over=capacity.passed_over | self.current())
+
+
+def commit_parts(
+    batch: Batch, capacity: ClaimCapacity, commit: CommitPart, total: CommitResult
+) -> None:
+    """Commit each part of a batch by itself, without claims."""
+    capacity = replace(capacity, slots=0, most_due=0)
+    for entry in batch.entries:
+        entry.problem = commit(Batch(entries=[entry]), capacity, total)
+        if entry.problem is not None:
+            # Its attempt waits for the answer.
+            total.result.journaled.append((entry, False))
+    for completion in batch.completions:
+        problem = commit(Batch(completions=[completion]), capacity, total)
+        if problem is not None:
+            _replace_outcome(completion, problem, capacity, commit, total)
+    for submission in batch.submissions:
+        problem = commit(Batch(submissions=[submission]), capacity, total)
+        if problem is not None:
+            total.refused[submission.task_id] = problem
+    for end in batch.child_ends:
+        commit(Batch(child_ends=[end]), capacity, total)
+    if batch.logs:
+        commit(Batch(logs=batch.logs), capacity, total)
+    total.result.has_more = True
+
+
+def _replace_outcome(
+    completion: Completion,
+    problem: str,
+    capacity: ClaimCapacity,
+    commit: CommitPart,
+    total: CommitResult,
+) -> None:
+    """Fail a step whose outcome cannot be stored; the ledger keeps the results of its calls."""
+    reason = StepError("bad_outcome", "internal", f"it could not be kept: {problem}")
+    failed = Completion(completion.claim, completion.graph, Failed(reason))
+    if commit(Batch(completions=[failed]), capacity, total) is not None:
+        # Nothing can be written to its task. Free the slot at least.
+        total.result.settled.append((completion, False))
+
+
+def commit_due_tasks(
+    connection: Connection,
+    capacity: ClaimCapacity,
+    commit: CommitPart,
+    total: CommitResult,
+    set_aside: SetAsideTasks,
+    loader: AttemptLoader,
+    now: int,
+) -> None:
+    """Claim from each due task by itself; set a task aside whose rows cannot be read."""
+    commit(Batch(), replace(capacity, slots=0, most_due=0), total)
+    most = min(capacity.most_due, _MOST_PARTS)
+    rows = connection.query(reads.due_statement(connection.sql), now=now, most=most)
+    due = frozenset(str(row[0]) for row in rows)
+    result, claimed = total.result, 0
+    for task_id in sorted(due - set_aside.current()):
+        only_this = replace(
+            capacity,
+            slots=max(capacity.slots - claimed, 0),
+            running=capacity.running + claimed,
+            passed_over=due - {task_id},
+        )
+        problem = commit(Batch(), only_this, total)
+        if problem is not None:
+            log.error("task.set_aside", task=task_id, error=problem)
+            set_aside.add(task_id)
+        claimed += len(result.claimed)
+        # Before the next part, which may fail for the database's sake: these are claimed.
+        loader.add_claims(result)
+        result.claimed = []
+        if result.is_alone or result.is_draining:
+            break
+    result.has_more = claimed > 0

@@ -1,0 +1,70 @@
+"""Sends batches from the outbox to the committer, in the database thread.
+
+On PostgreSQL one transaction may be unconfirmed while the next batch is computed: much work is sent in
+halves, and each half is sent before the other is confirmed.
+"""
+
+from agent.core.thread_bridge import ThreadBridge
+from agent.store.db.database import StoreError
+from agent.tasks.commit.batch import CommitResult
+from agent.tasks.commit.committer import Committer
+from agent.tasks.commit.faults import DroppedError, FencedError
+from agent.tasks.commit.pipeline import InFlightTx
+from agent.tasks.worker.outbox import Outbox
+from agent.tasks.worker.slots import Slots
+
+CommitFailure = StoreError | FencedError | DroppedError
+Completed = tuple[InFlightTx, CommitResult | CommitFailure]
+"""A transaction that is no longer in flight, and what it did or why it failed."""
+
+
+class BatchSender:
+    """Sends batches in order; at most one is unconfirmed between two calls."""
+
+    def __init__(
+        self, committer: Committer, thread: ThreadBridge, outbox: Outbox, slots: Slots
+    ) -> None:
+        self._committer = committer
+        self._thread = thread
+        self._outbox = outbox
+        self._slots = slots
+        self._unconfirmed: InFlightTx | None = None
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether a transaction was sent whose COMMIT is not confirmed."""
+        return self._unconfirmed is not None
+
+    async def commit(self, *, is_polling: bool, is_stopping: bool) -> list[Completed]:
+        """Send a batch; return the transactions that are complete with it, in order."""
+        ahead, self._unconfirmed = self._unconfirmed, None
+        may_pipeline = not (self._committer.database.is_sqlite or is_polling or is_stopping)
+        batch = self._outbox.take(is_half=may_pipeline and ahead is None)
+        capacity = self._slots.capacity(
+            batch, ahead, is_polling=is_polling, is_stopping=is_stopping
+        )
+        may_stay = may_pipeline and (ahead is not None or not self._outbox.is_empty)
+
+        def exchange() -> list[Completed]:
+            tx = self._committer.send(batch, capacity)
+            completed = [] if ahead is None else [self._complete(ahead)]
+            if may_stay and tx.is_unconfirmed:
+                self._unconfirmed = tx
+            else:
+                completed.append(self._complete(tx))
+            return completed
+
+        return await self._thread.run(exchange)
+
+    async def complete_unconfirmed(self) -> list[Completed]:
+        """Wait for the unconfirmed transaction, if there is one."""
+        ahead, self._unconfirmed = self._unconfirmed, None
+        if ahead is None:
+            return []
+        return [await self._thread.run(lambda: self._complete(ahead))]
+
+    def _complete(self, tx: InFlightTx) -> Completed:
+        try:
+            return tx, self._committer.complete(tx)
+        except (StoreError, FencedError, DroppedError) as error:
+            return tx, error

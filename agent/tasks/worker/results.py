@@ -1,0 +1,56 @@
+"""What a worker does with the result of a commit or a poll: start, answer, stop, notify."""
+
+from typing import TYPE_CHECKING
+
+from agent.tasks.commit.batch import CommitResult
+from agent.tasks.commit.committer import PollResult
+from agent.tasks.rescue import maintenance
+
+if TYPE_CHECKING:
+    from agent.tasks.worker.worker import Worker
+
+
+def act_on(worker: "Worker", done: CommitResult) -> None:
+    """Act on a committed transaction."""
+    result = done.result
+    for entry, is_recorded in result.journaled:
+        worker.journal.answer(entry, is_recorded)
+    for completion, _ in result.settled:
+        attempt = worker.attempts.remove(completion.claim)
+        if attempt is not None:
+            worker.slots.note_end(attempt)
+    worker.attempts_started += len(done.attempts)
+    for claimed in done.attempts:
+        worker.attempts.start(claimed, is_isolated=done.is_isolated)
+    worker.external.note_commit(done)
+    for step_id, _ in result.stops:
+        worker.attempts.stop(step_id, "another step failed")
+    worker.submitters.resolve(result.created, done.refused)
+    worker.slots.note_commit(result)
+    if result.has_more:
+        worker.notice()
+    for end in result.ended:
+        if end.parent_step_id is not None:
+            worker.outbox.add_child_end(end)
+            worker.wake()
+    for task_id in result.orphans:
+        maintenance.cancel_soon(worker.committer, task_id, worker.notice)
+    for pause in result.pauses:
+        maintenance.pause_soon(worker.committer, pause, worker.notice)
+    if result.events:
+        worker.call_listeners(result.events)
+
+
+async def signal_attempts(worker: "Worker", poll: PollResult) -> None:
+    """Stop or pause attempts as a poll demands."""
+    attempts = worker.attempts
+    for step_id in poll.stops:
+        attempts.stop(step_id, "the task no longer wants this attempt")
+    for step_id in poll.pauses:
+        attempts.pause(step_id)
+    attempts.unpause(set(poll.pauses))
+    for attempt in attempts:
+        if attempt.claim.step_id in poll.failing and attempt.claimed.step.run_on == "success":
+            attempts.stop(attempt.claim.step_id, "another step failed")
+    if await worker.external.note_poll(poll):
+        worker.slots.note_isolated_end()

@@ -1,0 +1,82 @@
+"""How many attempts a worker may start with its next transaction."""
+
+from agent.config.settings import EngineSettings
+from agent.core.clock import SECOND, Clock
+from agent.tasks.commit.batch import Batch, TxResult
+from agent.tasks.commit.pipeline import InFlightTx
+from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.state.poison_isolation import PoisonIsolation
+from agent.tasks.worker.attempts import Attempt, Attempts
+from agent.tasks.worker.external_values import ExternalValues
+
+_DUE_TASKS_OF_A_POLL = 16
+"""So that timers fire and deadlines pass while no slot is free."""
+
+
+class Slots:
+    """Counts what runs against the slots, and keeps a poisonous step isolated."""
+
+    def __init__(
+        self, settings: EngineSettings, attempts: Attempts, external: ExternalValues, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._attempts = attempts
+        self._external = external
+        self._clock = clock
+        self._isolation = PoisonIsolation(settings.solo_seconds)
+
+    def capacity(
+        self,
+        batch: Batch,
+        unconfirmed: InFlightTx | None = None,
+        *,
+        is_polling: bool = False,
+        is_stopping: bool = False,
+    ) -> ClaimCapacity:
+        """Return how much a batch may claim, behind a transaction that is not confirmed yet."""
+        self._release_uploading()
+        running = len(self._attempts) - len(batch.completions) + self._external.more_running
+        if unconfirmed is not None:
+            running += unconfirmed.more_running
+        slots = min(self._settings.slots - running, self._settings.batch)
+        slots, may_isolate = self._isolation.room(slots, running, self._clock.monotonic())
+        if is_stopping:
+            slots = 0
+        return ClaimCapacity(
+            worker_id="",
+            turn=0,
+            slots=max(slots, 0),
+            running=running,
+            lease_us=int(self._settings.lease_seconds * SECOND),
+            may_run_alone=may_isolate,
+            max_depth=self._settings.task_depth,
+            most_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
+            must_look=is_polling,
+        )
+
+    def note_commit(self, result: TxResult) -> None:
+        """Record what a transaction claimed."""
+        self._isolation.note_turn(
+            self._clock.monotonic(), is_alone=result.is_alone, is_draining=result.is_draining
+        )
+
+    def note_end(self, attempt: Attempt) -> None:
+        """Record that an attempt no longer runs."""
+        if attempt in self._attempts.isolated:
+            self._attempts.isolated.remove(attempt)
+            self._isolation.note_end()
+
+    def note_isolated_end(self) -> None:
+        """Record that the isolated step will not run."""
+        self._isolation.note_end()
+
+    def reset(self) -> None:
+        """Begin without an isolated step: this worker's claims are gone."""
+        self._attempts.isolated.clear()
+        self._isolation = PoisonIsolation(self._settings.solo_seconds)
+
+    def _release_uploading(self) -> None:
+        """End the isolation of an attempt that is over and only waits for its upload."""
+        for attempt in list(self._attempts.isolated):
+            if self._external.is_uploading(attempt.claim):
+                self.note_end(attempt)
