@@ -71,13 +71,13 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
         (["run", "text.txt"], "text.txt"),
         (["resolve", "x", "a"], "exactly one of --done, --retry and --fail"),
         (["resolve", "x", "a", "--done", "--fail"], "exactly one of"),
-        (["resolve", "x", "a", "--fail", "--output", "1"], "--output goes with --done"),
+        (["resolve", "x", "a", "--fail", "--output", "1"], "--output needs --done"),
         (["resolve", "x", "a", "--done", "--output", "{"], "this is not JSON"),
         (["signal", "x", "go", "{"], "this is not JSON"),
         (["events", "--follow", "--json"], "--json prints one document"),
         (["logs", "x", "--follow", "--json"], "--json prints one document"),
         (["tasks", "--status", "done"], "there is no status 'done'"),
-        (["worker"], "is for PostgreSQL"),
+        (["worker"], "needs PostgreSQL"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
@@ -153,7 +153,7 @@ def test_a_database_that_cannot_be_used_is_told_plainly(cli: Cli) -> None:
 def test_init_that_cannot_write_leaves_no_half_of_a_file(cli: Cli, tmp_path: Path) -> None:
     """It says what it could not make, and the next one is not misled by what is there."""
     (tmp_path / "file").write_text("in the way")
-    assert "file: this is no directory" in cli("init", str(tmp_path / "file"), code=2).err
+    assert "file: this is not a directory" in cli("init", str(tmp_path / "file"), code=2).err
     target = tmp_path / "small"
     # The longest file that this process may write ends within the configuration.
     done = subprocess.run(

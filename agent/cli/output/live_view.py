@@ -26,7 +26,7 @@ def running_view(
         lines = _active_lines(document, most)
     text = _coloured(lines)
     if document["usage"]["turns"]:
-        text.append(f"models: {used(document['usage'])}\n", "bold")
+        text.append(f"usage: {used(document['usage'])}\n", "bold")
     for line in calls:
         text.append(f"  {terminal.harmless(line)}\n", "dim")
     headline = task_view.headline(document)

@@ -200,7 +200,7 @@ def _print_usage(document: dict[str, Any]) -> None:
     """Print model usage, and the command that shows the calls."""
     if document["usage"]["turns"]:
         steps = [step["name"] for step in document["steps"] if step["usage"]]
-        print_line(f"models: {used(document['usage'])}")
+        print_line(f"usage: {used(document['usage'])}")
         if steps:
             print_line(
                 f"  {invocation.program()} show {short(document['id'])} {steps[0]}   shows the calls"

@@ -65,7 +65,7 @@ def test_questions_are_answered_one_after_the_other(cli: Cli, waiting: dict[str,
         assert task["output"] == "7"
         late = cli("deny", approval, "--reason", "no", code=3)
         assert f"approved already by {getpass.getuser()}" in late.err
-    assert cli("approvals").out.strip() == "nothing waits for an answer"
+    assert cli("approvals").out.strip() == "no open questions"
     assert [found["status"] for found in cli("approvals", "--all", "--json").json] == [
         "approved",
         "answered",

@@ -191,10 +191,10 @@ def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
     assert document["steps"][0]["status"] == "waiting"
     result = cli("run", "waiting.yaml", code=4)
     assert "agent signal" in result.out
-    assert "waits for somebody" in cli("tasks").out
+    assert "waits for a person" in cli("tasks").out
     for task in cli("tasks", "--json").json:
         cli("cancel", task["id"])
-    assert "waits for somebody" not in cli("tasks").out
+    assert "waits for a person" not in cli("tasks").out
 
 
 def test_children_are_found_beside_a_file(cli: Cli) -> None:
@@ -227,7 +227,7 @@ def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
     (child,) = cli("show", parent, "--json").json["children"]
     assert f"step ask of the child task {child[-8:]} waits for a signal" in result.out
     assert f"agent signal {child[-8:]} go" in result.out
-    assert "which waits for somebody" in cli("show", parent).out
+    assert "which waits for a person" in cli("show", parent).out
     cli("signal", child, "go")
     assert cli("run", "parent", "--json", code=4).json["status"] == "running"
 

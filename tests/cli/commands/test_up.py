@@ -113,10 +113,10 @@ def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
             assert "agent run sound --wait" in process.stdout.readline()
             log = cli.directory / "daemon.log"
             cli.wait_for(lambda: "workflow.broken" in log.read_text())
-    assert "broken           3 problems: `agent validate` shows what is wrong\n" in told
+    assert "broken           3 problems: `agent validate` shows them\n" in told
     assert "  sound" in told
     assert "workflow.loaded" not in log.read_text()
-    assert "it has no HTTP API: port " in told
+    assert "no HTTP API: port " in told
 
 
 def test_a_daemon_takes_what_others_hand_over(cli: Cli) -> None:
@@ -124,7 +124,7 @@ def test_a_daemon_takes_what_others_hand_over(cli: Cli) -> None:
     cli.write("workflows/quick.yaml", QUICK)
     cli.write("workflows/signalled.yaml", SIGNALLED)
     with cli.daemon():
-        assert "handed over" in cli("run", "quick").out
+        assert "queued task" in cli("run", "quick").out
         assert cli("run", "quick", "--wait", "--json").json["status"] == "succeeded"
         (first, second) = cli.wait_for(
             lambda: (

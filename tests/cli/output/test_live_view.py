@@ -86,7 +86,7 @@ def test_a_graph_too_tall_for_the_screen_shows_what_is_at_work() -> None:
     assert len(lines) <= 17
     assert lines[0].startswith("✗ failed s60")
     assert lines[1].startswith("● running s61")
-    assert lines[-2] == "… 61 of 100 steps are done, 17 more at work"
+    assert lines[-2] == "… 61 of 100 steps done, 17 more active"
 
 
 def test_texts_do_not_steer_the_terminal() -> None:
