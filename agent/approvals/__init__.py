@@ -6,7 +6,7 @@ its hash: an answer is good for exactly that.
 
 **Answered** once (`answering`): the task's row is locked, then the pending row is decided, and what
 follows happens in the same transaction. Whoever comes later is told what was decided and by whom.
-Who may answer is decided in one place (`permission`).
+`permission` decides who may answer, and who may do anything else.
 
 **Looked after** (`expiry`): expiry and reminders come due through the task's own wake time; a loop
 every five seconds is the safety net, and does the same for tasks that are paused. A step waits on an

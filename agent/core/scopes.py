@@ -1,4 +1,4 @@
-"""What somebody may do from afar: the scopes of tokens and of people in chats."""
+"""Scopes of tokens and of paired chat accounts. `agent.approvals.permission` checks them."""
 
 from collections.abc import Iterable
 from typing import Final, Literal, get_args
@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 Scope = Literal["read", "operate", "approve", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
-# Whoever may change something may see it; definitions are code, so admin is everything.
+# Every scope includes reading. Admin is everything: it may change workflows, which are code.
 _IMPLIED: Final[dict[Scope, frozenset[Scope]]] = {
     "read": frozenset({"read"}),
     "operate": frozenset({"read", "operate"}),
@@ -16,6 +16,6 @@ _IMPLIED: Final[dict[Scope, frozenset[Scope]]] = {
 
 
 def implied(names: Iterable[str]) -> frozenset[Scope]:
-    """Return all that some scopes allow; what is none of them allows nothing."""
-    given = set(names)
-    return frozenset(scope for name in SCOPES if name in given for scope in _IMPLIED[name])
+    """Return the scopes that some scopes include; unknown names include nothing."""
+    granted = set(names)
+    return frozenset(scope for name in SCOPES if name in granted for scope in _IMPLIED[name])

@@ -64,7 +64,7 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
         (["run", "hello.yaml", "--input-json", "{"], "this is not JSON"),
         (["run", "hello.yaml", "--input-json", "[1]"], "give an object"),
         (["run", "hello.yaml", "--input-json", '{"count": NaN}'], "NaN is not a JSON value"),
-        (["run", "hello.yaml", "--wait", "--detach"], "contradict"),
+        (["run", "hello.yaml", "--wait", "--detach"], "exclude each other"),
         (["run", "hello.yaml", "--priority", "urgent"], "there is no priority 'urgent'"),
         (["run", "gone.yaml"], "gone.yaml"),
         (["run", "broken.yaml"], "broken.yaml:3"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.cli.commands.deep_check import Reading, instant_of
+from agent.cli.commands.deep_check import DeepCheck, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database
@@ -177,7 +177,7 @@ def test_an_interrupted_doctor_says_where_to_go_on(
     monkeypatch.setattr(audit_rows, "collect", interrupted)
     with database.connect("reader") as reader:
         with pytest.raises(KeyboardInterrupt):
-            list(Reading().findings(reader))
+            list(DeepCheck().results(reader))
         told = capsys.readouterr().err
         assert "3 of 6 tasks were checked" in told
         since = instant_of(told.partition("--since ")[2].strip(" `\n"))
