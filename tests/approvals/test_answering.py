@@ -97,7 +97,7 @@ def test_only_those_named_may_answer(engine: Engine) -> None:
 
 
 def test_who_may_answer_what() -> None:
-    """Nobody in a chat until paired; a channel's name lets in everybody there."""
+    """In a chat only paired accounts; a channel's name in `who` admits all of its accounts."""
     check_answer(caller("ada", "terminal"), [])
     check_answer(caller("key 1", "api"), [])
     check_answer(caller("U1", "slack", is_paired=True), ["slack"])
@@ -114,7 +114,7 @@ def test_who_may_answer_what() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: int) -> None:
-    """Whoever answers, as often as they like, at the same time: one counts, for one end."""
+    """Of many answers at the same time one counts, for one end."""
     definition, counted = one_step()
     task_ids = [engine.submit(definition) for _ in range(12)]
     eventually(lambda: len(pending(engine)) == len(task_ids))

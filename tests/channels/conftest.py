@@ -47,7 +47,7 @@ def database(request: pytest.FixtureRequest) -> Database:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often, and wait shortly after a failure."""
+    """Poll often, and wait shortly after a failure."""
     monkeypatch.setattr(delivery_loop, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(delivery_loop, "FIRST_DELAY_SECONDS", 0.05)
     monkeypatch.setattr(receive_loop, "FIRST_PAUSE_SECONDS", 0.05)
@@ -93,7 +93,7 @@ class Chat:
         self.channels = begin(self.settings)
 
     def restart(self) -> None:
-        """End the channels, and begin anew as another process would."""
+        """Stop the channels and start new ones, as another process would."""
         close(self.channels)
         self.channels = self._begin(self.settings)
 
@@ -112,8 +112,8 @@ class Chat:
 
     def confirm(self, code: str, *scopes: str) -> Pairing:
         """Confirm a code, as the command line does."""
-        given = list(scopes) or list(pairing.DEFAULT_SCOPES)
-        return pairing.confirm(self.engine.database, code, given)
+        chosen = list(scopes) or list(pairing.DEFAULT_SCOPES)
+        return pairing.confirm(self.engine.database, code, chosen)
 
 
 @pytest.fixture(params=["telegram", "slack"])

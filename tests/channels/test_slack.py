@@ -48,10 +48,10 @@ def test_slash_commands_are_answered_where_they_were_given(chat: Chat, slack: Sl
             {"team_id": TEAM, "user_id": who, "command": command, "text": text},
         )
     eventually(lambda: len(slack.replies) == 4)
-    said = [reply["text"] for reply in slack.replies]
-    assert said[0] == said[1] == "tasks: none yet\nopen questions: 0"
-    assert "/run WORKFLOW" in said[2]
-    assert "not paired" in said[3]
+    replies = [reply["text"] for reply in slack.replies]
+    assert replies[0] == replies[1] == "tasks: none yet\nopen questions: 0"
+    assert "/run WORKFLOW" in replies[2]
+    assert "not paired" in replies[3]
 
 
 def test_words_without_a_slash_are_commands(chat: Chat, slack: SlackServer) -> None:
@@ -63,7 +63,7 @@ def test_words_without_a_slash_are_commands(chat: Chat, slack: SlackServer) -> N
 
 def test_others_are_not_heard(chat: Chat, slack: SlackServer) -> None:
     """Bots, edits, channels and people of other workspaces get no answer, not even a code."""
-    somebody = slack.identity(5)
+    stranger = slack.identity(5)
     others: tuple[dict[str, Any], ...] = (
         {"bot_id": "B1"},
         {"subtype": "message_changed"},
@@ -71,7 +71,7 @@ def test_others_are_not_heard(chat: Chat, slack: SlackServer) -> None:
         {"user_team": "T9999"},
     )
     for more in others:
-        slack.write(somebody, "hello", **more)
+        slack.write(stranger, "hello", **more)
     slack.bring("something_new", {})
     ada = chat.pair()
     assert {each.recipient for each in slack.messages} == {ada}

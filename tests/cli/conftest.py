@@ -29,7 +29,7 @@ Process = subprocess.Popen[str] | ForkedProcess
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

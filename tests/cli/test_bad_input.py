@@ -113,7 +113,7 @@ def test_prune_wants_a_plain_number_of_days(cli: Cli, value: str) -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_a_bad_configuration_stops_every_command(cli: Cli, arguments: list[str]) -> None:
-    """A mistake in config.toml is told with its line before anything else happens."""
+    """A mistake in config.toml is reported with its line before anything else happens."""
     cli.write("hello.yaml", HELLO)
     cli.write("config.toml", "[engine]\nslot = 3\n")
     result = cli(*arguments, code=2)
@@ -130,7 +130,7 @@ def test_config_option_names_the_file(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_home_that_cannot_be_made(cli: Cli) -> None:
-    """It is told by its name, as a database that is not there."""
+    """It is reported by its name, as a missing database."""
     home = cli.write("a-file", "") / "home"
     nowhere = Cli(cli.directory, AGENT_HOME=str(home))
     for command in ("init", "up"):

@@ -55,7 +55,7 @@ def _tasks(chat: Chat, workflow: str) -> list[str]:
 
 
 def test_a_stranger_can_do_nothing_but_get_a_code(chat: Chat) -> None:
-    """Whoever is not paired gets a code, whatever they write, and is shown nothing."""
+    """An unpaired account gets a code, whatever it writes, and nothing else."""
     counted = token()
     task_id, approval = asked(chat.engine, gated("pay", counted))
     stranger = chat.peer.identity(1)
@@ -71,7 +71,7 @@ def test_a_stranger_can_do_nothing_but_get_a_code(chat: Chat) -> None:
 
 @BOTH
 def test_pairing_by_a_code_that_counts_once(chat: Chat) -> None:
-    """The newest code pairs its person, once; an old one, or one too late, pairs nobody."""
+    """The newest code pairs its account, once; a replaced or expired one does not."""
     one, other = chat.peer.identity(1), chat.peer.identity(2)
     old = chat.code(one)
     chat.peer.messages.clear()
@@ -112,8 +112,8 @@ def test_a_button_decides_and_the_message_says_so(chat: Chat) -> None:
     assert any("approved: step pay" in toast for toast in chat.peer.toasts)
 
 
-def test_a_second_press_is_told_what_was_decided(chat: Chat) -> None:
-    """The first answer counts, from wherever; buttons that are left say what it was."""
+def test_a_second_press_gets_the_decision(chat: Chat) -> None:
+    """The first answer counts, from any channel; later presses get the decision."""
     ada, bob = chat.pair(1), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token()))
     to_ada, to_bob = _question(chat, ada), _question(chat, bob)
@@ -157,7 +157,7 @@ def test_who_is_no_longer_paired_decides_nothing(chat: Chat) -> None:
 
 
 def test_scopes_bound_what_people_may_do(chat: Chat) -> None:
-    """Who may read sees and changes nothing; who may approve does not operate."""
+    """The scope `read` allows no change; the scope `approve` does not include operating."""
     reader, approver = chat.pair(1), chat.pair(2, "approve")
     counted = token()
     task_id, _ = asked(chat.engine, gated("pay", counted))
@@ -176,7 +176,7 @@ def test_scopes_bound_what_people_may_do(chat: Chat) -> None:
 
 
 def test_a_question_goes_to_those_who_may_answer(chat: Chat) -> None:
-    """`who` names one person: nobody else is shown it, and nobody else may answer."""
+    """`who` names one account: only that account gets the question and may answer."""
     ada, bob = chat.pair(1), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token(), who=[f"{chat.peer.name}:{ada}"]))
     _question(chat, ada)
@@ -188,13 +188,13 @@ def test_a_question_goes_to_those_who_may_answer(chat: Chat) -> None:
 
 
 def test_who_may_not_answer_is_not_asked(chat: Chat) -> None:
-    """Who was paired to look alone is told of failures, and asked nothing."""
+    """An account with the scope `read` gets failures, and no questions."""
     reader, approver = chat.pair(1, "read"), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token()))
     _question(chat, approver)
     say(chat.engine, approval, "deny")
     chat.engine.wait(task_id, "failed")
-    # What is told later has come, so what would have been told before has not.
+    # A later message has arrived, so an earlier one would have as well.
     received(chat.peer, reader, "failed: approval denied")
     assert not [
         each for each in chat.peer.messages if each.recipient == reader and QUESTION in each.text
@@ -202,7 +202,7 @@ def test_who_may_not_answer_is_not_asked(chat: Chat) -> None:
 
 
 def test_an_answer_to_a_message_is_the_value(chat: Chat) -> None:
-    """Who answers the question's message gives its value; one that does not fit is told why."""
+    """A reply to the question's message is its answer; an invalid one gets the reason."""
     ada = chat.pair()
     schema = {"type": "integer", "minimum": 1}
     task_id, _ = asked(chat.engine, asks("which", "input", schema=schema))
@@ -218,14 +218,14 @@ def test_an_answer_to_a_message_is_the_value(chat: Chat) -> None:
 def test_an_answer_may_come_before_its_question_is_on_record(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who answers while the agent still writes down what it has shown is understood."""
+    """A reply that arrives before the agent has recorded its message counts."""
     ada = chat.pair()
     record = store.record_message
 
     def slowly(*given: Any) -> None:
         shown = received(chat.peer, ada, QUESTION)
         chat.peer.write(ada, "42", answers=shown)
-        # An answer that is taken too early is not understood, and Ada is told so.
+        # Taken too early, the reply would not be understood as an answer.
         deadline = time.monotonic() + 1
         while chat.peer.messages[-1] is shown and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -287,7 +287,7 @@ def test_expiry_and_renewal_are_shown(chat: Chat) -> None:
 
 
 def test_withdrawn_questions_are_shown_as_such(chat: Chat) -> None:
-    """Who cancels a task takes its question back, everywhere."""
+    """Cancelling a task withdraws its question in every chat."""
     ada = chat.pair()
     task_id, _ = asked(chat.engine, gated("pay", token()))
     _question(chat, ada)
@@ -351,7 +351,7 @@ def test_edits_are_approved_as_edited(chat: Chat) -> None:
     assert everything(chat.engine, task_id)[0]["decision"]["edits"] == {"with.value": 30}
 
 
-def test_what_is_no_command_is_told_what_would_be(chat: Chat) -> None:
+def test_a_text_that_is_no_command_gets_help(chat: Chat) -> None:
     """A mistake is answered like anything else."""
     ada = chat.pair()
     chat.peer.write(ada, "good evening")
@@ -382,7 +382,7 @@ def test_workflows_have_commands_of_their_own(chat: Chat) -> None:
 
 @BOTH
 def test_deliveries_go_on_where_they_were(chat: Chat) -> None:
-    """What is asked while nobody delivers is delivered after a restart, once."""
+    """A question asked while no process delivers is delivered once after a restart."""
     ada = chat.pair()
     first, _ = asked(chat.engine, gated("pay", token()))
     _question(chat, ada)
@@ -398,7 +398,7 @@ def test_deliveries_go_on_where_they_were(chat: Chat) -> None:
 
 
 @BOTH
-def test_what_was_open_before_the_channel_is_told(chat: Chat) -> None:
+def test_a_new_channel_delivers_open_questions(chat: Chat) -> None:
     """A new channel begins with what waits for an answer already, and leaves the past alone."""
     ada = chat.pair()
     chat.channels.stop()
@@ -416,7 +416,7 @@ def test_what_was_open_before_the_channel_is_told(chat: Chat) -> None:
 
 @BOTH
 def test_what_fails_for_a_while_is_delivered_in_the_end(chat: Chat) -> None:
-    """Errors of the service, and being told to wait, are tried again, in order, visibly."""
+    """Errors of the service, and requests to wait, are retried in order and recorded."""
     ada = chat.pair()
     failures = (Failure(0), Failure(500), Failure(429, retry_after=1), Failure(502))
     chat.peer.fail("send", *failures)
@@ -427,13 +427,13 @@ def test_what_fails_for_a_while_is_delivered_in_the_end(chat: Chat) -> None:
     eventually(lambda: _cursor(chat).failures == 0)
     assert sum(QUESTION in each.text for each in chat.peer.messages) == 1
     events = chat.engine.rows("SELECT data FROM events WHERE type = 'delivery.failed'")
-    assert len(events) == 1, "a failure that lasts is told once"
+    assert len(events) == 1, "a lasting failure is one event"
     assert chat.peer.name in events[0][0]
     assert '"given_up": false' in events[0][0]
 
 
-def test_a_refusal_holds_nobody_else_back(chat: Chat) -> None:
-    """Who has blocked the agent is left out, visibly; the others are told."""
+def test_a_rejected_delivery_does_not_hold_back_others(chat: Chat) -> None:
+    """An account that blocked the agent is skipped and recorded; the others get the message."""
     chat.pair(1)
     bob = chat.pair(2)
     chat.peer.fail("send", Failure(403, "account_inactive"))
@@ -449,7 +449,7 @@ def test_a_refusal_holds_nobody_else_back(chat: Chat) -> None:
 
 
 def test_the_service_comes_and_goes(chat: Chat) -> None:
-    """While nobody can be heard it is on record; afterwards nothing that was said is missing."""
+    """While receiving fails, the error is recorded; afterwards no message is missing."""
     ada = chat.pair()
     chat.peer.goes_away(is_away=True)
     eventually(lambda: _cursor(chat).trouble)
@@ -459,8 +459,8 @@ def test_the_service_comes_and_goes(chat: Chat) -> None:
     eventually(lambda: _cursor(chat).trouble is None)
 
 
-def test_failed_tasks_are_told(chat: Chat) -> None:
-    """A task that fails is told to everybody who is paired."""
+def test_failed_tasks_are_delivered(chat: Chat) -> None:
+    """Every paired account gets the failure of a task."""
     ada = chat.pair()
     document = chat.engine.run(graph(step("bad", "fail")), "failed")
     shown = received(chat.peer, ada, f"✗ tested {document['id'][-8:]} failed")
@@ -482,7 +482,7 @@ def test_of_several_processes_one_has_the_channel(chat: Chat, open_channels: Ope
     assert sum(QUESTION in each.text for each in chat.peer.messages) == 1
 
 
-def test_an_outage_of_the_store_is_told(chat: Chat) -> None:
+def test_an_outage_of_the_store_is_delivered(chat: Chat) -> None:
     """Everybody who is paired hears that large values cannot be stored, and when they can again."""
     ada, bob = chat.pair(1), chat.pair(2)
     outage = {"outage": "1", "store": "s3://bucket", "error": "connection refused"}

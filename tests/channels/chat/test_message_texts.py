@@ -46,6 +46,6 @@ def test_buttons_show_what_they_answer() -> None:
 
 
 def test_lines_and_errors_hide_nothing() -> None:
-    """Whatever a chat is told of tasks goes the same way."""
+    """Every other text about tasks is escaped as well."""
     assert "\u200f" not in message_texts.approval_line(_DOCUMENT | {"message": "a\u200fb"})
     assert message_texts.error({"message": "a\u200fb"}) == r"a\u200fb"

@@ -45,8 +45,8 @@ def test_a_budget_is_shown_and_raised(cli: Cli) -> None:
     cli("budget", task, "--time", "soon", code=2)
     cli("budget", task, "--step", "nope", "--tokens", "5", code=3)
     with cli.daemon():
-        said = cli("budget", task, "--tokens", "100000").out
-        assert "resumed" in said
+        output = cli("budget", task, "--tokens", "100000").out
+        assert "resumed" in output
         cli.wait_for(lambda: cli.task(task)["status"] == "succeeded")
     cli("budget", "--tokens", "5", code=2)
     day = cli("budget", "--json").json

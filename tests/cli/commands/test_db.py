@@ -91,7 +91,7 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
 
 
 def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
-    """Without files the workflow directory is checked; an empty one is told."""
+    """Without files the workflow directory is checked; an empty one is an error."""
     assert "there are no workflow files" in cli("validate", code=2).err
     cli.write("workflows/good.yaml", GOOD)
     assert cli("validate", "--json").json["ok"] is True
@@ -148,7 +148,7 @@ def test_prune_says_what_it_keeps_and_gives_back(cli: Cli) -> None:
 
 
 def test_doctor_reads_what_has_changed_since(cli: Cli) -> None:
-    """A duration or an instant; what was left out is said."""
+    """A duration or an instant; the summary names what was skipped."""
     cli.write("good.yaml", GOOD)
     cli("run", "good.yaml", "--json")
     assert "1 tasks that had not ended before" in cli("doctor", "--deep", "--since", "2d").out
@@ -178,15 +178,15 @@ def test_an_interrupted_doctor_says_where_to_go_on(
     with database.connect("reader") as reader:
         with pytest.raises(KeyboardInterrupt):
             list(DeepCheck().results(reader))
-        told = capsys.readouterr().err
-        assert "3 of 6 tasks were checked" in told
-        since = instant_of(told.partition("--since ")[2].strip(" `\n"))
+        notes = capsys.readouterr().err
+        assert "3 of 6 tasks were checked" in notes
+        since = instant_of(notes.partition("--since ")[2].strip(" `\n"))
         assert since == (1_800_000_000 + 2) * SECOND
         assert [task.task.id for task in collect(reader, since)] == ["t2", "t3", "t4", "t5"]
 
 
 def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
-    """A healthy place is exit code 0; no database, broken workflows and damage are told apart."""
+    """A healthy place is exit code 0; no database, broken workflows and damage have codes of their own."""
     result = cli("doctor", code=5)
     assert "agent init" in result.out
     cli("init")

@@ -75,6 +75,6 @@ def test_a_retry_is_not_advised_where_it_fails_in_the_same_way(
     monkeypatch.setattr(task_view, "print_line", lambda text, _style="": lines.append(text))
     advice = " `agent fork ABCDEFGH --from pay` runs the step" if is_advised else ""
     task_view._print_hints(failed_with(f"its outcome is unknown.{advice}"))
-    said = "\n".join(lines)
-    assert ("fork ABCDEFGH --from pay" in said) is is_advised
-    assert ("retry" in said) is not is_advised
+    text = "\n".join(lines)
+    assert ("fork ABCDEFGH --from pay" in text) is is_advised
+    assert ("retry" in text) is not is_advised
