@@ -13,7 +13,7 @@ from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph
 
-_MOST_ITEMS = 20
+_MAX_ITEMS = 20
 _WAITING_KINDS = ("wait", "workflow", "approval", "input")
 """Their `started_at` is when they continued, not when they began to wait."""
 _SKIPPED = {
@@ -95,7 +95,7 @@ def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         and (
             step["parallel_index"] is None
             or step["status"] != "succeeded"
-            or (step["parallel_count"] or 0) <= _MOST_ITEMS
+            or (step["parallel_count"] or 0) <= _MAX_ITEMS
         )
     ]
 
@@ -193,7 +193,9 @@ def _until(timer: Timer) -> str:
         f", {terminal.duration(left)} left" if left else ""
     )
     then = _AFTER_UNKNOWN.get(str(timer.on_unknown))
-    return f"its effect may still be running {until}; then {then}" if then else until
+    if then is None:
+        return f"waits {until}"
+    return f"its effect may still be running {until}; then {then}"
 
 
 def _print_usage(document: dict[str, Any]) -> None:

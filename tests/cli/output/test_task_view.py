@@ -35,9 +35,9 @@ def failed_with(message: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("then", "words"),
     [
-        ("ask", "a question follows"),
-        ("retry", "the step tries again"),
-        ("reconcile", "the step finds out whether it happened"),
+        ("ask", "a person is asked"),
+        ("retry", "the step retries it"),
+        ("reconcile", "the step checks whether it happened"),
         ("fail", "the step fails"),
     ],
 )
@@ -45,10 +45,10 @@ def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -
     """It is no pause that the workflow asks for."""
     on = {"timer": 4_000_000_000_000_000, "in_doubt": then}
     text = task_view.reason(step(status="waiting", waiting_on=on))
-    assert text.startswith("its effect may still be under way until 20")
+    assert text.startswith("its effect may still be running until 20")
     assert text.endswith(f"; then {words}")
     plain = task_view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}))
-    assert plain.startswith("until 20")
+    assert plain.startswith("waits until 20")
 
 
 @pytest.mark.parametrize(
