@@ -1,16 +1,19 @@
-"""Questions to people: what a step waits on until somebody allowed to has answered.
+"""Questions to people: a step waits for an answer, and permission to answer is checked.
 
-**Question** by a step that ends its attempt with a question (`agent.steps.attempt.approval_gate`); the row is made in the
-transaction that parks the step (`agent.tasks.rules.approvals`). It holds what will be done, in full, and
-its hash: an answer is good for exactly that.
+May import `agent.tasks` and everything below it. Entry points: `answering.answer` and
+`answering.defer`, `approval_documents`, `permission`.
 
-**Answered** once (`answering`): the task's row is locked, then the pending row is decided, and what
-follows happens in the same transaction. Whoever comes later is told what was decided and by whom.
-`permission` decides who may answer, and who may do anything else.
+**A step asks** by ending its attempt with a question (`agent.steps.attempt.approval_gate`). The
+transaction that parks the step creates the row (`agent.tasks.rules.approvals`). The row holds the
+complete request and its hash: an answer is valid for exactly that request.
 
-**Looked after** (`expiry`): expiry and reminders come due through the task's own wake time; a loop
-every five seconds is the safety net, and does the same for tasks that are paused. A step waits on an
-approval exactly as long as that is pending, so that a restart has nothing to restore.
+**An answer** (`answering`) locks the task and decides the pending row. What follows for the step is in
+the same transaction. Later answers get the decision and its author. `permission` decides who may
+answer, and who may run which command, for every surface.
 
-**Seen** as one document on every surface (`questions`).
+**Expiry and reminders** (`expiry`) come due through the task's own wake time. A loop every five
+seconds is the safety net, and serves paused tasks. A step waits for an approval exactly as long as it
+is pending, so a restart has nothing to restore.
+
+**Documents** (`approval_documents`) show an approval in the same way on every surface.
 """

@@ -1,8 +1,7 @@
-"""Answers to questions, from any process: the first one counts, once, for exactly what was shown.
+"""Answers to questions, from any process: the first one counts, for exactly what was shown.
 
-What does not depend on the lock (who, whether the value fits, what an edit leads to) is checked
-before it is taken: these parts of a row never change. Then the task is locked, and the row is decided
-together with what follows for its step.
+Permission, the value and the edits are checked before the task is locked: these parts of a row never
+change. Then the task is locked, and one transaction decides the row and wakes the step.
 """
 
 import json
@@ -32,7 +31,7 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
-Said = Literal["approve", "deny", "answer"]
+AnswerAction = Literal["approve", "deny", "answer"]
 
 STATUSES: Final[dict[str, ApprovalStatus]] = {
     "approve": ApprovalStatus.APPROVED,
@@ -48,7 +47,7 @@ class InvalidAnswerError(ValueError):
 
 
 class DecidedError(RefusedError):
-    """It was decided before, or nobody waits for it any more."""
+    """The question was decided before, or its step no longer waits for it."""
 
     def __init__(self, row: ApprovalRow, renewed_as: str | None = None) -> None:
         who = f" by {row.decided_by} ({row.decided_channel})" if row.decided_by else ""
@@ -62,7 +61,7 @@ class DecidedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an answer did, for a person and for a program."""
+    """The result of an answer."""
 
     approval_id: str
     task_id: str
@@ -74,7 +73,7 @@ class Answered:
 def answer(
     database: Database,
     approval_id: str,
-    decision: Said,
+    decision: AnswerAction,
     *,
     principal: Principal,
     comment: str | None = None,
@@ -82,7 +81,7 @@ def answer(
     edits: dict[str, Json] | None = None,
     clock: Clock | None = None,
 ) -> Answered:
-    """Decide an approval, and let its step go on.
+    """Decide an approval, and wake its step.
 
     Raises `NotFoundError`, `NotAllowedError`, `InvalidAnswerError`, or `DecidedError` for an answer
     that is not the first. `value` answers an `input`; for an `unknown` it is `done`, `retry` or
@@ -102,14 +101,14 @@ def answer(
         row = _pending(tx, approval_id)
         step = _step(tx, locked, row)
         if row.expires_at is not None and row.expires_at <= locked.now:
-            # Its time was over before anybody had come to say so.
+            # It has expired, and the expiry was not recorded yet.
             late = approvals.expire(tx, locked, step, row)
         else:
             row = approvals.decide(tx, locked, step, row, decided)
     if late is not None:
         with database.connect("reader") as connection:
-            found = store.find(connection, approval_id)
-            raise DecidedError(found or row, _renewed_as(connection, row))
+            expired = store.find(connection, approval_id)
+            raise DecidedError(expired or row, _renewed_as(connection, row))
     words = {"approved": "approved", "denied": "denied", "answered": "answered"}
     message = f"{words[row.status]}: step {definition.name} of task {row.task_id}"
     return Answered(row.id, row.task_id, definition.name, row.status, message)
@@ -123,9 +122,9 @@ def defer(
     principal: Principal,
     clock: Clock | None = None,
 ) -> None:
-    """Leave a question open and be reminded of it later; it expires when it would have."""
+    """Postpone the reminder of an open question; its expiry does not change."""
     if not 0 < seconds <= MAX_DEFER_SECONDS:
-        raise InvalidAnswerError("a question is deferred for more than nothing, and a year at most")
+        raise InvalidAnswerError("the time to defer must be greater than zero and at most a year")
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
     check_answer(principal, json.loads(row.who or "[]"))
@@ -137,7 +136,7 @@ def defer(
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
-    """Return a row that is still to be decided, or raise what is to be said instead."""
+    """Return a pending row; raise `NotFoundError` or `DecidedError` otherwise."""
     row = store.find(connection, approval_id)
     if row is None:
         raise NotFoundError(f"there is no approval {approval_id}")
@@ -149,13 +148,13 @@ def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
 def _checked(
     row: ApprovalRow,
     definition: Step,
-    decision: Said,
+    decision: AnswerAction,
     principal: Principal,
     comment: str | None,
     value: Json,
     edits: dict[str, Json] | None,
 ) -> Decision:
-    """Hold an answer against its question."""
+    """Check an answer against its question."""
     try:
         json_values.encode([principal.identity, comment, value, edits], "the answer")
     except json_values.NotPlainJsonError as problem:
@@ -171,14 +170,14 @@ def _checked(
             f"this is a question of the kind {row.kind!r}: {' or '.join(wanted)} it{hint}"
         )
     if edits and decision != "approve":
-        raise InvalidAnswerError("edits go with an approval")
+        raise InvalidAnswerError("only an approval can have edits")
     approved_hash = None
     if decision == "approve":
         approved_hash = _approved_hash(row, definition, edits) if edits else row.request_hash
     if decision == "answer":
         value = _verdict(value) if row.kind == "unknown" else _value(row, value)
     elif value is not None:
-        raise InvalidAnswerError(f"a value does not go with {decision!r}")
+        raise InvalidAnswerError(f"{decision!r} takes no value")
     return Decision(
         STATUSES[decision],
         principal.identity,
@@ -200,33 +199,33 @@ def _value(row: ApprovalRow, value: Json) -> Json:
 
 
 def _verdict(value: Json) -> dict[str, Json]:
-    said = {"verdict": value} if isinstance(value, str) else value
+    answer = {"verdict": value} if isinstance(value, str) else value
     if (
-        not isinstance(said, dict)
-        or said.get("verdict") not in VERDICTS
-        or not said.keys() <= {"verdict", "output"}
-        or ("output" in said and said["verdict"] != "done")
+        not isinstance(answer, dict)
+        or answer.get("verdict") not in VERDICTS
+        or not answer.keys() <= {"verdict", "output"}
+        or ("output" in answer and answer["verdict"] != "done")
     ):
         raise InvalidAnswerError(
-            'say done, retry or fail, or {"verdict": "done", "output": …} with its output'
+            'answer done, retry or fail, or {"verdict": "done", "output": …} with its output'
         )
-    return {"verdict": said["verdict"], "output": said.get("output")}
+    return {"verdict": answer["verdict"], "output": answer.get("output")}
 
 
 def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -> str:
-    """Check edits by the kind's own model, and return the hash of what is approved with them."""
+    """Check edits by the model of the step's kind; return the hash of the edited request."""
     editable = json.loads(row.editable or "[]")
     for path in edits:
         if not any(path == key or path.startswith(f"{key}.") for key in editable):
             allowed = ", ".join(editable) or "nothing"
-            raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
+            raise InvalidAnswerError(f"{path!r} may not be edited; editable: {allowed}")
     request = json.loads(row.request)
-    # A reference to a secret must not become one to another.
-    for place in prepare.prepare_step(definition).secret_places:
+    # An edit must not redirect a reference to a secret.
+    for secret_path in prepare.prepare_step(definition).secret_places:
         for path in edits:
             parts = path.split(".")
-            common = min(len(parts), len(place))
-            if [str(part) for part in place[:common]] == parts[:common]:
+            common = min(len(parts), len(secret_path))
+            if [str(part) for part in secret_path[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
         config = approval_gate.apply_edits(request["config"], edits)
@@ -244,8 +243,8 @@ def _definition(connection: Connection, row: ApprovalRow) -> Step:
 
 
 def _step(tx: Connection, locked: LockedTask, row: ApprovalRow) -> StepRow:
-    (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
-    return locked.add(StepRow.read(found))
+    (values,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    return locked.add(StepRow.read(values))
 
 
 def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:

@@ -1,4 +1,4 @@
-"""What people and programs see of approvals: one document for every surface."""
+"""Approvals as documents: the same for every surface."""
 
 import json
 from typing import Final
@@ -13,7 +13,7 @@ from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models.task_documents import find_one
 
 _MOST_SHOWN: Final = 2000
-"""How many characters of a large request people are shown; `agent artifact` shows all of it."""
+"""How many characters of a large request are shown; `agent artifact` prints all of it."""
 
 
 def list_approvals(
@@ -25,27 +25,27 @@ def list_approvals(
     after: str | None = None,
     like: str | None = None,
 ) -> list[dict[str, Json]]:
-    """Return what waits for an answer, the oldest first; or everything, the newest first.
+    """Return the open questions, the oldest first; or all questions, the newest first.
 
-    `after` is the id of the last one of the page before; with `like` only those whose ids begin or
-    end with it.
+    `after` is the id of the last one of the previous page; `like` selects ids that start or end
+    with it.
     """
-    found = store.listed(
+    rows = store.listed(
         connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
     )
-    return [_document(connection, *entry) for entry in found]
+    return [_document(connection, *entry) for entry in rows]
 
 
 def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
     """Return one approval with everything about it."""
-    found = store.placed(connection, approval_id)
-    if found is None:
+    row = store.placed(connection, approval_id)
+    if row is None:
         raise NotFoundError(f"there is no approval {approval_id}")
-    return _document(connection, *found)
+    return _document(connection, *row)
 
 
 def find_approval(connection: Connection, text: str) -> str:
-    """Return the one approval whose id is, begins with, or ends with a text."""
+    """Return the id of the only approval whose id equals, starts with or ends with a text."""
     return find_one(text, "approval", lambda part: store.like(connection, part))
 
 
@@ -93,19 +93,19 @@ def _document(
 
 
 def _request(connection: Connection, row: ApprovalRow) -> Json:
-    """Return what was asked about; of a large request that is kept apart, how it begins."""
+    """Return the request; of a large one, which is stored as an artifact, its beginning."""
     request = _loaded(row.request)
-    asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
-    if not isinstance(asked, dict) or asked.keys() != {artifact_rows.REFERENCE_KEY}:
+    stored = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
+    if not isinstance(stored, dict) or stored.keys() != {artifact_rows.REFERENCE_KEY}:
         return request
     try:
-        content = artifact_rows.get(connection, str(asked[artifact_rows.REFERENCE_KEY]))
+        content = artifact_rows.get(connection, str(stored[artifact_rows.REFERENCE_KEY]))
     except StoreError as error:
-        return {**request, "request": {**asked, "problem": error.message}}
+        return {**request, "request": {**stored, "problem": error.message}}
     if content is None:
         return request
     begins = content.decode("utf-8", "replace")[:_MOST_SHOWN]
-    return {**request, "request": {**asked, "begins": begins}}
+    return {**request, "request": {**stored, "begins": begins}}
 
 
 def _loaded(text: str | None) -> Json:

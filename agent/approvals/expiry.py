@@ -1,7 +1,7 @@
-"""The approval-wait loop: expiry, reminders, and answers whose word was lost.
+"""The approval loop: expiry, reminders, and decisions whose step was not woken.
 
-A running task's own wake time does all this on time. The loop is the safety net, and the only one to
-look at tasks that are paused: their questions go on expiring, and take effect when they resume.
+The wake time of a running task does all this on time. The loop is the safety net. It alone checks
+paused tasks: their questions expire too, which takes effect when they resume.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE = 1000
 OVERLAP_US = 60 * SECOND
-"""What was decided in the last minute before the last look is looked at again: clocks differ."""
+"""Decisions of the last minute before the last pass are checked again: clocks differ."""
 
 
 def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
-    """Do what is due about every open question; count what was done.
+    """Do what is due for every open question; count what was done.
 
-    `since` bounds the search for steps that still wait on what was decided: the beginning of time
-    at a start, the last look afterwards.
+    `since` bounds the search for steps that still wait for a decided question: 0 at a start, the
+    last pass afterwards.
     """
     with database.connect("reader") as connection:
-        found = store.due(connection, clock.now(), MOST_AT_ONCE)
-        found += store.decided_and_waiting(connection, since)
+        due = store.due(connection, clock.now(), MOST_AT_ONCE)
+        due += store.decided_and_waiting(connection, since)
     done: Counter[str] = Counter()
     operator = Operator(database, clock)
-    for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in found):
+    for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in due):
         try:
             with operator.changing(task_id) as (tx, locked):
                 for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
@@ -46,20 +46,20 @@ def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
         except NotFoundError:
             continue
         except (RefusedError, ValueError) as error:
-            # One task that cannot be read must not keep the others, and the agent, from going on.
+            # One task that cannot be read must not stop the others.
             log.error("task.unreadable", task=task_id, error=str(error))
     return done
 
 
 async def watch(database: Database, clock: Clock, loop_seconds: float) -> None:
-    """Look again and again, until cancelled."""
+    """Check again and again, until cancelled."""
     since = 0
     while True:
         started = clock.now()
         try:
             done = await asyncio.to_thread(look, database, clock, since)
         except Exception as error:
-            # Databases come back; the tasks' own wake times do the work meanwhile.
+            # The next pass retries; the tasks' own wake times do the work meanwhile.
             log.warning("approvals could not be looked at", error=str(error))
         else:
             since = max(0, started - OVERLAP_US)

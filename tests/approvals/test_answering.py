@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.approvals.answering import DecidedError, InvalidAnswerError, Said
+from agent.approvals.answering import AnswerAction, DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal, check_answer
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
 from agent.tasks.errors import NotFoundError
@@ -61,15 +61,15 @@ def test_an_answer_to_nothing_is_refused(engine: Engine) -> None:
     ("decision", "more", "problem"),
     [
         ("answer", {"value": "yes"}, "approve or deny it"),
-        ("deny", {"edits": {"with": {}}}, "edits go with an approval"),
-        ("approve", {"value": 1}, "a value does not go with"),
+        ("deny", {"edits": {"with": {}}}, "only an approval can have edits"),
+        ("approve", {"value": 1}, "takes no value"),
         ("approve", {"comment": "\0"}, "the answer"),
         ("approve", {"comment": "x" * 10_001}, "longer than"),
-        ("approve", {"edits": {"with.value": 1}}, "nothing may"),
+        ("approve", {"edits": {"with.value": 1}}, "editable: nothing"),
     ],
 )
 def test_an_answer_that_does_not_fit_decides_nothing(
-    engine: Engine, decision: Said, more: dict[str, Any], problem: str
+    engine: Engine, decision: AnswerAction, more: dict[str, Any], problem: str
 ) -> None:
     """It is refused with the reason, and the question stands."""
     task_id, approval = asked(engine, gated("pay", token()))
@@ -126,7 +126,7 @@ def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: in
     ]
     dice.shuffle(plan)
 
-    def answer(planned: tuple[dict[str, Any], Said, str]) -> tuple[str, str, str] | None:
+    def answer(planned: tuple[dict[str, Any], AnswerAction, str]) -> tuple[str, str, str] | None:
         approval, decision, by = planned
         try:
             return approval["id"], say(engine, approval, decision, by=by).status, by

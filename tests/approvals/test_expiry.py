@@ -90,7 +90,7 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     task_id = parked(hand, remind="1h")
     (approval,) = pending(hand, task_id)
     for seconds in (0, -1, 400 * 24 * HOUR, float("nan")):
-        with pytest.raises(InvalidAnswerError, match="a year at most"):
+        with pytest.raises(InvalidAnswerError, match="at most a year"):
             defer(hand.database, approval["id"], seconds, principal=caller())
     defer(hand.database, approval["id"], 5 * HOUR, principal=caller())
     with pytest.raises(NotAllowedError):

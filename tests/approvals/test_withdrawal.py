@@ -56,7 +56,7 @@ def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: s
     assert approval["request"]["action"] == "pay#1"
     assert approval["request"]["request"] == {"amount": 1}
     for value in ("maybe", {"verdict": "fail", "output": 1}, None, {"verdict": "done", "x": 1}):
-        with pytest.raises(InvalidAnswerError, match="say done, retry or fail"):
+        with pytest.raises(InvalidAnswerError, match="answer done, retry or fail"):
             say(engine, approval, "answer", value=value)
     with pytest.raises(InvalidAnswerError, match="answer it with done, retry or fail"):
         say(engine, approval, "approve")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.approvals import approval_documents
-from agent.approvals.answering import Answered, Said, answer
+from agent.approvals.answering import AnswerAction, Answered, answer
 from agent.approvals.permission import ALL_SCOPES, Principal
 from agent.steps.attempt import prepare
 from agent.steps.types.outcome import Waiting
@@ -64,7 +64,9 @@ def asked(engine: Engine, *steps: Step, **options: Any) -> tuple[str, dict[str, 
     return task_id, question(engine, task_id)
 
 
-def say(reader: Reader, approval: dict[str, Any] | str, decision: Said, **more: Any) -> Answered:
+def say(
+    reader: Reader, approval: dict[str, Any] | str, decision: AnswerAction, **more: Any
+) -> Answered:
     """Answer as Ada at the terminal."""
     approval_id = approval if isinstance(approval, str) else approval["id"]
     principal = caller(**{key: more.pop(key) for key in _IDENTITY & more.keys()})

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.approvals import answering, approval_documents
-from agent.approvals.answering import Said
+from agent.approvals.answering import AnswerAction
 from agent.server.context import caller, here
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
@@ -133,7 +133,9 @@ async def defer(request: Request, approval_id: ApprovalId, asked: Deferring) -> 
     return await get_approval(request, approval_id)
 
 
-async def _decide(request: Request, approval_id: str, decision: Said, **given: Any) -> Response:
+async def _decide(
+    request: Request, approval_id: str, decision: AnswerAction, **given: Any
+) -> Response:
     context, principal = here(request), caller(request).principal
     done = await context.commands.run(
         lambda: answering.answer(
