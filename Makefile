@@ -11,7 +11,7 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
+.PHONY: help run test quick fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -28,6 +28,10 @@ test: .venv/for-tests ## run all tests, on SQLite and on a PostgreSQL of its own
 	$(PYTEST) -n 4 --dist worksteal -m "not measured" $(ARGS); first=$$?; \
 	$(PYTEST) -n 0 -m measured $(or $(ARGS),$(MEASURED)); second=$$?; \
 	well $$first && well $$second
+
+# A change of many modules, or none that can be told: the fast core alone. See tests/quick.py.
+quick: check ## lint, types and the tests near what changed, in under a minute
+	@$(BIN)/python -m tests.quick
 
 fuzz: .venv/for-fuzzing ## bad input for everything that reads foreign words, then for the HTTP API
 	@$(BIN)/python -m tests.bad_input.fuzz

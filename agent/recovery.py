@@ -1,9 +1,9 @@
-"""The startup pass, before any loop starts: what a crash left, put in order; it executes nothing.
+"""The startup pass, before any loop starts: it puts in order what a crash left, and executes nothing.
 
-In this order: questions that wait for a person (one that was decided or has expired lets its step go
-on), results that an earlier process could not record, orphaned processes, steps whose worker is
-gone, children without parents, schedules and watchers (none yet: their place). A step with a result
-on record takes it; without one its outcome is unknown, never success.
+In this order: approvals that were decided or have expired (their steps go on), results that an earlier
+process could not record, orphaned processes, steps of dead workers, children without parents,
+schedules and watchers (none yet: their place). A step with a recorded result takes it; without one
+its outcome is unknown, never success.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ from agent.core.clock import Clock
 from agent.store.db.database import Connection, Database
 from agent.store.engine import workers
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import maintenance, orphan_processes, rescue_steps, spilled_results
+from agent.tasks.rescue import maintenance, orphan_processes, spilled_results
+from agent.tasks.rescue.rescue_steps import take_over
 from agent.tasks.state.graph_cache import GraphCache
 
 log = structlog.get_logger(__name__)
@@ -23,14 +24,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Recovered:
-    """What the pass found and did, for the log and the person who reads it."""
+    """What the pass did, for the log."""
 
     steps: int = 0
     calls: int = 0
     processes: list[int] = field(default_factory=list)
     children: int = 0
     approvals: int = 0
-    """Questions that were decided, expired or due for a reminder while nobody looked."""
+    """Approvals that were decided, expired or due for a reminder while no agent ran."""
 
     @property
     def is_nothing(self) -> bool:
@@ -41,21 +42,22 @@ class Recovered:
 def recover(database: Database, clock: Clock) -> Recovered:
     """Put in order what dead workers left.
 
-    The caller holds the daemon's lock on SQLite: every worker on record is dead then. On PostgreSQL
-    others may be alive; their silence is measured by running workers, and only what workers already
-    declared dead still hold is taken here.
+    On SQLite the caller holds the daemon's lock, so every worker on record is dead. On PostgreSQL
+    others may be alive, and running workers decide which are dead; this pass only takes over from
+    workers that were already declared dead.
     """
     recovered = Recovered()
-    recovered.approvals = expiry.look(database, clock).total()
+    recovered.approvals = expiry.check_due(database, clock).total()
     graphs = GraphCache()
     with database.connect("writer") as connection:
         recovered.calls = spilled_results.replay(database, connection, graphs)
         if database.is_sqlite:
-            _bury(connection, clock)
+            _declare_all_dead(connection, clock)
         owners = workers.dead_owners(connection)
         recovered.processes = orphan_processes.end(connection, owners)
-        for owner in owners:
-            recovered.steps += _take_over(connection, graphs, owner, clock, database.is_sqlite)
+        recovered.steps = take_over(
+            connection, graphs, clock, owners, is_process_gone=database.is_sqlite
+        )
     recovered.children = maintenance.cancel_orphans(database, Operator(database, clock))
     if not recovered.is_nothing:
         log.info(
@@ -69,21 +71,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
     return recovered
 
 
-def _bury(connection: Connection, clock: Clock) -> None:
+def _declare_all_dead(connection: Connection, clock: Clock) -> None:
     for worker_id, *_ in workers.living(connection):
         with connection.transaction():
             workers.retire(connection, worker_id, clock.now(), "worker.died")
-
-
-def _take_over(
-    connection: Connection, graphs: GraphCache, owner: str, clock: Clock, is_process_gone: bool
-) -> int:
-    total = 0
-    while True:
-        with connection.transaction():
-            recovered, _ = rescue_steps.take_over(
-                connection, graphs, owner, clock.now(), is_process_gone=is_process_gone
-            )
-        total += recovered
-        if recovered == 0:
-            return total

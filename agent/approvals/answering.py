@@ -1,7 +1,7 @@
-"""Answers to questions, from any process: the first one counts, for exactly what was shown.
+"""Answers to questions, from any process: only the first one counts, for exactly what was shown.
 
-Permission, the value and the edits are checked before the task is locked: these parts of a row never
-change. Then the task is locked, and one transaction decides the row and wakes the step.
+Permission, value and edits are checked before the task is locked: they depend on parts of the row
+that never change. Then the task is locked, and one transaction decides the row and moves its step.
 """
 
 import json
@@ -31,13 +31,18 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
-AnswerAction = Literal["approve", "deny", "answer"]
+AnswerVerb = Literal["approve", "deny", "answer"]
 
 STATUSES: Final[dict[str, ApprovalStatus]] = {
     "approve": ApprovalStatus.APPROVED,
     "deny": ApprovalStatus.DENIED,
     "answer": ApprovalStatus.ANSWERED,
 }
+_VERBS: Final[dict[str, tuple[str, ...]]] = {
+    "unknown": ("answer",),
+    "input": ("answer", "deny"),
+}
+"""How questions of these kinds are answered; all others are approved or denied."""
 MAX_COMMENT: Final = 10_000
 MAX_DEFER_SECONDS: Final = 366 * 86_400
 
@@ -47,7 +52,7 @@ class InvalidAnswerError(ValueError):
 
 
 class DecidedError(RefusedError):
-    """The question was decided before, or its step no longer waits for it."""
+    """The question was decided before, expired, or was withdrawn."""
 
     def __init__(self, row: ApprovalRow, renewed_as: str | None = None) -> None:
         who = f" by {row.decided_by} ({row.decided_channel})" if row.decided_by else ""
@@ -61,7 +66,7 @@ class DecidedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The result of an answer."""
+    """What an answer did."""
 
     approval_id: str
     task_id: str
@@ -73,7 +78,7 @@ class Answered:
 def answer(
     database: Database,
     approval_id: str,
-    decision: AnswerAction,
+    decision: AnswerVerb,
     *,
     principal: Principal,
     comment: str | None = None,
@@ -81,7 +86,7 @@ def answer(
     edits: dict[str, Json] | None = None,
     clock: Clock | None = None,
 ) -> Answered:
-    """Decide an approval, and wake its step.
+    """Decide an approval and let its step go on.
 
     Raises `NotFoundError`, `NotAllowedError`, `InvalidAnswerError`, or `DecidedError` for an answer
     that is not the first. `value` answers an `input`; for an `unknown` it is `done`, `retry` or
@@ -95,22 +100,22 @@ def answer(
         if row.status != ApprovalStatus.PENDING:
             raise DecidedError(row, _renewed_as(connection, row))
         definition = _definition(connection, row)
-    decided = _checked(row, definition, decision, principal, comment, value, edits)
-    late: str | None = None
+    checked = _check(row, definition, decision, principal, comment, value, edits)
+    has_expired = False
     with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
         step = _step(tx, locked, row)
         if row.expires_at is not None and row.expires_at <= locked.now:
-            # It has expired, and the expiry was not recorded yet.
-            late = approvals.expire(tx, locked, step, row)
+            # It expired, and the loop that records that has not come yet.
+            approvals.expire(tx, locked, step, row)
+            has_expired = True
         else:
-            row = approvals.decide(tx, locked, step, row, decided)
-    if late is not None:
+            row = approvals.decide(tx, locked, step, row, checked)
+    if has_expired:
         with database.connect("reader") as connection:
             expired = store.find(connection, approval_id)
             raise DecidedError(expired or row, _renewed_as(connection, row))
-    words = {"approved": "approved", "denied": "denied", "answered": "answered"}
-    message = f"{words[row.status]}: step {definition.name} of task {row.task_id}"
+    message = f"{row.status}: step {definition.name} of task {row.task_id}"
     return Answered(row.id, row.task_id, definition.name, row.status, message)
 
 
@@ -122,9 +127,9 @@ def defer(
     principal: Principal,
     clock: Clock | None = None,
 ) -> None:
-    """Postpone the reminder of an open question; its expiry does not change."""
+    """Postpone the reminder of a question; when it expires does not change."""
     if not 0 < seconds <= MAX_DEFER_SECONDS:
-        raise InvalidAnswerError("the time to defer must be greater than zero and at most a year")
+        raise InvalidAnswerError("defer by more than zero seconds and at most 366 days")
     with database.connect("reader") as connection:
         row = _pending(connection, approval_id)
     check_answer(principal, json.loads(row.who or "[]"))
@@ -136,7 +141,7 @@ def defer(
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
-    """Return a pending row; raise `NotFoundError` or `DecidedError` otherwise."""
+    """Return an approval that is pending; raise if there is none or it was decided."""
     row = store.find(connection, approval_id)
     if row is None:
         raise NotFoundError(f"there is no approval {approval_id}")
@@ -145,39 +150,37 @@ def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
     return row
 
 
-def _checked(
+def _check(
     row: ApprovalRow,
     definition: Step,
-    decision: AnswerAction,
+    decision: AnswerVerb,
     principal: Principal,
     comment: str | None,
     value: Json,
     edits: dict[str, Json] | None,
 ) -> Decision:
-    """Check an answer against its question."""
+    """Return the decision that an answer makes; raise if it does not fit its question."""
     try:
         json_values.encode([principal.identity, comment, value, edits], "the answer")
     except json_values.NotPlainJsonError as problem:
         raise InvalidAnswerError(str(problem)) from None
     if comment is not None and len(comment) > MAX_COMMENT:
         raise InvalidAnswerError(f"the comment is longer than {MAX_COMMENT:,} characters")
-    wanted = {"unknown": ("answer",), "input": ("answer", "deny")}.get(
-        row.kind, ("approve", "deny")
-    )
-    if decision not in wanted:
+    verbs = _VERBS.get(row.kind, ("approve", "deny"))
+    if decision not in verbs:
         hint = " with done, retry or fail" if row.kind == "unknown" else ""
         raise InvalidAnswerError(
-            f"this is a question of the kind {row.kind!r}: {' or '.join(wanted)} it{hint}"
+            f"this is a question of the kind {row.kind!r}: {' or '.join(verbs)} it{hint}"
         )
     if edits and decision != "approve":
-        raise InvalidAnswerError("only an approval can have edits")
+        raise InvalidAnswerError("edits go with an approval")
     approved_hash = None
     if decision == "approve":
         approved_hash = _approved_hash(row, definition, edits) if edits else row.request_hash
     if decision == "answer":
         value = _verdict(value) if row.kind == "unknown" else _value(row, value)
     elif value is not None:
-        raise InvalidAnswerError(f"{decision!r} takes no value")
+        raise InvalidAnswerError(f"a value does not go with {decision!r}")
     return Decision(
         STATUSES[decision],
         principal.identity,
@@ -199,33 +202,33 @@ def _value(row: ApprovalRow, value: Json) -> Json:
 
 
 def _verdict(value: Json) -> dict[str, Json]:
-    answer = {"verdict": value} if isinstance(value, str) else value
+    verdict = {"verdict": value} if isinstance(value, str) else value
     if (
-        not isinstance(answer, dict)
-        or answer.get("verdict") not in VERDICTS
-        or not answer.keys() <= {"verdict", "output"}
-        or ("output" in answer and answer["verdict"] != "done")
+        not isinstance(verdict, dict)
+        or verdict.get("verdict") not in VERDICTS
+        or not verdict.keys() <= {"verdict", "output"}
+        or ("output" in verdict and verdict["verdict"] != "done")
     ):
         raise InvalidAnswerError(
             'answer done, retry or fail, or {"verdict": "done", "output": …} with its output'
         )
-    return {"verdict": answer["verdict"], "output": answer.get("output")}
+    return {"verdict": verdict["verdict"], "output": verdict.get("output")}
 
 
 def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -> str:
-    """Check edits by the model of the step's kind; return the hash of the edited request."""
+    """Check edits by the step's kind; return the hash of the request with these edits."""
     editable = json.loads(row.editable or "[]")
     for path in edits:
         if not any(path == key or path.startswith(f"{key}.") for key in editable):
             allowed = ", ".join(editable) or "nothing"
-            raise InvalidAnswerError(f"{path!r} may not be edited; editable: {allowed}")
+            raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
-    # An edit must not redirect a reference to a secret.
-    for secret_path in prepare.prepare_step(definition).secret_places:
+    # An edit must not replace a reference to a secret by another.
+    for place in prepare.prepare_step(definition).secret_places:
         for path in edits:
             parts = path.split(".")
-            common = min(len(parts), len(secret_path))
-            if [str(part) for part in secret_path[:common]] == parts[:common]:
+            common = min(len(parts), len(place))
+            if [str(part) for part in place[:common]] == parts[:common]:
                 raise InvalidAnswerError(f"{path!r} holds a secret and may not be edited")
     try:
         config = approval_gate.apply_edits(request["config"], edits)
@@ -243,8 +246,8 @@ def _definition(connection: Connection, row: ApprovalRow) -> Step:
 
 
 def _step(tx: Connection, locked: LockedTask, row: ApprovalRow) -> StepRow:
-    (values,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
-    return locked.add(StepRow.read(values))
+    (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    return locked.add(StepRow.read(found))
 
 
 def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:

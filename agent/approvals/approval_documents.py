@@ -1,4 +1,4 @@
-"""Approvals as documents: the same for every surface."""
+"""Approvals as people and programs see them: one document for every surface."""
 
 import json
 from typing import Final
@@ -13,7 +13,7 @@ from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models.task_documents import find_one
 
 _MOST_SHOWN: Final = 2000
-"""How many characters of a large request are shown; `agent artifact` prints all of it."""
+"""How many characters of a large request are shown; `agent artifact` shows all of it."""
 
 
 def list_approvals(
@@ -25,27 +25,26 @@ def list_approvals(
     after: str | None = None,
     like: str | None = None,
 ) -> list[dict[str, Json]]:
-    """Return the open questions, the oldest first; or all questions, the newest first.
+    """Return pending approvals, oldest first; or all of them, newest first.
 
-    `after` is the id of the last one of the previous page; `like` selects ids that start or end
-    with it.
+    `after` is the last id of the page before. `like` selects ids that begin or end with it.
     """
-    rows = store.listed(
+    listed = store.listed(
         connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
     )
-    return [_document(connection, *entry) for entry in rows]
+    return [_document(connection, *entry) for entry in listed]
 
 
 def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
     """Return one approval with everything about it."""
-    row = store.placed(connection, approval_id)
-    if row is None:
+    found = store.placed(connection, approval_id)
+    if found is None:
         raise NotFoundError(f"there is no approval {approval_id}")
-    return _document(connection, *row)
+    return _document(connection, *found)
 
 
 def find_approval(connection: Connection, text: str) -> str:
-    """Return the id of the only approval whose id equals, starts with or ends with a text."""
+    """Return the one approval whose id is, begins with, or ends with a text."""
     return find_one(text, "approval", lambda part: store.like(connection, part))
 
 
@@ -93,19 +92,19 @@ def _document(
 
 
 def _request(connection: Connection, row: ApprovalRow) -> Json:
-    """Return the request; of a large one, which is stored as an artifact, its beginning."""
+    """Return the request; of one that is stored as an artifact, how it begins."""
     request = _loaded(row.request)
-    stored = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
-    if not isinstance(stored, dict) or stored.keys() != {artifact_rows.REFERENCE_KEY}:
+    asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
+    if not isinstance(asked, dict) or asked.keys() != {artifact_rows.REFERENCE_KEY}:
         return request
     try:
-        content = artifact_rows.get(connection, str(stored[artifact_rows.REFERENCE_KEY]))
+        content = artifact_rows.get(connection, str(asked[artifact_rows.REFERENCE_KEY]))
     except StoreError as error:
-        return {**request, "request": {**stored, "problem": error.message}}
+        return {**request, "request": {**asked, "problem": error.message}}
     if content is None:
         return request
     begins = content.decode("utf-8", "replace")[:_MOST_SHOWN]
-    return {**request, "request": {**stored, "begins": begins}}
+    return {**request, "request": {**asked, "begins": begins}}
 
 
 def _loaded(text: str | None) -> Json:

@@ -1,7 +1,7 @@
-"""The approval loop: expiry, reminders, and decisions whose step was not woken.
+"""The loop over open approvals: expiry, reminders, and steps that missed a decision.
 
-The wake time of a running task does all this on time. The loop is the safety net. It alone checks
-paused tasks: their questions expire too, which takes effect when they resume.
+A running task's own wake time does all this on time. The loop is the safety net. Only the loop serves
+paused tasks: their approvals expire too, and take effect when the task resumes.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE = 1000
 OVERLAP_US = 60 * SECOND
-"""Decisions of the last minute before the last pass are checked again: clocks differ."""
+"""Decisions of the last minute before the last check are checked again: clocks differ."""
 
 
-def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
-    """Do what is due for every open question; count what was done.
+def check_due(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
+    """Expire, remind and wake what is due; return how often each was done.
 
-    `since` bounds the search for steps that still wait for a decided question: 0 at a start, the
-    last pass afterwards.
+    `since` bounds the search for steps that still wait on a decided approval: 0 at a start, then the
+    last check.
     """
     with database.connect("reader") as connection:
         due = store.due(connection, clock.now(), MOST_AT_ONCE)
@@ -41,26 +41,26 @@ def look(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
             with operator.changing(task_id) as (tx, locked):
                 for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
                     step = locked.add(StepRow.read(values))
-                    if (what := approvals.check(tx, locked, step)) is not None:
-                        done[what] += 1
+                    if (action := approvals.check(tx, locked, step)) is not None:
+                        done[action] += 1
         except NotFoundError:
             continue
         except (RefusedError, ValueError) as error:
-            # One task that cannot be read must not stop the others.
+            # One unreadable task must not stop the others, or the agent's start.
             log.error("task.unreadable", task=task_id, error=str(error))
     return done
 
 
 async def watch(database: Database, clock: Clock, loop_seconds: float) -> None:
-    """Check again and again, until cancelled."""
+    """Check every `loop_seconds` until cancelled."""
     since = 0
     while True:
         started = clock.now()
         try:
-            done = await asyncio.to_thread(look, database, clock, since)
+            done = await asyncio.to_thread(check_due, database, clock, since)
         except Exception as error:
-            # The next pass retries; the tasks' own wake times do the work meanwhile.
-            log.warning("approvals could not be looked at", error=str(error))
+            # The database may come back; meanwhile the tasks' own wake times do the work.
+            log.warning("approvals.not_checked", error=str(error))
         else:
             since = max(0, started - OVERLAP_US)
             if done:

@@ -1,6 +1,19 @@
-"""Running one attempt of one step: the runner, the context a step sees, and the kinds of steps.
+"""One attempt of one step: the runner, the context that a step's code sees, and the kinds of steps.
 
-Nothing here touches the database. An attempt is given everything it may know (`claimed`), asks for
-what must be durable through the `journal`, and ends in a value (`outcome`) that the engine applies.
-An effect is never begun before its intent is durable, and never assumed to have worked.
+Nothing here reads or writes the database. An attempt gets its data as an `AttemptInput`, records what
+must be durable through the `Journal`, and ends with an outcome, a value that the engine applies.
+Invariants: an effect begins only after its intent is durable, and an effect whose result was never
+recorded is unknown, never assumed to have worked.
+
+Entry point: `attempt.runner.run(claimed, signals, services)`, which the worker calls
+(`agent.tasks.worker.attempts`). Imports point downwards; nothing here imports `agent.tasks`::
+
+    agent     the `agent` kind: a model that uses tools, turn by turn
+    kinds     the other kinds, one module each
+    http      requests: client, address policy, redirects, responses
+    process   commands: gate, process groups, environment, output
+    attempt   one attempt from its claim to its outcome; journaled calls
+    spec      what the definition says: the keys of each kind, and the registry of kinds
+    errors    the former import path of `DefiniteFailure` and `Applied`
+    types     the values of an attempt: input, outcome, calls, errors
 """

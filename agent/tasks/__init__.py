@@ -1,17 +1,23 @@
 """The engine: what changes tasks and steps, and when.
 
 **The task's row is the lock and the queue.** Every change to a task or its steps happens in a
-transaction that has locked the task's row. `tasks.next_wake_time` says when to look at it next.
+transaction that has locked the task's row. `tasks.next_wake_time` is when to visit the task next.
 
-**A turn is one transaction** (`turn`): it settles the outcomes of finished attempts with all their
-consequences, records what running attempts asked for, creates submitted tasks, and claims as many
-due steps as there are free slots. `worker` drives turns from an asyncio loop, with the database in
-a thread of its own.
+**A commit is one transaction of a worker**: it settles the completions of finished attempts with all
+consequences, records what running attempts asked for, creates submitted tasks, and claims as many due
+steps as there are free slots.
 
-**A unit** (`locked`) is one locked task in memory with those of its steps that a transaction touches.
-`transitions` is the only module that writes statuses, `advance` the one ending of every
-transaction; the SQL is in `agent.store`.
+**Never assume success.** `rescue` takes over the steps of a dead worker: it applies a recorded result;
+everything else is unknown, and the step goes back to pending with one more attempt.
 
-**Never assume success.** What a dead worker left is taken over by `takeover`: a result on record is
-applied, everything else is unknown and goes back to pending with one attempt more.
+- `worker`: the loop that drives commits, and the attempts in flight. Entry point: `worker.worker.Worker`.
+- `commit`: from a batch to a transaction, and what follows a failure. Entry point: `commit.committer`.
+- `rules`: what a transaction may do to a task. `state`: rows in memory, and the only code that writes a
+  status (`state.transitions`).
+- `rescue`: dead workers, lost attempts, orphaned processes. `operator`: commands of people.
+- `read_models`: documents for the API and the command line. `checker`: invariants over a whole database.
+- `submission`: the one way to start a workflow. `errors`: not found, refused.
+
+The SQL is in `agent.store`. Imports point downwards: worker, rescue, commit, read_models, operator,
+checker, rules, state. Nothing here imports `agent.server`, `agent.channels` or `agent.cli`.
 """

@@ -148,6 +148,14 @@ class Graph(_Frozen):
                 dependents[parent].append(index)
         return dependents
 
+    def downstream(self, index: int) -> frozenset[int]:
+        """Return a step and all steps that depend on it, directly or through others."""
+        return _reachable(self.dependents, index)
+
+    def upstream(self, index: int) -> frozenset[int]:
+        """Return a step and all steps that it depends on, directly or through others."""
+        return _reachable(self.parents, index)
+
     @cached_property
     def order(self) -> list[int]:
         """The steps' places, each after those that it depends on."""
@@ -169,6 +177,16 @@ class Graph(_Frozen):
     def hash(self) -> str:
         """What tells two versions apart."""
         return content_hash(self.text)
+
+
+def _reachable(edges: list[list[int]], start: int) -> frozenset[int]:
+    reached = {start}
+    queue = [start]
+    while queue:
+        new = set(edges[queue.pop()]) - reached
+        reached |= new
+        queue += new
+    return frozenset(reached)
 
 
 def find_problem(steps: list[Step]) -> str | None:

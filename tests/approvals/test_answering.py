@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.approvals.answering import AnswerAction, DecidedError, InvalidAnswerError
+from agent.approvals.answering import AnswerVerb, DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal, check_answer
 from agent.core.state_machine import APPROVAL, ApprovalStatus, ForbiddenMoveError, moved
 from agent.tasks.errors import NotFoundError
@@ -61,15 +61,15 @@ def test_an_answer_to_nothing_is_refused(engine: Engine) -> None:
     ("decision", "more", "problem"),
     [
         ("answer", {"value": "yes"}, "approve or deny it"),
-        ("deny", {"edits": {"with": {}}}, "only an approval can have edits"),
-        ("approve", {"value": 1}, "takes no value"),
+        ("deny", {"edits": {"with": {}}}, "edits go with an approval"),
+        ("approve", {"value": 1}, "a value does not go with"),
         ("approve", {"comment": "\0"}, "the answer"),
         ("approve", {"comment": "x" * 10_001}, "longer than"),
-        ("approve", {"edits": {"with.value": 1}}, "editable: nothing"),
+        ("approve", {"edits": {"with.value": 1}}, "nothing may"),
     ],
 )
 def test_an_answer_that_does_not_fit_decides_nothing(
-    engine: Engine, decision: AnswerAction, more: dict[str, Any], problem: str
+    engine: Engine, decision: AnswerVerb, more: dict[str, Any], problem: str
 ) -> None:
     """It is refused with the reason, and the question stands."""
     task_id, approval = asked(engine, gated("pay", token()))
@@ -97,7 +97,7 @@ def test_only_those_named_may_answer(engine: Engine) -> None:
 
 
 def test_who_may_answer_what() -> None:
-    """In a chat only paired accounts; a channel's name in `who` admits all of its accounts."""
+    """Nobody in a chat until paired; a channel's name lets in everybody there."""
     check_answer(caller("ada", "terminal"), [])
     check_answer(caller("key 1", "api"), [])
     check_answer(caller("U1", "slack", is_paired=True), ["slack"])
@@ -114,7 +114,7 @@ def test_who_may_answer_what() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: int) -> None:
-    """Of many answers at the same time one counts, for one end."""
+    """Whoever answers, as often as they like, at the same time: one counts, for one end."""
     definition, counted = one_step()
     task_ids = [engine.submit(definition) for _ in range(12)]
     eventually(lambda: len(pending(engine)) == len(task_ids))
@@ -126,7 +126,7 @@ def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: in
     ]
     dice.shuffle(plan)
 
-    def answer(planned: tuple[dict[str, Any], AnswerAction, str]) -> tuple[str, str, str] | None:
+    def answer(planned: tuple[dict[str, Any], AnswerVerb, str]) -> tuple[str, str, str] | None:
         approval, decision, by = planned
         try:
             return approval["id"], say(engine, approval, decision, by=by).status, by

@@ -30,6 +30,8 @@ def test_a_person_decides_on_both_requests(engine: Engine, verdict: str, on_unkn
     task_id = changed(engine, counted, on_unknown)
     (approval,) = pending(engine, task_id)
     assert approval["kind"] == "unknown"
+    assert approval["message"].startswith("`pay#1` of step pay started at 20")
+    assert "Did it happen? The step would now send another request" in approval["message"]
     was, now = ({"task": task_id, "attempt": attempt} for attempt in (1, 2))
     assert approval["request"]["request"] == was
     assert approval["request"]["now"] == {"action": "pay#1", "request": now}

@@ -90,7 +90,7 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     task_id = parked(hand, remind="1h")
     (approval,) = pending(hand, task_id)
     for seconds in (0, -1, 400 * 24 * HOUR, float("nan")):
-        with pytest.raises(InvalidAnswerError, match="at most a year"):
+        with pytest.raises(InvalidAnswerError, match="at most 366 days"):
             defer(hand.database, approval["id"], seconds, principal=caller())
     defer(hand.database, approval["id"], 5 * HOUR, principal=caller())
     with pytest.raises(NotAllowedError):
@@ -126,8 +126,8 @@ def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
     hand.skip(2 * HOUR)
     hand.turn()
     assert len(pending(hand)) == 2, "a turn leaves paused tasks alone"
-    assert expiry.look(hand.database, hand.clock) == {"expired": 1, "reminded": 1}
-    assert expiry.look(hand.database, hand.clock) == {}
+    assert expiry.check_due(hand.database, hand.clock) == {"expired": 1, "reminded": 1}
+    assert expiry.check_due(hand.database, hand.clock) == {}
     (approval,) = pending(hand, answered)
     say(hand, approval, "approve")
     hand.turn()
@@ -157,7 +157,7 @@ def test_a_task_cancelled_since_it_was_found_stays_as_it_is(
 
     monkeypatch.setattr(store, "due", find_too_early)
     before = hand.rows("SELECT count(*) FROM events")
-    assert expiry.look(hand.database, hand.clock) == {}
+    assert expiry.check_due(hand.database, hand.clock) == {}
     assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
     told = hand.rows("SELECT type FROM events ORDER BY id")[before[0][0] :]
     assert told == [("approval.withdrawn",), ("task.canceled",)]
@@ -186,7 +186,7 @@ def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
         if recover:
             assert recovery.recover(database, database.clock).approvals == 1
         else:
-            assert expiry.look(database, database.clock) == {"woken": 1}
+            assert expiry.check_due(database, database.clock) == {"woken": 1}
         assert hand.statuses(task_id) == {"pay": StepStatus.PENDING}
         hand.close()
 
@@ -196,7 +196,7 @@ def test_the_loop_goes_on_looking(hand: Hand, monkeypatch: pytest.MonkeyPatch) -
     task_id = parked(hand, expires="1h")
     hand.operator.pause(task_id)
     hand.skip(2 * HOUR)
-    look, looks = expiry.look, []
+    look, looks = expiry.check_due, []
 
     def fail_once(database: Database, clock: Clock, since: int) -> Counter[str]:
         looks.append(since)
@@ -204,7 +204,7 @@ def test_the_loop_goes_on_looking(hand: Hand, monkeypatch: pytest.MonkeyPatch) -
             raise StoreError(Fault.LOST, "the database is away")
         return look(database, clock, since)
 
-    monkeypatch.setattr(expiry, "look", fail_once)
+    monkeypatch.setattr(expiry, "check_due", fail_once)
 
     async def watch() -> None:
         loop = asyncio.create_task(expiry.watch(hand.database, hand.clock, 0.01))

@@ -74,7 +74,7 @@ def test_a_busy_database_delays_the_startup_pass(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement that is cut off is sent again, with a line in the log."""
-    monkeypatch.setattr(expiry, "look", failing_once(expiry.look, busy))
+    monkeypatch.setattr(expiry, "check_due", failing_once(expiry.check_due, busy))
     with structlog.testing.capture_logs() as told:
         asyncio.run(startup_retry.recover(database))
     assert [entry["event"] for entry in told] == ["start.repeated"]

@@ -35,6 +35,7 @@ def test_a_head_that_does_not_end_is_cut_off_in_time(
 ) -> None:
     """Who says nothing, or half of it, or nothing more after an answer, is hung up on."""
     # Long enough for a whole one, on a machine that is slow and busy.
+    monkeypatch.setattr(header_limits, "FIRST_BYTE_SECONDS", 3.0)
     monkeypatch.setattr(header_limits, "HEAD_SECONDS", 3.0)
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Running(sqlite_database, tmp_path) as running, ExitStack() as opened:

@@ -14,9 +14,9 @@ SEEDS = 60
 PLANTED = {
     "no fence": "was declared dead in turn",
     "an unanswered commit counts as landed": "lost its claims, and is not dead",
-    "send_by is ignored": "happened 2 times|on record as failed .*, and happened",
-    "acting before the time is over": "happened 2 times|on record as failed .*, and happened",
-    "an answer travels to another input": "which was answered under another input",
+    "send_by is ignored": "happened 2 times|recorded as failed .*, and happened",
+    "acting before the time is over": "happened 2 times|recorded as failed .*, and happened",
+    "fork relies on an answer for another input": "which was answered under another input",
 }
 """What gives each away: nothing else would do, since a test must not pass for another's reason."""
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.approvals import approval_documents
-from agent.approvals.answering import AnswerAction, Answered, answer
+from agent.approvals.answering import Answered, AnswerVerb, answer
 from agent.approvals.permission import ALL_SCOPES, Principal
 from agent.steps.attempt import prepare
 from agent.steps.types.outcome import Waiting
@@ -65,7 +65,7 @@ def asked(engine: Engine, *steps: Step, **options: Any) -> tuple[str, dict[str, 
 
 
 def say(
-    reader: Reader, approval: dict[str, Any] | str, decision: AnswerAction, **more: Any
+    reader: Reader, approval: dict[str, Any] | str, decision: AnswerVerb, **more: Any
 ) -> Answered:
     """Answer as Ada at the terminal."""
     approval_id = approval if isinstance(approval, str) else approval["id"]

@@ -81,8 +81,9 @@ class Pooler:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for session in self._free:
-            session.socket.close()
+        with self._has_free:  # a client that is being served may still give one back
+            for session in self._free:
+                session.socket.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from agent.approvals import answering, approval_documents
-from agent.approvals.answering import AnswerAction, InvalidAnswerError
+from agent.approvals.answering import AnswerVerb, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
@@ -217,7 +217,7 @@ class CommandHandler:
         return f"you will be reminded of {short_id(approval_id)} in {command.rest}"
 
     def _decide(self, principal: Principal, approval_id: str, answer: dict[str, Json]) -> str:
-        decision: AnswerAction = answer["decision"]
+        decision: AnswerVerb = answer["decision"]
         answered = answering.answer(
             self._database,
             approval_id,

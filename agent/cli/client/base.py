@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import AnswerAction
+    from agent.approvals.answering import AnswerVerb
     from agent.tasks.operator.operator import Answer, Verdict
     from agent.workflows.graph import Graph
 
@@ -114,7 +114,7 @@ class AgentClient(Protocol):
     def decide(
         self,
         approval_id: str,
-        decision: "AnswerAction",
+        decision: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,

@@ -18,7 +18,7 @@ from agent.tasks.rules.budgets import MICROUSD
 from agent.tasks.state.graph_cache import GraphCache
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import AnswerAction
+    from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.workflows.graph import Graph
@@ -176,7 +176,7 @@ class LocalClient:
     def decide(
         self,
         approval_id: str,
-        decision: "AnswerAction",
+        decision: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,

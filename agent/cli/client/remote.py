@@ -14,7 +14,7 @@ from agent.tasks.read_models import task_documents
 from agent.workflows.graph import Graph
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import AnswerAction
+    from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
 
 _TASKS_PAGE: Final = 500
@@ -155,7 +155,7 @@ class RemoteClient:
     def decide(
         self,
         approval_id: str,
-        decision: "AnswerAction",
+        decision: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,

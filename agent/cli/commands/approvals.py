@@ -8,7 +8,7 @@ from agent.cli import invocation, session
 from agent.cli.options import JsonOption, LimitOption
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import AnswerAction
+    from agent.approvals.answering import AnswerVerb
 
 ApprovalArgument = Annotated[
     str, typer.Argument(metavar="ID", help="An approval's id, or the unique start or end of one.")
@@ -133,7 +133,7 @@ def defer(
 
 def _answer(
     approval: str,
-    decision: "AnswerAction",
+    decision: "AnswerVerb",
     *,
     as_json: bool,
     comment: str | None = None,

@@ -34,9 +34,9 @@ def budget(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show model usage of today or of a task, or raise a task's budget.
+    """Show model usage, or raise a task's budget.
 
-    A task that was paused by its budget is resumed.
+    Without a task it shows the usage of today. A task that its budget paused is resumed.
     """
     from agent.cli.errors import CommandError
 

@@ -61,9 +61,9 @@ def fork(
     wait: WaitOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run again from a step on, in a new task, perhaps with other inputs.
+    """Run again from a step on, in a new task.
 
-    The new task keeps the results of the steps before it.
+    The new task keeps the results of the steps before it. Inputs can be changed.
     """
     from agent.cli import inputs
 

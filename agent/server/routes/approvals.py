@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.approvals import answering, approval_documents
-from agent.approvals.answering import AnswerAction
+from agent.approvals.answering import AnswerVerb
 from agent.server.context import caller, here
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
@@ -134,7 +134,7 @@ async def defer(request: Request, approval_id: ApprovalId, asked: Deferring) -> 
 
 
 async def _decide(
-    request: Request, approval_id: str, decision: AnswerAction, **given: Any
+    request: Request, approval_id: str, decision: AnswerVerb, **given: Any
 ) -> Response:
     context, principal = here(request), caller(request).principal
     done = await context.commands.run(

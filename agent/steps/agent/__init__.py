@@ -1,11 +1,15 @@
-"""The `agent` kind: a model that pursues a goal with tools.
+"""The `agent` kind: a model that pursues a goal with tools. Entry point: `loop.run`.
 
 Each answer of the model and each use of a tool is one journaled call, appended and never rewritten.
-A later attempt runs the same loop and gets recorded answers up to where the earlier attempt stopped.
-So the loop may depend only on the step's definition and on the record. Nothing under `tools` is ever
-rendered: text from outside cannot widen what the step may do.
+A later attempt runs the same loop and gets its answers from the record up to where the earlier
+attempt stopped. So the loop may depend only on the step's definition and on the record. Nothing under
+`tools` is ever rendered: text from outside cannot widen what the step may do.
 
-- `loop`: the step (its keys: `agent.steps.spec.agent_config`). `toolbox`: the tools of one attempt; `tool`: one tool.
-- `use_tool`: one use, with its approval and its record. `tool_snapshot`: descriptions of tools,
-  recorded before the first turn. `tools`: the tools themselves.
+- `loop`: the turns (its keys: `agent.steps.spec.agent_config`). `toolbox`: the tools of one attempt;
+  `tool`: one tool and one use of it.
+- `use_tool`: one use, with its approval and its record. `tool_snapshot`: the descriptions of external
+  tools, recorded before the first turn. `tools`: the tools themselves, one module each.
+
+To add a tool: its keys in `ToolConfig`, a module in `tools` with `make_tool`, and a line in
+`toolbox._make_tools`.
 """

@@ -1,9 +1,17 @@
-"""One attempt of one step, from its claim to its outcome.
+"""One attempt of one step, from its claim to its outcome. Entry point: `runner.run`.
 
-- `runner`: runs the attempt and turns whatever happens into an outcome. Entry point: `runner.run`.
-- `prepare`: renders the configuration. `approval_gate`: asks before a gated step acts.
-- `context`: what a step's code sees. `calls`: the journaled calls: intent before effect, and
-  recorded answers. `secrets`: secrets by reference and their redaction.
-- `cancel_scope`, `thread_context`: time limits, and code that blocks.
-- `services`: what the engine lends to attempts.
+In the order of an attempt:
+
+- `runner`: runs the attempt. `attempt_limits`, `time_limit`: how many attempts, and how long.
+- `prepare`: condition, items, rendered configuration. `approval_gate`: the approval before a step acts.
+- `context`: what a step's code sees. `thread_context`: the same for functions in threads.
+- `calls`: the journaled calls. `replay`: which recorded call decides the next one. `intents`: the row
+  that is durable before the effect. `unknown_policy`: what follows a call without a recorded result.
+- `outcome_rules`: what the end of the kind's handler means.
+- `cancel_scope`: time limits and cancellation. `containment`: exceptions of the step's code.
+- `secrets`: secrets by reference, and their redaction. `services`: what attempts of a worker share.
+
+It imports `spec` and `types`, and below them `agent.workflows`, `agent.models` (the registry),
+`agent.config`, `agent.core` and the store's encoding of JSON values. It reaches a kind only through the
+registry of kinds.
 """

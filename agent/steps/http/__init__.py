@@ -1,3 +1,7 @@
-"""HTTP for steps and tools: the client and its address policy, one exchange with its redirects, the
-bounded reading of bodies, and what a response means.
+"""HTTP for steps and tools. Entry point: `exchange.Exchange.send`, one request with its redirects.
+
+`client` holds the shared connections and `address_policy` checks each address that they connect to.
+`redirects` decides what another origin gets, `body_reader` reads bodies up to a limit, and `response`
+says what a response means. It imports `attempt.services` and `types`; httpx is imported at the first
+request.
 """

@@ -13,7 +13,7 @@ from agent.steps.http.address_policy import AddressRefusedError
 from agent.steps.http.client import new_client
 from agent.steps.http.response import document
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
-from agent.steps.types.outcome import Json, StepError
+from agent.steps.types.outcome import TRUNCATED, Json, StepError
 
 _NETWORK_ERRORS = (
     httpcore.NetworkError,
@@ -141,7 +141,7 @@ async def _read(response: httpx.Response, limit_bytes: int) -> dict[str, Any]:
     encoding = response.headers.get("content-encoding", "")
     body = await body_reader.read(response.aiter_raw(), encoding, limit_bytes)
     if body is None:
-        return {**document(response.status_code, response.headers, b""), "truncated": True}
+        return {**document(response.status_code, response.headers, b""), TRUNCATED: True}
     is_encoded = not body_reader.is_known(encoding)
     return document(response.status_code, response.headers, body, is_encoded=is_encoded)
 

@@ -19,7 +19,7 @@ from agent.steps.types.errors import (
     OutOfDescriptorsError,
     UnknownOutcomeError,
 )
-from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Succeeded
+from agent.steps.types.outcome import TRUNCATED, Failed, Json, Outcome, StepError, Succeeded
 from agent.workflows.templates.templates import TemplateError, evaluate
 
 
@@ -51,7 +51,7 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
 
 
 def _outcome(output: Json, key: str | None) -> Outcome:
-    if isinstance(output, dict) and output.get("truncated"):
+    if isinstance(output, dict) and output.get(TRUNCATED):
         text = "the response is larger than the limit; its body was not read"
         return Failed(StepError("response_too_large", "limit", text), key)
     return Succeeded(output, idempotency_key=key)
@@ -93,7 +93,7 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
         exchange = Exchange(context.services, is_effect=False)
         async with asyncio.timeout(context.services.limits.call_seconds):
             output = await exchange.send("get", check.get, {"headers": headers}, set(headers))
-        if output["status"] >= 500 or output["status"] == 429 or output.get("truncated"):
+        if output["status"] >= 500 or output["status"] == 429 or output.get(TRUNCATED):
             context.log(f"reconcile: {check.get} was answered with status {output['status']}")
             return None
         applied = evaluate(check.applied, {**scope_of(context.claimed), "response": output})

@@ -18,7 +18,7 @@ from agent.steps.process.output_capture import OutputCapture
 from agent.steps.spec.configs import ShellConfig
 from agent.steps.types.call_types import Process
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
-from agent.steps.types.outcome import Json, Outcome, StepError, Succeeded
+from agent.steps.types.outcome import TRUNCATED, Json, Outcome, StepError, Succeeded
 
 DRAIN_SECONDS: Final = 1.0
 """How long a command's output may stay open after its exit, before its children are killed."""
@@ -111,7 +111,7 @@ class Shell:
             raise self._failure(exit_code, "".join(f": {line[:500]}" for line in last))
         output: dict[str, Any] = {"exit_code": exit_code, "stdout": stdout, "stderr": stderr}
         if out.is_cut or err.is_cut:
-            output["truncated"] = True
+            output[TRUNCATED] = True
         return output
 
     def _failure(self, exit_code: int, detail: str) -> Exception:

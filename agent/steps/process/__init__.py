@@ -1,3 +1,6 @@
-"""Processes for steps and tools: a program that starts only after its intent is recorded
-(`gated_process`), its output (`output_capture`), and finding and ending processes (`processes`).
+"""Commands of steps. Entry point: `gated_process.spawn`, which starts a command behind its gate.
+
+`processes` identifies processes and ends process groups, also those that outlived their agent
+(`agent.tasks.rescue.orphan_processes`). `environment` makes the environment of a command, and
+`output_capture` reads its output. It imports `attempt` and `types`.
 """

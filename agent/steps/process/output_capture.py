@@ -30,16 +30,17 @@ class OutputCapture:
     async def read(self, reader: asyncio.StreamReader) -> None:
         """Read a stream to its end."""
         while chunk := await reader.read(CHUNK_BYTES):
-            self._add(self._decoder.decode(chunk))
+            self.add(self._decoder.decode(chunk))
 
     def finish(self) -> str:
         """Emit the last line, also without a newline, and return the captured text."""
-        self._add(self._decoder.decode(b"", final=True))
+        self.add(self._decoder.decode(b"", final=True))
         self._emit(self._secrets.redact(self._open_line))
         self._open_line = ""
         return "".join(self._captured)
 
-    def _add(self, text: str) -> None:
+    def add(self, text: str) -> None:
+        """Add a decoded chunk; whole lines are emitted, the rest waits for the next chunk."""
         # Neither JSON columns nor log rows can hold a NUL.
         text = self._open_line + text.replace("\0", "\ufffd")
         end = text.rfind("\n") + 1

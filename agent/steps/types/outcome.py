@@ -1,12 +1,15 @@
 """The outcomes of an attempt. They are values: the runner decides them, the engine applies them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
+
+TRUNCATED: Final = "truncated"
+"""The key by which a response says that it is larger than the limit and not whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
@@ -15,6 +15,12 @@ _BELOW: Final = (
     f" JOIN steps AS s ON s.task_id = b.id AND {_CHILDREN}"
     " JOIN tasks AS c ON c.parent_step_id = s.id)"
 )
+_LINE: Final = (
+    "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
+    " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
+    " JOIN tasks AS t ON t.id = l.before)"
+)
+"""A task and those that it retries, directly or through others."""
 
 
 def below(tx: Connection, task_id: str) -> list[str]:
@@ -102,10 +108,7 @@ def earlier_children(
 ) -> list[tuple[Any, ...]]:
     """Return (id, trigger) of the children that a step had in the tasks before, the last first."""
     return tx.query(
-        "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
-        " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
-        " JOIN tasks AS t ON t.id = l.before)"
-        " SELECT c.id, c.trigger FROM line AS l JOIN steps AS s ON s.task_id = l.id"
+        f"{_LINE} SELECT c.id, c.trigger FROM line AS l JOIN steps AS s ON s.task_id = l.id"
         ' AND s."index" = :index AND s.parallel_index = :parallel_index'
         " JOIN tasks AS c ON c.parent_step_id = s.id"
         " WHERE l.distance > 0 ORDER BY l.distance, c.id DESC",
@@ -159,3 +162,78 @@ def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str
         ids=json.dumps(list(step_ids)),
     )
     return {str(step_id): count > 0 for step_id, count in found}
+
+
+def submission(tx: Connection, task_id: str) -> tuple[str, str | None]:
+    """Return the input and the trigger of a task, as text."""
+    ((input_text, trigger),) = tx.query(
+        "SELECT input, trigger FROM tasks WHERE id = :id", id=task_id
+    )
+    return input_text, trigger
+
+
+def steps_of(tx: Connection, columns: Sequence[str], task_id: str) -> list[tuple[Any, ...]]:
+    """Return columns of all steps of a task, each group before its items."""
+    selected = ", ".join(f'"{name}"' for name in columns)
+    return tx.query(
+        f'SELECT {selected} FROM steps WHERE task_id = :id ORDER BY "index", parallel_index',
+        id=task_id,
+    )
+
+
+def steps_with_calls(tx: Connection, task_id: str) -> set[str]:
+    """Return the ids of the steps of a task that have recorded a call."""
+    found = tx.query("SELECT DISTINCT step_id FROM tool_calls WHERE task_id = :id", id=task_id)
+    return {str(step_id) for (step_id,) in found}
+
+
+class PastCall(NamedTuple):
+    """A call of an earlier task, by its place in the graph."""
+
+    step_index: int
+    parallel_index: int
+    number: int
+    task_id: str
+    action: str
+    remote_key: str
+    request_hash: str
+    request: str
+    response: str | None
+    error: str | None
+    on_unknown: str
+    send_by: int
+    expires_at: int
+    status: str
+
+
+_PAST_CALLS: Final = (
+    'SELECT s."index", s.parallel_index, c.number, c.task_id, c.action, c.remote_key,'
+    " c.request_hash, c.request, c.response, c.error, c.on_unknown, c.send_by, c.expires_at,"
+    " o.status FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
+    " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+)
+
+
+def calls_of(tx: Connection, task_id: str) -> list[PastCall]:
+    """Return the calls of a task in the order of their numbers and attempts."""
+    found = tx.query(
+        f"{_PAST_CALLS} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
+        task_id=task_id,
+    )
+    return [PastCall(*row) for row in found]
+
+
+def calls_of_items(
+    tx: Connection, task_id: str, index: int, first: int, last: int
+) -> list[PastCall]:
+    """Return the calls of a range of items in the tasks that a task retries, oldest task first."""
+    found = tx.query(
+        f"{_LINE} {_PAST_CALLS} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
+        ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
+        " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
+        task_id=task_id,
+        index=index,
+        first=first,
+        last=last,
+    )
+    return [PastCall(*row) for row in found]

@@ -1,10 +1,13 @@
 """Events about a store outside the database; they belong to no task."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from agent.store.db.database import Database
 from agent.store.engine.writes import insert_events
+
+_LATEST_EVENTS: Final = 20_000
+"""No index finds these events: only the latest ones are searched."""
 
 
 def record(database: Database, event: str, told: dict[str, Any]) -> None:
@@ -13,3 +16,21 @@ def record(database: Database, event: str, told: dict[str, Any]) -> None:
         now = database.clock.now()
         data = json.dumps(told, ensure_ascii=False)
         insert_events(connection, [(None, None, event, None, None, now, data)])
+
+
+def open_outages(database: Database) -> dict[str, str]:
+    """Return the ids of outages that began lately and have no end, by their store."""
+    with database.connect("reader") as connection:
+        rows = connection.query(
+            "SELECT type, data FROM (SELECT id, type, data FROM events ORDER BY id DESC LIMIT :most)"
+            " AS latest WHERE type IN ('artifacts.unreachable', 'artifacts.reachable') ORDER BY id",
+            most=_LATEST_EVENTS,
+        )
+    outages: dict[str, str] = {}
+    for event, text in rows:
+        data = json.loads(text)
+        if event == "artifacts.unreachable":
+            outages[data["store"]] = data["outage"]
+        else:
+            outages.pop(data["store"], None)
+    return outages

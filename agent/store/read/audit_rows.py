@@ -124,8 +124,8 @@ class EventFacts:
     attempt: int | None
     data: str | None
 
-    def told(self) -> dict[str, Any]:
-        """Return what it tells besides its type."""
+    def document(self) -> dict[str, Any]:
+        """Return the event's data."""
         data: dict[str, Any] = json.loads(self.data) if self.data else {}
         return data
 
@@ -293,7 +293,7 @@ def duplicates(connection: Connection) -> list[tuple[str, int]]:
     return [(str(key), int(count)) for key, count in found]
 
 
-def rivals(connection: Connection) -> list[tuple[str, int]]:
+def several_retries(connection: Connection) -> list[tuple[str, int]]:
     """Return (id, count) of tasks that were retried more than once: each retry does the same work."""
     found = connection.query(
         "SELECT retry_of, count(*) FROM tasks WHERE retry_of IS NOT NULL"
@@ -339,7 +339,7 @@ def mentions(connection: Connection, text: str) -> list[tuple[str, str, int]]:
     return found
 
 
-def strays(connection: Connection) -> list[str]:
+def stray_ledger_rows(connection: Connection) -> list[str]:
     """Return the keys of the ledger's rows that belong to no call."""
     found = connection.query(
         "SELECT o.idempotency_key FROM idempotency_outcomes AS o"
@@ -386,7 +386,7 @@ def isolated_together(connection: Connection, isolated: int) -> list[tuple[str, 
     return [(worker_id, count) for worker_id, count in found]
 
 
-def undead(connection: Connection) -> list[tuple[str, int, int]]:
+def commits_after_death(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (worker, its turn when it was declared dead, its turn now) of those that went on."""
     ends = connection.query(
         "SELECT data FROM events WHERE task_id IS NULL"

@@ -1,35 +1,49 @@
 """The checker: does a database keep what the engine promises?
 
-It reads and changes nothing, some tasks at a time, each as it was at one moment. Every violation is
-a sentence that names its task and its step. Tests run it after every crash they inject, the
-simulator after every run; `agent doctor --deep` runs it for people.
+It only reads, some tasks at a time, each at one moment. Every violation is a sentence that names its
+task and its step. Tests run it after every crash that they inject, and the simulator after every run;
+people run it by `agent doctor --deep`.
 
-The sixteen promises, and where each is checked: on *rows* held against each other (`upright`), by
-*replay* of a task's events (`replay`) or of its calls (`ledger`), on what people were asked
-(`questions`), on budgets (`spending`), against a witness *outside* (`outside`), or by named tests.
+Entry points: `violations` and `check`. It may import `rules`, `state` and the store. Its modules:
 
-1.  An acknowledged task exists after restart: outside.
-2.  Each task is terminal or waits on something named: rows (`upright.rows`).
-3.  Nothing leaves a terminal state, no attempt starts after it: replay; rows for what it leaves.
-4.  A step starts only after its dependencies' ends are recorded: replay; rows (`dependencies`).
-5.  A succeeded step has exactly one outcome and never executes again: replay; outside for effects;
-    one retry of a task, at most (`_whole`).
-6.  Events are gapless, commit with their change and lead to the rows: replay, on one snapshot.
-7.  A write under an old claim changes nothing: replay, where it would be a move from a state that
-    the step had left, or a token that no claim accounts for; the turns of workers declared dead
-    (`_whole`); tests/tasks/rescue/test_workers.py.
-8.  Attempts that act never exceed the maximum: replay and ledger.
-9.  Limits hold at every instant: rows and replay for windows; spending for budgets.
-10. Intent before effect, unknown until a person or a check resolves it; a recorded result, a final
-    failure too, is never sent again: ledger; outside for what really happened.
-11. An approval is decided at most once, by someone allowed to, for what was shown, and not carried
-    over to another input: questions.
-12. One task per delivery: the keys of the whole database (`_whole`).
-13. No secret by reference is written down: `secrets`; tests/steps and tests/core/test_logging.py for logs.
-14. No process outlives its step: rows, on this machine; tests/crash/test_processes.py for signals.
-15. Owner and claim turn are set on a running step and clear on every other: rows.
-16. One step's code ends that step only: a step that may have taken its worker down runs isolated,
-    one at a time (rows, `_whole`); tests/steps/attempt/test_containment.py, tests/crash/test_isolation.py.
+- `row_invariants`, `open_tasks`: rows of a task compared with each other and with its definition.
+- `replay`: a task's events lead to its rows, and every move on the way was allowed.
+- `ledger`: a task's calls, from intent to result.
+- `approvals`: questions to people, and the answers. `budgets`: what calls of models used.
+- `external_witness`: the database compared with what really happened outside.
+- `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
+  once.
+
+The sixteen promises, and where each is checked (`_check_database` is in this module):
+
+1.  An acknowledged task exists after a restart: `external_witness`.
+2.  Each task has ended or waits on something named: `open_tasks`.
+3.  Nothing leaves a final state, and no attempt starts after it: `replay`; `row_invariants` for what
+    an ended task leaves.
+4.  A step starts only after the ends of its dependencies are recorded: `replay`;
+    `row_invariants.check_dependencies`.
+5.  A succeeded step has exactly one outcome and never executes again: `replay`; `external_witness`
+    for effects; a task has at most one retry: `_check_database`.
+6.  Events have no gaps, commit with their change and lead to the rows: `replay`, on one snapshot.
+7.  A write under an old claim changes nothing: `replay`, which finds moves from a state that the step
+    had left and tokens without a claim; `_check_database` for commits of workers that were declared
+    dead; tests/tasks/rescue/test_workers.py.
+8.  Attempts that act never exceed the maximum: `replay` and `ledger`.
+9.  Limits hold at every moment: `row_invariants` and `replay` for windows; `budgets` for budgets.
+10. The intent is recorded before the effect; a call is unknown until a person or a check resolves it;
+    a recorded result, also a final failure, is never sent again: `ledger`; `external_witness` for
+    what really happened.
+11. An approval is decided at most once, by an allowed person, for what was shown, and is not carried
+    over to another input: `approvals`.
+12. One task per delivery: `_check_database`, by the keys of all tasks.
+13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/test_logging.py for
+    logs.
+14. No process outlives its step: `row_invariants.check_processes`, on this machine;
+    tests/crash/test_processes.py for signals.
+15. Owner and claim turn are set on a running step and on no other: `row_invariants`.
+16. The code of a step ends that step only. A step that may have taken its worker down runs isolated,
+    one at a time: `row_invariants`, `_check_database`; tests/steps/attempt/test_containment.py,
+    tests/crash/test_isolation.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,11 +53,11 @@ from pydantic import ValidationError
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
 from agent.store.read.audit_rows import AuditRows
-from agent.tasks.checker import approvals, budgets, ledger, replay, row_invariants
+from agent.tasks.checker import approvals, budgets, ledger, open_tasks, replay, row_invariants
 from agent.tasks.checker.external_witness import ExternalWitness
-from agent.tasks.checker.secrets import secrets
+from agent.tasks.checker.secrets import check_secrets
 from agent.tasks.checker.task_patterns import Patterns
-from agent.tasks.checker.violation import Said, Violation
+from agent.tasks.checker.violation import Finding, Violation
 from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
@@ -56,7 +70,7 @@ Progress = Callable[[int, str], None]
 def check(
     connection: Connection, now: int | None = None, outside: ExternalWitness | None = None
 ) -> list[str]:
-    """Return every violation as a sentence; none is how it should be."""
+    """Return every violation as a sentence; a sound database has none."""
     return [str(violation) for violation in violations(connection, now, outside)]
 
 
@@ -68,11 +82,11 @@ def violations(
     since: int | None = None,
     patterns: Patterns | None = None,
 ) -> Iterator[Violation]:
-    """Yield every violation that the database shows, in the order in which it is read.
+    """Yield every violation, in the order in which tasks are read.
 
-    `now` is the instant that tells a wake time in the past from one to come, for tests whose clock
-    is not the database's. With `since`, tasks that ended before that instant are left out.
-    `patterns` are those that are known to be sound.
+    `now` is the instant that separates past wake times from future ones, for tests whose clock is not
+    the database's. With `since`, tasks that ended before that instant are left out. `patterns` are
+    those that are known to be sound.
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
     patterns = patterns or Patterns()
@@ -81,15 +95,15 @@ def violations(
         if key not in graphs:
             graphs[key] = _graph(audit_rows.definition(connection, *key))
         instant = task.read_at if now is None else now
-        for said in _task(task, graphs[key], patterns, instant, outside):
-            yield Violation(said.sentence, task.task.id, said.step)
-        for said in approvals.carried_over(connection, task, graphs[key]):
-            yield Violation(said.sentence, task.task.id, said.step)
+        for finding in _check_task(task, graphs[key], patterns, instant, outside):
+            yield Violation(finding.sentence, task.task.id, finding.step)
+        for finding in approvals.check_continuation(connection, task, graphs[key]):
+            yield Violation(finding.sentence, task.task.id, finding.step)
         if progress is not None:
             progress(count, task.task.id)
-    yield from _whole(connection)
+    yield from _check_database(connection)
     if outside is not None:
-        yield from outside.rest(connection)
+        yield from outside.check_rest(connection)
 
 
 def _graph(text: str | None) -> Graph | None:
@@ -101,58 +115,59 @@ def _graph(text: str | None) -> Graph | None:
         return None
 
 
-def _task(
+def _check_task(
     task: AuditRows,
     graph: Graph | None,
     patterns: Patterns,
     now: int,
     outside: ExternalWitness | None,
-) -> Iterator[Said]:
+) -> Iterator[Finding]:
     if graph is None:
-        yield Said("the definition that it started with is missing or cannot be read")
+        yield Finding("the definition that it started with is missing or cannot be read")
         return
     pattern = patterns.of(task)
-    is_whole = pattern is not None and patterns.is_sound(pattern)
-    if is_whole and task.is_plain:
+    has_right_steps = pattern is not None and patterns.is_sound(pattern)
+    if has_right_steps and task.is_plain:
         return
-    if not is_whole:
-        shape = list(row_invariants.shape(task, graph))
-        is_whole = not shape
-        found = shape + list(row_invariants.rows(task, now))
-        if is_whole:
-            # What follows looks up steps by their places in the graph.
-            found += row_invariants.dependencies(task, graph)
-            found += row_invariants.windows(task, graph)
-            found += replay.events(task, graph)
-            found += approvals.gates(task, graph)
-        if pattern is not None and not found:
+    if not has_right_steps:
+        findings = list(row_invariants.check_steps(task, graph))
+        has_right_steps = not findings
+        findings += row_invariants.check_rows(task)
+        findings += open_tasks.check_open(task, now)
+        if has_right_steps:
+            # These look up steps by their index in the graph.
+            findings += row_invariants.check_dependencies(task, graph)
+            findings += row_invariants.check_windows(task, graph)
+            findings += replay.check_events(task, graph)
+            findings += approvals.check_gates(task, graph)
+        if pattern is not None and not findings:
             patterns.learn(pattern)
-        yield from found
+        yield from findings
     elif task.approvals:
-        yield from approvals.gates(task, graph)
-    if is_whole:
-        yield from budgets.budgets(task, graph)
-    yield from row_invariants.processes(task, now)
-    yield from ledger.calls(task)
-    yield from approvals.questions(task)
+        yield from approvals.check_gates(task, graph)
+    if has_right_steps:
+        yield from budgets.check_budgets(task, graph)
+    yield from row_invariants.check_processes(task, now)
+    yield from ledger.check_calls(task)
+    yield from approvals.check_questions(task)
     if outside is not None:
-        yield from outside.calls(task)
+        yield from outside.check_calls(task)
 
 
-def _whole(connection: Connection) -> Iterator[Violation]:
-    """Tell what no task alone can show."""
-    for key in audit_rows.strays(connection):
+def _check_database(connection: Connection) -> Iterator[Violation]:
+    """Check what no single task can show."""
+    for key in audit_rows.stray_ledger_rows(connection):
         yield Violation(f"the ledger's row {key} belongs to no call")
     for key, count in audit_rows.duplicates(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
-    for sentence in budgets.days(connection):
+    for sentence in budgets.check_days(connection):
         yield Violation(sentence)
-    for task_id, count in audit_rows.rivals(connection):
-        yield Violation(f"it was retried {count} times, and each does the same work", task_id)
+    for task_id, count in audit_rows.several_retries(connection):
+        yield Violation(f"it was retried {count} times, and each retry does the same work", task_id)
     for worker_id, count in audit_rows.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
-    for worker_id, last, turn in audit_rows.undead(connection):
+    for worker_id, last, turn in audit_rows.commits_after_death(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
         )
-    yield from secrets(connection)
+    yield from check_secrets(connection)

@@ -1,4 +1,4 @@
-"""Budgets of models: what is taken is what the calls say, and nothing was asked for beyond."""
+"""Budgets: their amounts are those of the calls of models, and no reservation exceeded a limit."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,48 +6,48 @@ from typing import Final
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
 from agent.store.read.audit_rows import AuditRows, BudgetFacts, CallFacts, EventFacts
-from agent.tasks.checker.violation import Said
+from agent.tasks.checker.violation import Finding
 from agent.workflows.graph import Graph
 
 _PARENTS: Final = frozenset({"workflow", "agent"})
 """Kinds of steps that have child tasks."""
 
 
-def budgets(task: AuditRows, graph: Graph) -> Iterator[Said]:
-    """Each budget holds what its calls used and may still use, and held at every reservation."""
+def check_budgets(task: AuditRows, graph: Graph) -> Iterator[Finding]:
+    """Check that each budget counts what its calls used and reserved, and never exceeded its limit."""
     for budget in task.budgets:
         index = budget.step_index
         name = None if index is None else graph.steps[index].name
         title = "its budget" if name is None else f"the budget of step {name}"
         steps = [step for step in task.steps if index in (None, step.index)]
         own = {step.id for step in steps}
-        # What children used counts as well, and stands in their own rows.
+        # Budgets also count what child tasks used; their calls are not among these.
         is_exact = not (task.children and any(step.kind in _PARENTS for step in steps))
-        # Calls that a retry has taken over were paid for by the task that it retries.
+        # The calls that a retry inherited were counted in the task that it retries.
         calls = [
             call for call in task.calls if call.model and call.step_id in own and call.attempt > 0
         ]
         yield from (
-            Said(f"{title} {sentence}", name)
-            for sentence in _totals(budget, calls, is_exact=is_exact)
+            Finding(f"{title} {sentence}", name)
+            for sentence in _check_totals(budget, calls, is_exact=is_exact)
         )
         was_raised = any(event.type == "budget.raised" for event in task.events)
         if is_exact and not was_raised:
             reserved = (event for event in task.events if event.step_id in own)
             yield from (
-                Said(f"{title} {sentence}", name)
-                for sentence in _reservations(budget, [*reserved], task, calls)
+                Finding(f"{title} {sentence}", name)
+                for sentence in _check_reservations(budget, [*reserved], task, calls)
             )
 
 
-def days(connection: Connection) -> Iterator[str]:
-    """All days together hold what all calls used and may still use; more where tasks are gone."""
+def check_days(connection: Connection) -> Iterator[str]:
+    """Check that all days together count at least what all calls did; more where tasks were pruned."""
     for name, stored, counted in audit_rows.days(connection):
         if stored < counted:
-            yield f"the days' budgets say {name} {stored}, and the calls of models {counted}"
+            yield f"the budgets of days have {name} {stored}, and the calls of models have {counted}"
 
 
-def _totals(budget: BudgetFacts, calls: list[CallFacts], *, is_exact: bool) -> Iterator[str]:
+def _check_totals(budget: BudgetFacts, calls: list[CallFacts], *, is_exact: bool) -> Iterator[str]:
     is_known = [call.tokens_used is not None for call in calls]
     counted = {
         "tokens_used": sum(call.tokens_used or 0 for call in calls),
@@ -66,30 +66,31 @@ def _totals(budget: BudgetFacts, calls: list[CallFacts], *, is_exact: bool) -> I
     for name, count in counted.items():
         stored = getattr(budget, name)
         if stored < count or (is_exact and stored != count):
-            yield f"says {name} {stored}, and its calls {count}"
+            yield f"has {name} {stored}, and its calls have {count}"
 
 
-def _reservations(
+def _check_reservations(
     budget: BudgetFacts, own: list[EventFacts], task: AuditRows, calls: list[CallFacts]
 ) -> Iterator[str]:
-    """Follow the log: whenever something was set aside there was room for it."""
-    asked = {call.id: call for call in calls}
+    """Check by the events that every reservation was within the limits."""
+    by_id = {call.id: call for call in calls}
     tokens = microusd = 0
     numbers = {event.seq for event in own}
     for event in task.events:
         if event.type == "budget.reserved" and event.seq in numbers:
-            told = event.told()
-            tokens += told.get("tokens") or 0
-            microusd += told.get("microusd") or 0
-            for taken, limit, locked in (
+            document = event.document()
+            tokens += document.get("tokens") or 0
+            microusd += document.get("microusd") or 0
+            for amount, limit, unit in (
                 (tokens, budget.tokens_limit, "tokens"),
                 (microusd, budget.microusd_limit, "millionths of a dollar"),
             ):
-                if limit is not None and taken > limit:
-                    yield f"of {limit} {locked} was at {taken} with event {event.seq}"
+                if limit is not None and amount > limit:
+                    yield f"of {limit} {unit} was at {amount} with event {event.seq}"
         elif event.type in ("tool_call.succeeded", "tool_call.failed", "tool_call.resolved"):
-            told = event.told()
-            call = asked.get(str(told.get("call")))
-            if call is not None and told.get("tokens_out") is not None:
-                tokens += told["tokens_in"] + told["tokens_out"] - (call.tokens_reserved or 0)
-                microusd += (told.get("microusd") or 0) - (call.microusd_reserved or 0)
+            document = event.document()
+            call = by_id.get(str(document.get("call")))
+            if call is not None and document.get("tokens_out") is not None:
+                used = document["tokens_in"] + document["tokens_out"]
+                tokens += used - (call.tokens_reserved or 0)
+                microusd += (document.get("microusd") or 0) - (call.microusd_reserved or 0)

@@ -1,4 +1,4 @@
-"""The world's own account: what it saw happen, and what it was told, against what is on record."""
+"""A witness outside the engine: what really happened, compared with what is recorded."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -7,15 +7,15 @@ from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
 from agent.store.read import audit_rows
 from agent.store.read.audit_rows import AuditRows, CallFacts
-from agent.tasks.checker.violation import Said, Violation
+from agent.tasks.checker.violation import Finding, Violation
 
 
 class ExternalWitness:
-    """What a witness outside the engine wrote down, to be held against its database.
+    """What a witness outside the engine recorded.
 
-    `effects` says how often each effect happened, by the idempotency key of its call or by the key
-    that the remote was given, for the calls of these `actions` (all, unless said; never those of
-    models); `acknowledged` are the ids of tasks that somebody was promised.
+    `effects` counts how often each effect happened, by the idempotency key of its call or by the key
+    that the remote was given. It covers the calls of these `actions`, by default all, and never
+    calls of models. `acknowledged` are the ids of tasks whose creation was acknowledged to a caller.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class ExternalWitness:
         self._actions = actions
         self._unaccounted = set(self._effects)
 
-    def calls(self, task: AuditRows) -> Iterator[Said]:
-        """Hold one task's calls against what happened."""
+    def check_calls(self, task: AuditRows) -> Iterator[Finding]:
+        """Compare the calls of one task with what happened."""
         titles = {step.id: step.title for step in task.steps}
         places: dict[tuple[str, int], list[CallFacts]] = {}
         for call in task.calls:
@@ -41,20 +41,20 @@ class ExternalWitness:
             happened = sum(self._effects[key] for key in self._account(calls))
             may_repeat = any(call.on_unknown == "retry" for call in calls)
             if happened > 1 and not may_repeat:
-                yield Said(f"{where} happened {happened} times", title)
+                yield Finding(f"{where} happened {happened} times", title)
             for call in calls:
                 times = self._effects[call.idempotency_key]
                 if call.status == CallStatus.FAILED and times:
-                    yield Said(
-                        f"{where} is on record as failed in attempt {call.attempt}, and happened",
+                    yield Finding(
+                        f"{where} is recorded as failed in attempt {call.attempt}, and happened",
                         title,
                     )
             is_done = any(call.status == CallStatus.SUCCEEDED for call in calls)
             if is_done and not happened and all(map(self._would_know, calls)):
-                yield Said(f"{where} is on record as done, and never happened", title)
+                yield Finding(f"{where} is recorded as done, and never happened", title)
 
     def _would_know(self, call: CallFacts) -> bool:
-        """Whether the witness has seen this call if it happened; not what another task made."""
+        """Whether the witness sees this call if it happens; not if it was inherited."""
         action = call.action.partition("#")[0]
         is_counted = self._actions is None or action in self._actions
         return is_counted and call.attempt > 0 and call.model is None
@@ -64,9 +64,9 @@ class ExternalWitness:
         self._unaccounted -= keys
         return keys
 
-    def rest(self, connection: Connection) -> Iterator[Violation]:
-        """Tell what no task accounts for, once all have been seen."""
+    def check_rest(self, connection: Connection) -> Iterator[Violation]:
+        """Yield the effects and acknowledged tasks that no checked task accounts for."""
         for key in sorted(self._unaccounted):
-            yield Violation(f"an effect happened under {key}, and no intent of it is on record")
+            yield Violation(f"an effect happened under {key}, and its intent is not recorded")
         for task_id in audit_rows.absent(connection, self._acknowledged):
-            yield Violation("it was acknowledged, and is not there", task_id)
+            yield Violation("it was acknowledged, and does not exist", task_id)

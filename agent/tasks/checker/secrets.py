@@ -1,4 +1,4 @@
-"""Secrets given by reference: nothing that is stored may show them."""
+"""Secrets given by reference: their values must not be stored."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from agent.tasks.checker.violation import Violation
 from agent.workflows.graph import Graph
 
 _MIN_LENGTH: Final = 8
-"""Shorter values are found in ordinary text as well."""
+"""Shorter values also occur in ordinary text."""
 
 
-def secrets(connection: Connection) -> Iterator[Violation]:
-    """Look for the values of all references, as far as they are set here, in their usual forms.
+def check_secrets(connection: Connection) -> Iterator[Violation]:
+    """Search all tables for the values of secrets, in their usual spellings.
 
-    These are the references of the definitions on record, and of the configuration that this
-    process was started with.
+    The references are those of the stored definitions and of this process's configuration. Only
+    secrets that are set in this process can be searched for.
     """
     for name, value in sorted(_named(connection).items()):
         found = Counter[tuple[str, str]]()
@@ -51,7 +51,7 @@ def _named(connection: Connection) -> dict[str, str]:
         try:
             value = str(Secrets().resolve(reference, frozenset({()})))
         except DefiniteFailure:
-            # Not set here: then it cannot be looked for from here.
+            # It is not set in this process.
             continue
         # `Bearer env:TOKEN` is a word and a secret.
         value = value.rpartition(" ")[2] if " " in reference else value

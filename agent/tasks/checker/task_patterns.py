@@ -1,9 +1,9 @@
-"""Tasks that differ in ids and times alone are checked once.
+"""Tasks that differ only in ids and times are checked once.
 
-Most ended tasks of a workflow went the same way. What the checks of rows against each other and the
-replay of events look at is the task's pattern; a pattern that was found sound once is sound wherever it
-is met again. Calls, approvals, budgets and processes are checked for each task: they depend on ids. So
-is the gate of a step wherever somebody was asked.
+Most ended tasks of a workflow went the same way. A task's pattern is everything that the checks of
+rows and the replay of events read. A pattern that was found sound once is sound for every task. Calls,
+approvals, budgets and processes depend on ids and are checked for each task. So are gates, if a
+person was asked.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _COMMON: Final = slice(STEP_COLUMNS["index"], STEP_COLUMNS["owner_turn"])
 """What steps of like tasks have in common: from the index to the counts of items."""
 _MOST_EVENTS: Final = 200
 _MOST_PATTERNS: Final = 20_000
-"""Wide tasks, and those that never went the same way twice, would only fill the memory."""
+"""The bounds save memory: long tasks, and tasks that all differ, gain nothing."""
 
 
 class Patterns:
@@ -30,9 +30,9 @@ class Patterns:
 
     @staticmethod
     def of(task: AuditRows) -> Pattern | None:
-        """Return a task's pattern; None where more than its pattern must be looked at.
+        """Return a task's pattern; None if a check needs more than the pattern.
 
-        A task that has not ended is judged by the clock, and a waiting step by what it waits on.
+        An open task is checked against the clock, and a waiting step by what it waits on.
         """
         row = task.task
         if row.status not in TASK_ENDED or len(task.event_rows) > _MOST_EVENTS:

@@ -1,11 +1,11 @@
-"""What the checker says: one sentence for each promise that was found broken."""
+"""What the checker reports: one sentence for each broken promise."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
-    """A sentence about one task, and the step that it is about, as people write its name."""
+class Finding(NamedTuple):
+    """A sentence about the task that is being checked, and the name of its step."""
 
     sentence: str
     step: str | None = None

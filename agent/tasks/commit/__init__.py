@@ -1,12 +1,20 @@
 """The commit path of a worker: one batch becomes one transaction.
 
-- `batch`: what a transaction carries, and what it reports. `transaction`: the steps of one
-  transaction: fence, lock, settle, record, create, claim, write.
-- `committer`: what follows a commit and each kind of failure. `pipeline`: the worker's connection,
-  identity and the transactions it sent whose COMMIT is not confirmed yet (PostgreSQL).
-- `task_cache`: task state that no other process has changed since.
-- `attempt_inputs`: everything an attempt may read, loaded after its claim.
-- `large_values`: values that go to the artifact store before the transaction.
+Entry point: `committer.Committer`, with `send(batch, capacity)` and `complete(tx)`. It runs in the
+database thread and alone owns:
 
-All of it runs in the database thread. Entry point: `committer`.
+- `session`: the connection, the worker's identity, and the number of its last transaction.
+- `pipeline`: transactions in flight whose COMMIT is not confirmed yet (PostgreSQL).
+- `task_cache`: tasks as the last commits left them.
+- `attempt_loader`: claimed steps until their attempts can start; `attempt_inputs` reads what they need,
+  `known_tasks` keeps what need not be read again, `blocked_steps` wait for a download.
+
+`faults` is the table of what follows each failure, `split` commits a bad batch part by part.
+
+One transaction, top to bottom: `transaction.run` calls `begin` (fence, locks, reads), `due_tasks`
+(timers, deadlines), `apply` (entries and completions), then creates, claims and writes. `scope` is what
+they share, `batch` what goes in and comes out, `large_values` what is stored before.
+
+It may import `agent.tasks.rules`, `agent.tasks.state`, `agent.tasks.read_models` and the layers below
+`agent.tasks`; not `agent.tasks.worker` or `agent.tasks.rescue`.
 """

@@ -6,7 +6,8 @@ What belongs to a task that another transaction holds is carried into the next b
 from agent.steps.types.outcome import Retry
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import advance, budgets, child_tasks, settlement
+from agent.tasks.rules import advance, child_tasks, settlement
+from agent.tasks.rules.budget_reservations import BudgetLocks, lock_budgets
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
@@ -21,7 +22,7 @@ def apply(scope: TxScope) -> None:
 def _record_entries(scope: TxScope) -> None:
     batch, result = scope.batch, scope.result
     intents = ((entry.claim.task_id, entry.intent) for entry in batch.entries)
-    locks = budgets.open_purse(scope.connection, scope.graphs, scope.tasks, intents)
+    locks = lock_budgets(scope.connection, scope.graphs, scope.tasks, intents)
     for entry in batch.entries:
         locked = scope.tasks.get(entry.claim.task_id)
         if entry.claim.task_id in result.gone:
@@ -67,7 +68,7 @@ def _end_children(scope: TxScope) -> None:
 
 
 def _record(
-    locked: LockedTask, entry: JournalEntry, worker_id: str, locks: budgets.BudgetLocks | None
+    locked: LockedTask, entry: JournalEntry, worker_id: str, locks: BudgetLocks | None
 ) -> bool:
     """Record a journal entry; return whether its claim allowed that.
 
@@ -89,7 +90,7 @@ def _record(
 
 
 def _intend(
-    locked: LockedTask, step: StepRow, entry: JournalEntry, locks: budgets.BudgetLocks | None
+    locked: LockedTask, step: StepRow, entry: JournalEntry, locks: BudgetLocks | None
 ) -> bool:
     """Record an intent; return False where the task is failing or a budget refuses it."""
     intent = entry.intent

@@ -9,7 +9,8 @@ from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
 from agent.store.artifacts.artifact_rows import Packed
 from agent.store.db.database import Later
-from agent.tasks.rules import budgets, child_tasks
+from agent.tasks.rules import child_tasks
+from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
@@ -39,7 +40,7 @@ class JournalEntry:
     intent: Intent | None = None
     checkpoint: str | None = None
     result: CallResult | None = None
-    refusal: budgets.Refusal | None = None
+    refusal: Refusal | None = None
     """Why a budget does not allow the intent."""
     problem: str | None = None
     """Why the database refuses it, however often it is sent."""

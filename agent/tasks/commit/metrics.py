@@ -1,4 +1,4 @@
-"""What a worker's turns and its event loop are like, counted since its process began."""
+"""Metrics of a worker's commits and of its event loop, since its process began."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ OUTCOMES: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Histogram:
-    """How often values fell at or below each bound; written by one thread, read by any."""
+    """Counts of values at or below each bound; one thread writes it, any thread reads it."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -16,17 +16,17 @@ class Histogram:
 
     def add(self, value: float) -> None:
         """Count a value."""
-        place = 0
+        bucket = 0
         for bound in self.bounds:
             if value <= bound:
                 break
-            place += 1
-        self.counts[place] += 1
+            bucket += 1
+        self.counts[bucket] += 1
         self.total += value
 
 
 class Blocks:
-    """How often, and for how long in all, the event loop was blocked; written by one thread."""
+    """How often, and for how long in total, the event loop was blocked; one thread writes it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -39,13 +39,13 @@ class Blocks:
 
 
 class CommitMetrics:
-    """The turns of one worker: how long they took and how much each carried."""
+    """How long the commits of one worker took, and how much each carried."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(SECONDS)
         self.carried = Histogram(OUTCOMES)
 
     def add(self, seconds: float, carried: int) -> None:
-        """Count a committed turn."""
+        """Count a commit."""
         self.seconds.add(seconds)
         self.carried.add(carried)

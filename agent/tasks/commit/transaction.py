@@ -10,7 +10,7 @@ from agent.tasks.commit.apply import apply
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.commit.begin import begin
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import advance, child_tasks, claiming, creation, row_writer
+from agent.tasks.rules import advance, call_ledger, child_tasks, claiming, creation, row_writer
 from agent.tasks.rules.creation import Submission
 from agent.tasks.state.locked_task import LockedTask
 
@@ -20,7 +20,7 @@ def run(scope: TxScope) -> TxResult:
     tx, batch, result = scope.connection, scope.batch, scope.result
     begin(scope)
     apply(scope)
-    row_writer.resolve(tx, scope.tasks.values())
+    call_ledger.resolve(tx, scope.tasks.values())
     for locked in scope.tasks.values():
         advance.advance(tx, locked)
     tasks = [*scope.tasks.values(), *_create(scope)]

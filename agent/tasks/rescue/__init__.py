@@ -1,8 +1,13 @@
 """What happens after a worker died, or could not record a result.
 
-- `failure_detector`: decides that a worker is dead. `rescue_steps`: puts its steps back; the one
-  function for start-up recovery and for takeover by another worker.
-- `orphan_processes`: ends the commands that a dead attempt left running.
-- `maintenance`: the periodic pass over other workers, and children whose parent stopped waiting.
-- `spilled_results`: results that could not be recorded at exit, kept in a file for the next start.
+- `failure_detector`: decides that a worker is dead.
+- `rescue_steps`: puts the steps of dead workers back. `take_over` is the one function for it; startup
+  recovery (`agent.recovery`), running workers and a worker that shuts down all use it.
+- `orphan_processes`: ends the processes that lost attempts left running.
+- `maintenance`: the periodic pass of a running worker over the others; cancels abandoned children.
+- `spilled_results`: results that a worker could not record before it ended, kept in a file until the
+  next start.
+
+Entry points: `maintenance.watch` for running workers, `agent.recovery.recover` for a start. It may
+import `commit`, `operator`, `rules` and `state`, and not `worker`.
 """

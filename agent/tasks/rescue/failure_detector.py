@@ -1,32 +1,32 @@
-"""Who is dead: a worker whose turn has not moved for one lease by the observer's own clock.
+"""Failure detection: a worker is dead if its turn has not moved for one lease.
 
-No two machines' clocks are compared. However long ago the observer looked last, that counts as no
-more than a third of the lease: a closed laptop or an hour without the database kills nobody, and an
-observer that seldom gets to look still finds the dead in the end.
+An observer measures that by its own clock; clocks of two machines are never compared. The time since
+the observer's last check counts as at most a third of the lease. So a closed laptop or an hour without
+the database kills no worker, and an observer that checks rarely still detects a death in the end.
 """
 
 from collections.abc import Iterable
 
 
 class FailureDetector:
-    """What one worker has seen of the others' turns."""
+    """What one worker has observed of the others' turns."""
 
     def __init__(self, lease_seconds: float) -> None:
         self.lease_seconds = lease_seconds
-        self._seen: dict[str, tuple[int, float]] = {}
-        """The last turn of each, and for how many seconds it was watched not to move."""
-        self._last_look: float | None = None
+        self._observed: dict[str, tuple[int, float]] = {}
+        """By worker: its last turn, and for how many seconds that was observed not to move."""
+        self._last_check: float | None = None
 
     def observe(self, others: Iterable[tuple[str, int]], monotonic: float) -> list[tuple[str, int]]:
-        """Note the others' turns; return (worker, turn) of those that have not moved for a lease."""
-        last = monotonic if self._last_look is None else self._last_look
-        self._last_look = monotonic
-        watched = min(monotonic - last, self.lease_seconds / 3)
+        """Record (worker, turn) of the others; return those that have not moved for a lease."""
+        last = monotonic if self._last_check is None else self._last_check
+        self._last_check = monotonic
+        elapsed = min(monotonic - last, self.lease_seconds / 3)
         current: dict[str, tuple[int, float]] = {}
         for worker_id, turn in others:
-            known, silent = self._seen.get(worker_id, (None, 0.0))
-            current[worker_id] = (turn, silent + watched if known == turn else 0.0)
-        self._seen = current
+            known, silent = self._observed.get(worker_id, (None, 0.0))
+            current[worker_id] = (turn, silent + elapsed if known == turn else 0.0)
+        self._observed = current
         return [
             (worker_id, turn)
             for worker_id, (turn, silent) in current.items()

@@ -1,4 +1,4 @@
-"""Processes of steps that outlived the worker that ran them."""
+"""Processes of steps that outlived the worker that started them."""
 
 import socket
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ GRACE_SECONDS = 5.0
 def end(
     connection: Connection, owners: Sequence[str], grace_seconds: float = GRACE_SECONDS
 ) -> list[int]:
-    """End what attempts left running on this machine, each process with its group.
+    """End the process groups that attempts left running on this machine; return their ids.
 
-    That is what is on record for these workers, who must be dead; and whatever carries the mark of
-    a step of this database and of an agent that has gone, should nothing of it be on record, or its
-    step have long been taken over.
+    These are the recorded processes of `owners`, which must be dead, and every process that is marked
+    with a step of this database and whose agent is gone. The mark also finds processes that were
+    never recorded, or whose steps were taken over long ago.
     """
     recorded = reads.processes_of(connection, owners, socket.gethostname())
     groups = {process_id for process_id, at in recorded if processes.is_left_over(process_id, at)}
-    found = processes.orphans()
-    known = reads.step_attempts(connection, {orphan.step_id for orphan in found})
-    for orphan in found:
-        if orphan.step_id in known:
-            status, attempt = known[orphan.step_id]
-            # What the attempt that ended its step left running was left on purpose.
+    orphans = processes.orphans()
+    attempts = reads.step_attempts(connection, {orphan.step_id for orphan in orphans})
+    for orphan in orphans:
+        if orphan.step_id in attempts:
+            status, attempt = attempts[orphan.step_id]
+            # The attempt that ended its step left its processes running on purpose.
             if status not in STEP_ENDED or attempt != orphan.attempt:
                 groups.add(orphan.group)
     processes.end_groups(groups, grace_seconds)

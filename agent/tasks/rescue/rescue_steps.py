@@ -1,22 +1,22 @@
-"""What becomes of a step whose attempt is lost: the one function for recovery and for takeover.
+"""Take-over: put back the running steps of a dead worker. Startup recovery and running workers share it.
 
-It executes nothing and decides nothing. A result that is on record is applied, a success and a final
-failure alike; everything else is unknown, and the step goes back to pending with one attempt more: the
-next attempt sees the unknown and follows the step's `on_unknown`. Success never follows from the
-absence of failure.
+It executes nothing. A recorded result is applied, a success and a final failure alike. Every other
+outcome is unknown: the step goes back to pending with one attempt more, and that attempt follows the
+step's `on_unknown`. Success never follows from the absence of failure.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
-from agent.core.clock import SECOND
+from agent.core.clock import SECOND, Clock
 from agent.core.ids import random_fraction
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.attempt.replay import BAD_RESPONSE
-from agent.steps.types.outcome import StepError
+from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.rules import advance, row_writer
@@ -43,6 +43,40 @@ _NOTHING: Final = (None, None, None)
 
 
 def take_over(
+    connection: Connection,
+    graphs: GraphCache,
+    clock: Clock,
+    owners: Iterable[str],
+    *,
+    is_process_gone: bool,
+    has_crashed: bool = True,
+) -> int:
+    """Put back all steps of dead workers, some in each transaction; return how many.
+
+    `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
+    is still under way; otherwise an unknown effect is not decided before its own time is over. Any
+    step of a worker that `has_crashed` may be the cause, and runs isolated next time. Steps of tasks
+    that other transactions hold are left for the next pass.
+    """
+    total = 0
+    for owner in owners:
+        while True:
+            with connection.transaction():
+                count, _ = take_over_batch(
+                    connection,
+                    graphs,
+                    owner,
+                    clock.now(),
+                    is_process_gone=is_process_gone,
+                    has_crashed=has_crashed,
+                )
+            if count == 0:
+                break
+            total += count
+    return total
+
+
+def take_over_batch(
     tx: Connection,
     graphs: GraphCache,
     owner: str,
@@ -51,61 +85,73 @@ def take_over(
     is_process_gone: bool,
     has_crashed: bool = True,
 ) -> tuple[int, int]:
-    """Recover the steps of a dead worker; return how many, and how many are still locked.
-
-    Tasks that another transaction holds are left for the next time. `is_process_gone` says that the
-    worker's process has surely ended, so that nothing it began goes on by itself; otherwise nobody
-    acts on an unknown before the effect's own time is over. Of a worker that `has_crashed` each step
-    may have been the cause, and runs alone the next time.
-    """
-    found = [
+    """Put back some steps of a dead worker; return how many, and how many could not be locked."""
+    owned = [
         StepRow.read(values)
         for values in reads.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
     ]
-    locked_tasks: dict[str, LockedTask] = {}
-    for row in reads.lock_tasks(tx, TASK_COLUMNS, list({step.task_id for step in found})):
-        task = TaskRow.read(row)
-        try:
-            graph = graphs.get(tx, task.workflow_name, task.workflow_version)
-        except UnreadableError as error:
-            # One task that cannot be read must not keep the others, and the agent, from going on.
-            log.error("task.unreadable", task=task.id, error=str(error))
-            continue
-        locked_tasks[task.id] = LockedTask(task, graph, now)
-    # Read again under the locks: a step may have moved since it was found.
-    places = [[s.task_id, s.index, s.parallel_index] for s in found if s.task_id in locked_tasks]
+    locked_tasks = _lock_tasks(tx, graphs, {step.task_id for step in owned}, now)
+    # Read again under the locks: a step may have moved since.
+    places = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
     lost = [
         locked_tasks[step.task_id].add(step)
         for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, places))
         if step.owner == owner
     ]
-    # Others may run beside an isolated step once its time alone is over: then any was the cause.
-    is_only_one = len(found) == 1
-    cause = _Cause(is_process_gone, has_crashed, is_only_one)
-    _recover(tx, locked_tasks, lost, cause)
+    others = _apply_recorded(tx, locked_tasks, lost)
+    if others:
+        # Other steps may run beside an isolated one once its time is over; then any may be the cause.
+        _put_back(tx, locked_tasks, others, _Cause(is_process_gone, has_crashed, len(owned) == 1))
     for locked in locked_tasks.values():
         advance.advance(tx, locked)
     row_writer.write(tx, locked_tasks.values(), now)
-    return len(lost), len(found) - len(lost)
+    return len(lost), len(owned) - len(lost)
 
 
-def _recover(
-    tx: Connection,
-    locked_tasks: dict[str, LockedTask],
-    lost: list[StepRow],
-    cause: "_Cause",
+def _lock_tasks(
+    tx: Connection, graphs: GraphCache, task_ids: set[str], now: int
+) -> dict[str, LockedTask]:
+    """Lock those of the tasks that no other transaction holds and whose definition can be read."""
+    locked_tasks: dict[str, LockedTask] = {}
+    for values in reads.lock_tasks(tx, TASK_COLUMNS, list(task_ids)):
+        task = TaskRow.read(values)
+        try:
+            graph = graphs.get(tx, task.workflow_name, task.workflow_version)
+        except UnreadableError as error:
+            # One unreadable task must not stop the recovery of the others.
+            log.error("task.unreadable", task=task.id, error=str(error))
+            continue
+        locked_tasks[task.id] = LockedTask(task, graph, now)
+    return locked_tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """What is known of the end of a worker."""
+
+    is_process_gone: bool
+    has_crashed: bool
+    had_one_step: bool
+
+    def error(self, step: StepRow) -> StepError:
+        """Return why an attempt is lost; a crash while it ran isolated is the step's own."""
+        if not self.has_crashed:
+            return StepError("lost", "crash", "its worker ended")
+        if step.alone != IS_ISOLATED or not self.had_one_step:
+            return StepError("lost", "crash", "its worker died")
+        return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
+
+
+def _put_back(
+    tx: Connection, locked_tasks: dict[str, LockedTask], lost: list[StepRow], cause: _Cause
 ) -> None:
-    """Take running steps from a worker that is dead."""
-    unsettled = _apply_recorded(tx, locked_tasks, lost)
-    if not unsettled:
-        return
-    step_ids = [step.id for step in unsettled]
+    """Give steps whose outcome is unknown their next attempt."""
     unknown: dict[str, list[tuple[Any, ...]]] = {}
-    for step_id, *call in reads.unresolved_calls(tx, step_ids):
+    for step_id, *call in reads.unresolved_calls(tx, [step.id for step in lost]):
         unknown.setdefault(step_id, []).append(tuple(call))
     if cause.is_process_gone and unknown:
         reads.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
-    for step in unsettled:
+    for step in lost:
         locked = locked_tasks[step.task_id]
         assert step.status == StepStatus.RUNNING
         for call_id, number, action, attempt in unknown.get(step.id, ()):
@@ -119,24 +165,6 @@ def _recover(
         delay = policy.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
         transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """What is known of the end of a worker."""
-
-    is_process_gone: bool
-    has_crashed: bool
-    is_only_one: bool
-    """Whether it ran a single step."""
-
-    def error(self, step: StepRow) -> StepError:
-        """Say why an attempt is lost; a crash while it ran isolated is the step's own."""
-        if not self.has_crashed:
-            return StepError("lost", "crash", "its worker ended")
-        if step.alone != IS_ISOLATED or not self.is_only_one:
-            return StepError("lost", "crash", "its worker died")
-        return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
 
 def _apply_recorded(
@@ -161,10 +189,15 @@ def _apply_recorded(
             and response is not None
             and locked.definition(step).output_schema is None
             and (error is None or error.code != BAD_RESPONSE)
-            # An `http` response without its body fails its step, which the next attempt does.
-            and '"truncated"' not in response
+            and not _is_truncated(response)
         ):
             transitions.succeed(locked, step, response)
         else:
             others.append(step)
     return others
+
+
+def _is_truncated(response: str) -> bool:
+    """Whether a response says that it is not whole; an `http` step fails with such a response."""
+    document = json.loads(response)
+    return isinstance(document, dict) and bool(document.get(TRUNCATED))

@@ -20,7 +20,7 @@ from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection, Database
 from agent.store.engine import reads
 from agent.tasks.commit.batch import JournalEntry
-from agent.tasks.rules import row_writer
+from agent.tasks.rules import call_ledger, row_writer
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
@@ -94,7 +94,7 @@ def _entry(note: JournalEntry, result: CallResult) -> dict[str, Any]:
         "call_id": result.call_id,
         "idempotency_key": result.idempotency_key,
         "status": str(result.status),
-        "response": row_writer.response_text(result),
+        "response": call_ledger.response_text(result),
         "error": asdict(result.error) if result.error else None,
         "latency_ms": result.latency_ms,
         "reservation": asdict(result.reservation) if result.reservation else None,
@@ -124,6 +124,6 @@ def _resolve(tx: Connection, graphs: GraphCache, entry: dict[str, Any], now: int
                 spend=Spend(**spend) if spend else None,
             )
         )
-        row_writer.resolve(tx, [locked])
+        call_ledger.resolve(tx, [locked])
         row_writer.write(tx, [locked], now)
     return len(rows)

@@ -21,13 +21,14 @@ from agent.core.state_machine import (
 )
 from agent.core.waits import Approval, UnknownCall
 from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.spec.unknown_question import effect_summary, unknown_question
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
 from agent.store.engine.approvals import ApprovalRow
-from agent.tasks.rules import row_writer
+from agent.tasks.rules import call_ledger
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -96,20 +97,17 @@ def ask_about_unknown(
 
     `changed_request` is what the step would send now, where that is another request.
     """
-    found = tx.query("SELECT action, request FROM tool_calls WHERE id = :id", id=call_id)
-    action, request = found[0] if found else ("an effect", None)
-    name = locked.definition(step).name
-    message = f"Did {action} of step {name} happen? Nobody knows."
-    shown = {
-        "call": call_id,
-        "action": action,
-        "request": json.loads(request) if request is not None else None,
-    }
+    rows = tx.query("SELECT action, request, created_at FROM tool_calls WHERE id = :id", id=call_id)
+    action, text, started_at = rows[0] if rows else ("an effect", None, None)
+    request = json.loads(text) if text is not None else None
+    message = unknown_question(
+        locked.definition(step).name,
+        effect_summary(action, request),
+        started_at,
+        has_changed=changed_request is not None,
+    )
+    shown = {"call": call_id, "action": action, "request": request}
     if changed_request is not None:
-        message = (
-            f"Did {action} of step {name} happen? Its outcome is unknown, and the step would now"
-            " send another request: retry sends that one."
-        )
         shown["now"] = changed_request
     ask(locked, step, Question("unknown", message, shown), checkpoint, call_id)
 
@@ -260,7 +258,7 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
             is_resolved_by_check=True,
         )
     )
-    row_writer.resolve(tx, [locked])
+    call_ledger.resolve(tx, [locked])
 
 
 def _around(approval_id: str, saved: Json) -> str:

@@ -1,80 +1,73 @@
-"""The calls that a retry takes over from the tasks before it.
+"""The calls that a retry inherits from the tasks before it.
 
-What is on record as done is not repeated, and what is unknown is not forgotten: such calls stand in
-the new task as those of attempt 0, which every later attempt of their steps finds. Failures are not
-inherited, final ones neither: who retries a task wants them tried again.
+A call on record as done is not repeated, and an unknown call stays unknown. Such calls are copied
+into the new task as calls of attempt 0, which every attempt of their step reads. Failures are not
+inherited, not even final ones: a person who retries a task wants them tried again.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
 
 from agent.core.ids import idempotency_key, new_id
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.store.db.database import Connection
-from agent.store.engine import writes
+from agent.store.engine import lineage, writes
+from agent.store.engine.lineage import PastCall
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
-_CALLS: Final = (
-    'SELECT s."index", s.parallel_index, c.number, c.task_id, c.action, c.remote_key, c.request_hash,'
-    " c.request, c.response, c.error, c.on_unknown, c.send_by, c.expires_at, o.status"
-    " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
-    " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-)
-
 
 def inherit_calls(tx: Connection, old: LockedTask, new: LockedTask) -> None:
-    """Give the steps that run again what the old task's have called."""
-    found = tx.query(
-        f"{_CALLS} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
-        task_id=old.task.id,
-    )
-    _copy(tx, new, new.steps.values(), found)
+    """Give the steps that run again the calls of the old task's steps."""
+    _copy(tx, new, new.steps.values(), lineage.calls_of(tx, old.task.id))
 
 
 def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) -> None:
-    """Give the items of a group that is decided anew what those in their places have called.
+    """Give new items of a group the calls of the items at their places in earlier tasks.
 
-    They have no rows yet when the retry begins; and the task before may never have come so far.
+    The group is expanded again in this task, so its items had no rows when the retry began. Nor need
+    the task just before have come so far: all tasks of the line are read.
     """
     if locked.task.origin_id == locked.task.id:
         return
     items = list(items)
-    found = tx.query(
-        "WITH RECURSIVE line(id, before, distance) AS (SELECT id, retry_of, 0 FROM tasks"
-        " WHERE id = :task_id UNION ALL SELECT t.id, t.retry_of, l.distance + 1 FROM line AS l"
-        " JOIN tasks AS t ON t.id = l.before)"
-        f" {_CALLS} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
-        ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
-        " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
-        task_id=locked.task.id,
-        index=items[0].index,
-        first=items[0].parallel_index,
-        last=items[-1].parallel_index,
-    )
-    for step in _copy(tx, locked, items, found):
-        # As one that was claimed before: its calls are read.
+    first, last = items[0].parallel_index, items[-1].parallel_index
+    calls = lineage.calls_of_items(tx, locked.task.id, items[0].index, first, last)
+    for step in _copy(tx, locked, items, calls):
+        # Only a step that was claimed before reads its calls.
         step.claim_token = 1
 
 
 def _copy(
-    tx: Connection, new: LockedTask, steps: Iterable[StepRow], found: Iterable[tuple[Any, ...]]
+    tx: Connection, new: LockedTask, steps: Iterable[StepRow], calls: Iterable[PastCall]
 ) -> list[StepRow]:
-    """Copy the call at each place that was done, or may have been."""
+    """Copy the binding calls to the steps at their places; return the steps that have any."""
     by_place = {(step.index, step.parallel_index): step for step in steps}
-    by_status: dict[str, list[list[Any]]] = {}
+    by_status: dict[str, list[list[object]]] = {}
     heirs: dict[str, StepRow] = {}
-    for index, parallel_index, number, _, action, remote, digest, *rest, status in _binding(found):
-        step = by_place.get((index, parallel_index))
+    for call in _binding(calls):
+        step = by_place.get((call.step_index, call.parallel_index))
         if step is None or step.status == StepStatus.SUCCEEDED:
             continue
         heirs[step.id] = step
-        request, response, error, on_unknown, send_by, expires_at = rest
-        key = idempotency_key(new.task.id, step.id, 0, action, digest)
-        by_status.setdefault(status, []).append(
+        key = idempotency_key(new.task.id, step.id, 0, call.action, call.request_hash)
+        by_status.setdefault(call.status, []).append(
             [
-                *(new_id(), new.task.id, step.id, number, 0, action, key, remote, digest),
-                *(request, response, error, on_unknown, send_by, expires_at, new.now),
+                new_id(),
+                new.task.id,
+                step.id,
+                call.number,
+                0,
+                call.action,
+                key,
+                call.remote_key,
+                call.request_hash,
+                call.request,
+                call.response,
+                call.error,
+                call.on_unknown,
+                call.send_by,
+                call.expires_at,
+                new.now,
             ]
         )
     for status, rows in by_status.items():
@@ -82,22 +75,23 @@ def _copy(
     return list(heirs.values())
 
 
-def _binding(found: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return of the calls with one number at one place the one that binds whoever goes on from them.
+def _binding(calls: Iterable[PastCall]) -> list[PastCall]:
+    """Return, for each number at each place, the call that binds later attempts.
 
-    That is the last success, or else the last unknown, also where a later attempt has failed. Only
-    the latest task that has such calls counts: it had inherited those of the tasks before it.
+    That is the last success, or else the last unknown, even if a later attempt failed. Calls come in
+    the order of tasks, oldest first. Only the latest task with such calls counts: it had inherited
+    those of the tasks before it.
     """
-    by_call: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
-    for row in found:
-        calls = by_call.setdefault((row[0], row[1], row[2]), [])
-        if calls and calls[-1][3] != row[3]:
-            calls.clear()
-        calls.append(row)
+    by_number: dict[tuple[int, int, int], list[PastCall]] = {}
+    for call in calls:
+        same_number = by_number.setdefault((call.step_index, call.parallel_index, call.number), [])
+        if same_number and same_number[-1].task_id != call.task_id:
+            same_number.clear()
+        same_number.append(call)
     binding = []
-    for calls in by_call.values():
+    for same_number in by_number.values():
         for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN):
-            if ended := [row for row in calls if row[-1] == status]:
-                binding.append(ended[-1])
+            if matching := [call for call in same_number if call.status == status]:
+                binding.append(matching[-1])
                 break
     return binding

@@ -11,8 +11,8 @@ in which the step really ended.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from agent.core.ids import canonical_json
 from agent.store.db.database import Connection
@@ -22,58 +22,67 @@ from agent.workflows.graph import Graph
 ASKING_KINDS: Final = frozenset({"approval", "input"})
 _KINDS_WITH_CHILDREN: Final = frozenset({"workflow", "agent"})
 
-Rows = Mapping[int, list[dict[str, Any]]]
 
-
-def given_under_another_input(
-    tx: Connection, task_id: str, graph: Graph, rows: Rows, new_input: str
+def stale_answers(
+    tx: Connection,
+    task_id: str,
+    graph: Graph,
+    step_ids: Mapping[int, Sequence[str]],
+    new_input: str,
 ) -> frozenset[int]:
     """Return the steps of a task whose answers, or their children's, do not cover a new input.
 
-    A step that its `if` skipped counts as well: under the new input it may have to ask.
+    `step_ids` names the rows at each index: the step and its items. A step that its `if` skipped
+    counts as well: under the new input it may have to ask.
     """
     kinds = ASKING_KINDS | _KINDS_WITH_CHILDREN
-    suspects = [index for index, step in enumerate(graph.steps) if step.kind in kinds]
-    if not suspects:
+    asking = [index for index, step in enumerate(graph.steps) if step.kind in kinds]
+    if not asking:
         return frozenset()
     line = lineage.predecessors(tx, task_id)
-    wanted = _canonical(new_input)
-    same = {each for each, given, _ in line if _canonical(given) == wanted}
-    if len(same) == len(line) and line[-1][2] is None:
-        return frozenset()
-    origins = _origins(tx, line, (row["id"] for index in suspects for row in rows[index]))
-    foreign = {
-        index: [step_id for step_id, at in ended if at not in same]
-        for index in suspects
-        if (ended := [origins[row["id"]] for row in rows[index]])
+    canonical_input = _canonical(new_input)
+    same_input = {
+        ancestor_id for ancestor_id, text, _ in line if _canonical(text) == canonical_input
     }
+    is_line_complete = line[-1][2] is None
+    if len(same_input) == len(line) and is_line_complete:
+        return frozenset()
+    origins = _origins(tx, line, (step_id for index in asking for step_id in step_ids[index]))
+    other_input: dict[int, list[str]] = {}
+    for index in asking:
+        ended = [origins[step_id] for step_id in step_ids[index]]
+        if stale := [step_id for step_id, ended_in in ended if ended_in not in same_input]:
+            other_input[index] = stale
     parents = [
         step_id
-        for index, steps in foreign.items()
+        for index, stale in other_input.items()
         if graph.steps[index].kind in _KINDS_WITH_CHILDREN
-        for step_id in steps
+        for step_id in stale
     ]
     has_questions = lineage.children_with_questions(tx, parents) if parents else {}
     return frozenset(
         index
-        for index, steps in foreign.items()
-        if steps and _may_hold_answers(graph.steps[index].kind, steps, has_questions)
+        for index, stale in other_input.items()
+        if _may_hold_answers(graph.steps[index].kind, stale, has_questions)
     )
 
 
-def _may_hold_answers(kind: str, steps: list[str], has_questions: Mapping[str, bool]) -> bool:
+def _may_hold_answers(kind: str, step_ids: list[str], has_questions: Mapping[str, bool]) -> bool:
     if kind in ASKING_KINDS:
         return True
-    if any(has_questions.get(step_id, False) for step_id in steps):
+    if any(has_questions.get(step_id, False) for step_id in step_ids):
         return True
     # A `workflow` step that started no child was skipped, or had no items: its child may ask now.
-    return kind == "workflow" and not any(step_id in has_questions for step_id in steps)
+    return kind == "workflow" and not any(step_id in has_questions for step_id in step_ids)
 
 
 def _origins(
     tx: Connection, line: list[tuple[str, str, str | None]], step_ids: Iterable[str]
 ) -> dict[str, tuple[str, str | None]]:
-    """Return the step as which each of these really ended, and its task; None if that was pruned."""
+    """Follow kept steps back to where they ended.
+
+    Return, by step id, the id of the step that really ended and its task's; None if that was pruned.
+    """
     current = {step_id: step_id for step_id in step_ids}
     origins: dict[str, tuple[str, str | None]] = {}
     for task_id, _, before in line:
@@ -89,5 +98,5 @@ def _origins(
 
 
 def _canonical(text: str) -> str:
-    # To Python 1, 1.0 and true are equal; as JSON they are three inputs.
+    # Python takes 1, 1.0 and true for equal; as JSON they are three inputs.
     return canonical_json(json.loads(text))

@@ -1,12 +1,12 @@
-"""A step of a retried task that ran a workflow before: what its earlier child did is not done again.
+"""Children of a retried task: a step continues the child that it had in an earlier task.
 
-To the outside world a retry is the same work, at every depth. So the new child goes on from the
-earlier one as the task itself does from the one that it retries; and where the earlier child had
-succeeded before its parent could take what it gave, that is taken now.
+A retry is the same work to the outside world, at every depth. So the new child retries the earlier
+one. If the earlier child had succeeded before its parent recorded that, its result is taken now.
 """
 
 import json
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.state_machine import TASK_ENDED, TaskStatus
 from agent.core.waits import ChildRequest
@@ -24,17 +24,17 @@ from agent.workflows.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class RetriedChild:
-    """What becomes of a step's wish for a child that it had before: one of these."""
+    """What a step gets in place of a new child; at most one field is set."""
 
     child: LockedTask | None = None
-    """The task that goes on from the earlier one."""
+    """The task that retries the earlier child."""
     done_id: str | None = None
-    """The earlier one, which has succeeded."""
+    """The earlier child, which succeeded."""
     refusal: StepError | None = None
 
 
-BUSY = RetriedChild()
-"""Somebody holds the earlier child at the moment."""
+BUSY: Final = RetriedChild()
+"""Another transaction holds the earlier child: try again."""
 
 
 def take_up(
@@ -45,11 +45,11 @@ def take_up(
     trigger: dict[str, Json],
     graphs: GraphCache,
 ) -> RetriedChild | None:
-    """Go on from the child that a step had in the task that this one retries, if it had one."""
+    """Continue the child that a step had in an earlier task; None if it had none."""
     task = locked.task
     if task.origin_id == task.id:
         return None
-    earlier_id = _earlier(tx, locked, step, trigger)
+    earlier_id = _earlier_child(tx, locked, step, trigger)
     if earlier_id is None:
         return None
     task_rows = reads.lock_tasks(tx, TASK_COLUMNS, [earlier_id])
@@ -76,25 +76,26 @@ def take_up(
     return RetriedChild(child=child)
 
 
-def _earlier(
+def _earlier_child(
     tx: Connection, locked: LockedTask, step: StepRow, trigger: dict[str, Json]
 ) -> str | None:
-    """Return the last task that did what this step asks for, whoever retried it."""
-    found = lineage.earlier_children(tx, locked.task.id, step.index, step.parallel_index)
-    for task_id, text in found:
-        before = json.loads(text) if text else {}
-        if before.get("use") == trigger.get("use"):
+    """Return the last task that did what this step asks for, retries by other parents included."""
+    children = lineage.earlier_children(tx, locked.task.id, step.index, step.parallel_index)
+    for task_id, text in children:
+        earlier_trigger = json.loads(text) if text else {}
+        if earlier_trigger.get("use") == trigger.get("use"):
             last = str(task_id)
-            while (again := lineage.retried_as(tx, last)) is not None:
-                last = again
+            while (retry := lineage.retried_as(tx, last)) is not None:
+                last = retry
             return last
     return None
 
 
 def _is_same(tx: Connection, task_id: str, graph: Graph, request: ChildRequest) -> bool:
-    ((given,),) = tx.query("SELECT input FROM tasks WHERE id = :id", id=task_id)
+    """Whether an earlier child ran the workflow that is asked for, with the same input."""
+    earlier_input, _ = lineage.submission(tx, task_id)
     try:
         wanted = check_inputs(graph, dict(request.input or {}))
     except InputError:
         return False
-    return bool(graph.name == request.workflow and json.loads(given) == wanted)
+    return bool(graph.name == request.workflow and json.loads(earlier_input) == wanted)

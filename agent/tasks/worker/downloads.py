@@ -52,7 +52,7 @@ class Downloads:
         self.fetch(())
 
     async def _fetch(self, address: str) -> None:
-        is_recorded = False
+        is_logged = False
         while True:
             try:
                 async with self._at_once:
@@ -60,10 +60,11 @@ class Downloads:
                         address, lambda: self._outages.vaults.read_now(address)
                     )
             except StoreError as error:
-                if not is_recorded:
-                    is_recorded = True
+                if not is_logged:
+                    is_logged = True
                     log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
-                    self._record_delay(address, error.message)
+                # At every failure: a step may have begun to wait since the last one.
+                self._record_delay(address, error.message)
                 await self._outages.until_next_try(address)
             else:
                 break

@@ -54,6 +54,23 @@ class Outages:
         # The loop keeps only weak references to its tasks.
         self._recording: asyncio.Task[None] | None = None
 
+    async def resume(self) -> None:
+        """Take over outages that were open when the last worker stopped.
+
+        Only on SQLite: elsewhere the worker that recorded an outage may still be running.
+        """
+        if not self._database.is_sqlite:
+            return
+        try:
+            open_outages = await asyncio.to_thread(outages.open_outages, self._database)
+        except StoreError as error:
+            log.warning("outages.not_resumed", error=error.message)
+            return
+        for store, outage in open_outages.items():
+            state = self._states.setdefault(store, _State())
+            if state.outage is None:
+                state.outage, state.since = outage, self._database.clock.monotonic()
+
     async def call(self, address: str, function: Callable[[], Result]) -> Result:
         """Call a store with a timeout; raise `StoreError` where it does not answer."""
         store = store_of(address)

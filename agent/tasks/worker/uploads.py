@@ -127,6 +127,7 @@ class Uploads:
             del self._kept[known]
 
     async def _connect(self) -> None:
+        await self._outages.resume()
         while True:
             try:
                 await self._outages.call(self._url, self._vault.connect)

@@ -1,8 +1,8 @@
-"""Notices that the event loop is blocked, and names the step whose code blocks it.
+"""Detects a blocked event loop, and names the step whose code blocks it.
 
 Coroutine functions of steps run on the worker's event loop. One that computes, or waits without
-`await`, holds up every other attempt, heartbeats and the API. A thread asks the loop for a sign of
-life; without one it reads the loop's stack. It ends nothing: a running function cannot be ended.
+`await`, delays every other attempt, the heartbeat and the API. A thread pings the loop; without an
+answer it reads the loop's stack. It ends nothing: a running function cannot be ended.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from agent.tasks.worker.attempts import current_attempt
 log = structlog.get_logger(__name__)
 
 BLOCKED_SECONDS: Final = 1.0
-"""After so long without a sign of life the loop counts as blocked."""
+"""After this long without an answer the loop counts as blocked."""
 PAUSE_SECONDS: Final = 0.5
-"""Between two questions to a loop that answers."""
+"""Between two pings of a loop that answers."""
 QUIET_SECONDS: Final = 60.0
 """How long the blocks of one step are counted and not logged, after one was logged."""
 
 _BUSY_SHARE: Final = 0.1
-"""Of the time: a process that is stopped works less, one on a loaded machine more."""
+"""Share of the time: a stopped process computes less, one on a loaded machine more."""
 _OWN: Final = str(Path(__file__).parent.parent)
 _STANDARD: Final = sysconfig.get_path("stdlib")
 
@@ -48,7 +48,7 @@ class Watchdog:
         self._thread_id = thread_id
         self._is_stopped = threading.Event()
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
-        """When each step was logged last, and how often it has blocked since."""
+        """When each step was logged last, and how often it has blocked the loop since."""
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
@@ -56,53 +56,56 @@ class Watchdog:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, at its next look."""
+        """End the thread, at its next check."""
         self._is_stopped.set()
 
     def _watch(self) -> None:
         while True:
-            began, worked = time.monotonic(), time.process_time()
+            began, cpu_before = time.monotonic(), time.process_time()
             if self._is_stopped.wait(PAUSE_SECONDS):
                 return
-            self._note_held(time.monotonic() - began - PAUSE_SECONDS, worked)
-            answered = threading.Event()
-            began, worked = time.monotonic(), time.process_time()
-            try:
-                self._loop.call_soon_threadsafe(answered.set)
-            except RuntimeError:
+            self._note_held(time.monotonic() - began - PAUSE_SECONDS, cpu_before)
+            if not self._ping():
                 return
-            frame = None
-            logged = None
-            if not answered.wait(BLOCKED_SECONDS):
-                frame = sys._current_frames().get(self._thread_id)
-                if frame is not None and not is_idle(frame):
-                    logged = self._report(frame, began)
-                while not answered.wait(PAUSE_SECONDS):
-                    if self._is_stopped.is_set() or self._loop.is_closed():
-                        return
-            seconds = time.monotonic() - began
-            if seconds <= BLOCKED_SECONDS:
-                continue
-            if frame is None:
-                self._note_held(seconds, worked)
-                continue
+
+    def _ping(self) -> bool:
+        """Wait for an answer of the loop, and count a block; return False if the loop is gone."""
+        answered = threading.Event()
+        began, cpu_before = time.monotonic(), time.process_time()
+        try:
+            self._loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            return False
+        frame, logged = None, None
+        if not answered.wait(BLOCKED_SECONDS):
+            frame = sys._current_frames().get(self._thread_id)
+            if frame is not None and not is_idle(frame):
+                logged = self._report(frame, began)
+            while not answered.wait(PAUSE_SECONDS):
+                if self._is_stopped.is_set() or self._loop.is_closed():
+                    return False
+        seconds = time.monotonic() - began
+        if frame is None:
+            self._note_held(seconds, cpu_before)
+        elif seconds > BLOCKED_SECONDS:
             if logged is not None:
                 logged.warning("event_loop.unblocked", seconds=round(seconds, 1))
             self._blocks.add(seconds)
+        return True
 
-    def _note_held(self, seconds: float, worked: float) -> None:
-        """Log a call that held the interpreter, and with it this thread; `worked` is from before.
+    def _note_held(self, seconds: float, cpu_before: float) -> None:
+        """Log a call that held the interpreter, and with it this thread.
 
-        A process that was stopped, or not scheduled, has not worked meanwhile.
+        A process that was stopped, or not scheduled, has used no CPU time since `cpu_before`.
         """
-        is_busy = time.process_time() - worked > _BUSY_SHARE * seconds
+        is_busy = time.process_time() - cpu_before > _BUSY_SHARE * seconds
         if seconds > BLOCKED_SECONDS and is_busy:
             log.warning("event_loop.was_blocked", seconds=round(seconds, 1))
             self._blocks.add(seconds)
 
     def _report(self, frame: FrameType, began: float) -> Any:
         """Log what blocks the loop; return the logger for its end, None if it was logged lately."""
-        claimed, where = attempt_of(frame), place_of(frame)
+        claimed, where = attempt_of(frame), location_of(frame)
         named = {} if claimed is None else _named(claimed)
         key = ("", where) if claimed is None else (claimed.task.workflow, claimed.step.name)
         now = time.monotonic()
@@ -137,8 +140,8 @@ def attempt_of(frame: FrameType) -> AttemptInput | None:
     return None
 
 
-def place_of(frame: FrameType) -> str:
-    """Return where a loop is: the innermost function that is neither ours nor Python's own."""
+def location_of(frame: FrameType) -> str:
+    """Return where a loop is: the innermost function outside this package and Python itself."""
     frames = list(_outwards(frame))
     for each in frames:
         name = each.f_code.co_filename
@@ -149,7 +152,7 @@ def place_of(frame: FrameType) -> str:
 
 
 def is_idle(frame: FrameType) -> bool:
-    """Whether a loop waits for something to happen."""
+    """Whether a loop waits for an event."""
     return frame.f_code.co_name == "select" and "selectors" in frame.f_code.co_filename
 
 

@@ -68,7 +68,7 @@ def test_each_step_says_what_it_is_at() -> None:
         "none   shell ×0  succeeded  5.0 s, no items",
         "some   shell ×2  succeeded  5.0 s, 2 items",
         "held   wait      waiting    waits for the signal 'go'",
-        "lost   shell     skipped    its if was false; if false",
+        "lost   shell     skipped    its `if` was false; if false",
         "  asked echo\n",
         "● running: task 1ba79be8 of x version 2",
     ):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.steps.attempt import cancel_scope
-from agent.steps.attempt.cancel_scope import CancelScope
+from agent.steps.attempt.cancel_scope import CancelScope, complete
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +65,20 @@ def test_every_loop_has_its_own_timer() -> None:
         ended: list[float] = []
         asyncio.run(_held(0.05, ended))
         assert ended == [0.05]
+
+
+def test_work_that_must_not_be_lost_completes_after_every_cancellation() -> None:
+    """The result is there, and the cancellation can be raised again."""
+
+    async def story() -> None:
+        work = asyncio.ensure_future(asyncio.sleep(0.2, "done"))
+        waiting = asyncio.ensure_future(complete(work))
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+        result, cancellation = await waiting
+        assert result == "done"
+        assert isinstance(cancellation, asyncio.CancelledError)
+        assert await complete(work) == ("done", None)
+
+    asyncio.run(asyncio.wait_for(story(), 5))

@@ -211,7 +211,7 @@ def test_the_secrets_of_a_workflow_are_hidden_without_a_check_of_its_steps(
             Step(name="three", kind="of another version", config={"env": {"A": "env:OTHER"}}),
         ],
     )
-    monkeypatch.setattr(prepare, "checked", None)
+    monkeypatch.setattr(prepare, "check_config", None)
     prepare.watch_secrets(graph)
     text = "the-secret-of-one and the-secret-of-two"
     assert Secrets().redact(text) == "[redacted] and [redacted]"

@@ -167,7 +167,7 @@ def test_what_is_replaced_is_hidden_too(tmp_path: Path, monkeypatch: pytest.Monk
     assert Secrets().redact("first-value second-value") == "[redacted] second-value"
     key.write_text("second-value, longer\n")
     monkeypatch.setenv("NOT_SET_HERE", "third-value")
-    watched._looked_at = float("-inf")
+    watched._checked_at = float("-inf")
     watched.refresh()
     given = "first-value, second-value, longer, third-value"
     assert Secrets().redact(given) == "[redacted], [redacted], [redacted]"
@@ -204,7 +204,7 @@ def test_a_secret_is_hidden_where_output_comes_in_pieces(
     told: list[str] = []
     capture = OutputCapture(10**6, Secrets(), told.append)
     for start in range(0, len(line), size):
-        capture._take(line[start : start + size])
+        capture.add(line[start : start + size])
     kept = capture.finish()
     assert kept == "".join(told)
     assert kept == f"{'x' * 997} [redacted] " * 36

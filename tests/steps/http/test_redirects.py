@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from agent.steps.attempt.services import Limits
-from agent.steps.http.redirects import is_same_place
+from agent.steps.http.redirects import is_same_origin
 from agent.steps.types.outcome import Failed, Json, Succeeded
 from tests.support.agent_loop import answers, trial, uses
 from tests.support.http_server import Server, answer, redirect, serving
@@ -169,4 +169,4 @@ def test_a_models_request_stays_with_its_origin() -> None:
 )
 def test_what_is_the_same_place(one: str, other: str, is_same: bool) -> None:
     """One origin; and the same host by HTTPS where HTTP was asked, never the other way."""
-    assert is_same_place(httpx.URL(one), httpx.URL(other)) is is_same
+    assert is_same_origin(httpx.URL(one), httpx.URL(other)) is is_same

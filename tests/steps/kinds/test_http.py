@@ -9,6 +9,7 @@ import pytest
 from agent.core.state_machine import CallStatus
 from agent.core.waits import UnknownCall
 from agent.steps.attempt.services import Limits
+from agent.steps.http import client
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded, Waiting
 from tests.support.attempt import skip_time, until
 from tests.support.http_server import (
@@ -181,6 +182,8 @@ def test_what_surely_did_not_begin_is_a_definite_failure(
 ) -> None:
     """Refused, not resolved and no TLS: an effect may be tried again with a new key."""
     resolve_as(monkeypatch, {"nowhere.example": None})
+    # The server waits for a request and does not answer the TLS handshake: that is given up.
+    monkeypatch.setattr(client, "CONNECT_SECONDS", 2.0)
 
     async def main(server: Server) -> None:
         with refusing() as nobody:

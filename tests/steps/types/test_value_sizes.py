@@ -156,6 +156,41 @@ def test_an_answer_is_recorded_although_the_time_is_over_meanwhile(secretive: No
     assert made == [1]
 
 
+@pytest.mark.parametrize("function", [give, act])
+def test_a_result_is_recorded_however_often_the_attempt_is_cancelled(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First by its time, then by the worker that shuts down: the large response is not lost."""
+    redact = Secrets.redact_value
+    begun, released = threading.Event(), threading.Event()
+
+    def slowly(secrets: Secrets, value: Json) -> Json:
+        if value is LARGE:
+            begun.set()
+            assert released.wait(60)
+        return redact(secrets, value)
+
+    async def cancelled_twice() -> object:
+        running = asyncio.ensure_future(trial.attempt())
+        await asyncio.to_thread(begun.wait, 60)
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0.05)
+        released.set()
+        return await running
+
+    monkeypatch.setattr(Secrets, "redact_value", slowly)
+    trial = python(function, limits=Limits(output_bytes=60_000_000))
+    outcome = run(cancelled_twice())
+    if function is act:
+        assert trial.journal.statuses == [CallStatus.SUCCEEDED]
+        assert isinstance(outcome, Retry)
+        assert not outcome.is_unknown
+    else:
+        assert isinstance(outcome, Succeeded)
+        assert outcome.output == LARGE
+
+
 def test_an_output_far_beyond_the_limit_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused by its size, and the largest key is named."""
 

@@ -18,11 +18,11 @@ TAMPERINGS = [
     ),
     (
         "UPDATE approvals SET status = 'approved', decided_at = 1",
-        "the hash of what was approved does not say so",
+        "and its approved hash is",
     ),
     (
         "UPDATE approvals SET status = 'expired', decided_at = 1",
-        "is expired, and its events tell of nothing",
+        "is expired, and its events say nothing",
     ),
     (
         'UPDATE steps SET waiting_on = \'{"signal": "x"}\'',
@@ -55,9 +55,9 @@ def test_a_question_that_was_tampered_with_is_found(
             "INSERT INTO events (xid, task_id, seq, type, step_id, attempt, at, data)"
             " SELECT xid, task_id, 1000, type, step_id, attempt, at, data FROM events"
             " WHERE type = 'approval.decided'",
-            "its events tell of approved, approved",
+            "its events say approved, approved",
         ),
-        ("DELETE FROM approvals", "nobody approved it"),
+        ("DELETE FROM approvals", "succeeded without an approval"),
     ],
 )
 def test_a_decision_that_was_tampered_with_is_found(

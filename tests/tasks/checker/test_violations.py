@@ -173,10 +173,13 @@ _CLAIMED_AGAIN = (
 
 DAMAGE: dict[str, tuple[list[str], str]] = {
     "no owner": ([_step("owner = NULL", "busy")], "step busy is running with owner None"),
-    "no claim turn": ([_step("claim_turn = NULL", "busy")], "a claim is whole or not there"),
+    "no claim turn": (
+        [_step("claim_turn = NULL", "busy")],
+        "a running step has both, any other neither",
+    ),
     "claim kept": ([_step("owner = 'x', claim_turn = 1", "one")], "step one is succeeded with"),
-    "no token": ([_step("claim_token = 0", "busy")], "step busy is running under no token"),
-    "unknown owner": ([_step("owner = 'x'", "busy")], "which is no worker on record"),
+    "no token": ([_step("claim_token = 0", "busy")], "step busy is running without a claim token"),
+    "unknown owner": ([_step("owner = 'x'", "busy")], "which is not a worker on record"),
     "turn to come": ([_step("claim_turn = 9", "busy")], "was claimed in turn 9"),
     "steps_open": ([_task("steps_open = 7", "waiting")], "steps_open is 7"),
     "steps_running": ([_task("steps_running = 0", "running")], "steps_running is 0"),
@@ -187,7 +190,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     "items_ended": ([_step("items_ended = 2", "many")], "items_ended is 2"),
     "items_done": ([_step("items_done = 2", "many")], "items_done is 2"),
     "items_failed": ([_step("items_failed = 2", "many")], "items_failed is 2"),
-    "items missing": (["DELETE FROM steps WHERE parallel_index = 1"], "not numbered without gaps"),
+    "items missing": (
+        ["DELETE FROM steps WHERE parallel_index = 1"],
+        "the numbers of its items have gaps",
+    ),
     "group not done": (
         [_step("status = 'skipped', skip_reason = 'fail_fast'", "many", 2)],
         "succeeded with 2 of 3 items done",
@@ -224,8 +230,8 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     "placed after the end": ([_step("placed = 1", "one")], "still in the window"),
     "held after the end": ([_step("held = 1", "never")], "still held back"),
     "due after the end": ([_step("wake_at = 1", "two")], "still due"),
-    "woken after the end": ([_task("next_wake_time = 1", "canceled")], "would still be woken"),
-    "no end": ([_task("ended_at = NULL", "done")], "has no end"),
+    "woken after the end": ([_task("next_wake_time = 1", "canceled")], "has a wake time"),
+    "no end": ([_task("ended_at = NULL", "done")], "has no end time"),
     "no error": ([_task("error = NULL", "failed")], "it failed without an error"),
     "step missing": (["DELETE FROM steps WHERE name = 'later'"], "step later is missing"),
     "step renamed": ([_step("name = 'other'", "later")], "called later in the definition"),
@@ -340,7 +346,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         "step two succeeded by a call that is failed",
     ),
     "acted too often": ([_step("max_attempts = 0", "two")], "and 0 attempts may act"),
-    "call of the future": ([_step("attempt = 0", "two")], "belongs to an attempt to come"),
+    "call of the future": ([_step("attempt = 0", "two")], "belongs to a later attempt"),
     "made twice": ([_COPY_CALL.format(attempt=1), _COPY_OUTCOME], "was made twice"),
     "repeated": (
         [
@@ -348,7 +354,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
             _COPY_OUTCOME,
             _CLAIMED_AGAIN,
         ],
-        "repeats what was on record as done in attempt 1",
+        "repeats a call that is recorded as done in attempt 1",
     ),
     "repeated after a final failure": (
         [
@@ -360,7 +366,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
             _COPY_OUTCOME,
             _CLAIMED_AGAIN,
         ],
-        "repeats what was on record as failed for good in attempt 1",
+        "repeats a call that is recorded as finally failed in attempt 1",
     ),
     "another request after an unknown": (
         [
@@ -371,7 +377,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
             _COPY_OUTCOME,
             "UPDATE tool_calls SET request_hash = 'x' WHERE id = 'another'",
         ],
-        "is another request than that of attempt 1, which is unknown",
+        "differs from the request of attempt 1, whose outcome is unknown",
     ),
     "repeated blindly": (
         [
@@ -379,7 +385,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
             _COPY_CALL.format(attempt=2),
             _COPY_OUTCOME,
         ],
-        "of which nobody knows what became (on_unknown: ask)",
+        "whose outcome is unknown (on_unknown: ask)",
     ),
     "result before its intent": (
         ["UPDATE events SET seq = seq + 1000 WHERE type = 'tool_call.intended'"],
@@ -391,12 +397,12 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     ),
     "another's answer": (
         ["UPDATE approvals SET decided_channel = 'api'"],
-        "was decided by ann from api, and only terminal might",
+        "was decided by ann from api, and only terminal may",
     ),
-    "nobody's answer": (["UPDATE approvals SET decided_by = NULL"], "was decided by nobody from"),
+    "nobody's answer": (["UPDATE approvals SET decided_by = NULL"], "was decided by None from"),
     "shown otherwise": (
         ["""UPDATE approvals SET request = '{"message": "Pay more?"}'"""],
-        "shows something else than its hash stands for",
+        "shows another request than its hash is of",
     ),
     "delivered twice": (
         ["DROP INDEX tasks_by_dedupe_key", "UPDATE tasks SET dedupe_key = 'hook:1'"],
@@ -408,11 +414,11 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     ),
     "used more than told": (
         ["UPDATE budgets SET tokens_used = tokens_used - 1"],
-        "its budget says tokens_used",
+        "its budget has tokens_used",
     ),
     "set aside for nothing": (
         ["UPDATE budgets SET tokens_reserved = 7"],
-        "its budget says tokens_reserved 7, and its calls 0",
+        "its budget has tokens_reserved 7, and its calls have 0",
     ),
     "asked beyond the limit": (
         ["UPDATE budgets SET tokens_limit = 10"],
@@ -420,13 +426,13 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     ),
     "a day's time forgotten": (
         ["UPDATE daily_spend SET ms_reserved = 0, ms_used = ms_used - 1"],
-        "the days' budgets say ms_used",
+        "the budgets of days have ms_used",
     ),
     "a day's tokens forgotten": (
         ["UPDATE daily_spend SET tokens_used = tokens_used - 1"],
-        "the days' budgets say tokens_used",
+        "the budgets of days have tokens_used",
     ),
-    "stranger's call": (["UPDATE tool_calls SET step_id = 'x'"], "a step that is not there"),
+    "stranger's call": (["UPDATE tool_calls SET step_id = 'x'"], "a step that does not exist"),
 }
 
 
@@ -647,12 +653,12 @@ def test_what_the_outside_knows_better_is_found(sound: Path, tmp_path: Path) -> 
     )
     assert any("and never happened" in each for each in _held_against(sound, ExternalWitness({})))
     stray = _held_against(sound, ExternalWitness({key: 1, "another": 1}))
-    assert stray == ["an effect happened under another, and no intent of it is on record"]
+    assert stray == ["an effect happened under another, and its intent is not recorded"]
     gone = _held_against(sound, ExternalWitness({key: 1}, ["gone"]))
-    assert gone == ["task gone: it was acknowledged, and is not there"]
+    assert gone == ["task gone: it was acknowledged, and does not exist"]
     path = _damaged(sound, tmp_path, "UPDATE idempotency_outcomes SET status = 'failed'")
     found = _held_against(path, ExternalWitness({key: 1}))
-    assert any("on record as failed in attempt 1, and happened" in each for each in found)
+    assert any("recorded as failed in attempt 1, and happened" in each for each in found)
 
 
 def test_a_secret_that_was_written_down_is_found(

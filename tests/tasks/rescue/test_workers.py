@@ -301,7 +301,7 @@ def test_two_that_take_over_at_once(
 
     def take(hand: Hand) -> tuple[int, int]:
         with hand.committer.connection.transaction():
-            return rescue_steps.take_over(
+            return rescue_steps.take_over_batch(
                 hand.committer.connection,
                 hand.committer.graphs,
                 dead.committer.worker_id,

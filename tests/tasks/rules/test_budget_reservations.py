@@ -71,7 +71,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert used(hand, task_id) == (0, 0, 400, 400)
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.committer.worker_id
-        rescue_steps.take_over(
+        rescue_steps.take_over_batch(
             tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()

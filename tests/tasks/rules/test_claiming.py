@@ -136,7 +136,7 @@ def lose(hand: Hand) -> None:
         with tx.transaction():
             workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
         with tx.transaction():
-            rescue_steps.take_over(
+            rescue_steps.take_over_batch(
                 tx,
                 GraphCache(),
                 hand.committer.worker_id,

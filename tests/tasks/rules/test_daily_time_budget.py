@@ -43,7 +43,7 @@ def lose(hand: Hand) -> None:
     """Let the worker die and another take its steps over."""
     with hand.database.connect("writer") as tx, tx.transaction():
         owner = hand.committer.worker_id
-        rescue_steps.take_over(
+        rescue_steps.take_over_batch(
             tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
         )
     hand.running.clear()
@@ -219,7 +219,7 @@ def test_the_checker_misses_time(hand: Hand) -> None:
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE daily_spend SET ms_reserved = 59000")
     assert find_violations(hand.database) == [
-        "the days' budgets say ms_reserved 59000, and the calls of models 60000"
+        "the budgets of days have ms_reserved 59000, and the calls of models have 60000"
     ]
     with hand.database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE daily_spend SET ms_reserved = 60000")

@@ -61,7 +61,7 @@ def test_the_agent_starts_beside_it(hand: Hand) -> None:
         assert recovery.recover(hand.database, hand.clock).approvals == 1
         assert hand.status(good) == "failed"
         assert [found["task"] for found in pending(hand)] == [bad]
-    assert expiry.look(hand.database, hand.clock) == {"expired": 1}
+    assert expiry.check_due(hand.database, hand.clock) == {"expired": 1}
     assert hand.status(bad) == "failed"
 
 
@@ -69,7 +69,7 @@ def test_a_step_that_cannot_be_read_keeps_no_other_question_waiting(hand: Hand) 
     """The loop that looks after questions goes on to the next one."""
     bad, good = ask_in_two(hand)
     before = rewrite(hand, bad, "waiting_on", "{broken")
-    assert expiry.look(hand.database, hand.clock) == {"expired": 1}
+    assert expiry.check_due(hand.database, hand.clock) == {"expired": 1}
     assert hand.status(good) == "failed"
     rewrite(hand, bad, "waiting_on", before)
 

@@ -1,5 +1,6 @@
 """A store of large values that does not answer: only what needs it waits, and says so."""
 
+import json
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from agent.steps.attempt.services import Limits
 from agent.store.artifacts import artifact_rows, bounded_calls
 from agent.store.artifacts.blobs import BlobStores
 from agent.store.db.database import Database
+from agent.store.engine import workers
 from agent.tasks import checker
 from agent.tasks.commit.blocked_steps import BlockedSteps
 from agent.tasks.read_models import task_documents
@@ -23,6 +25,7 @@ from agent.tasks.worker import outages
 from agent.workflows.graph import Step
 from tests.support import faulty_store
 from tests.support.engine import Engine, HandClock, eventually, graph, other, step
+from tests.support.step_functions import Gate
 
 LARGE = "large " * 20_000
 
@@ -65,6 +68,14 @@ def engine(database: Database) -> Iterator[Engine]:
     with database.connect("reader") as connection:
         assert list(checker.violations(connection)) == []
     engine.close()
+
+
+def isolate(engine: Engine, task_id: str, name: str) -> None:
+    """Let a step run isolated, as after a crash."""
+    with engine.database.connect("writer") as tx, tx.transaction():
+        sql = "UPDATE steps SET alone = 1 WHERE task_id = :id AND name = :name"
+        tx.execute(sql, id=task_id, name=name)
+        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
 
 
 def told(engine: Engine) -> list[str]:
@@ -254,9 +265,7 @@ def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
     )
     engine.wait_step(task_id, "go", "waiting")
     engine.wait_step(task_id, "big", "succeeded")
-    with engine.database.connect("writer") as tx, tx.transaction():
-        tx.execute("UPDATE steps SET alone = 1 WHERE task_id = :id AND name = 'size'", id=task_id)
-        tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
+    isolate(engine, task_id, "size")
     with faulty_store.broken("raises"):
         engine.operator.signal(task_id, "go")
         eventually(lambda: engine.steps(task_id)["size"]["delay"])
@@ -316,3 +325,71 @@ def test_what_waits_at_the_end_is_kept_in_the_database(engine: Engine, how: str)
         assert time.monotonic() - began < 10
         assert engine.status(task_id) == "succeeded"
         assert engine.steps(task_id)["big"]["output"] == LARGE
+
+
+def test_an_isolated_step_that_waits_for_its_upload_stops_nothing(engine: Engine) -> None:
+    """Its attempt is over: other steps start beside it, one after the other."""
+    task_id = engine.submit(
+        graph(other("go", "wait", config={"signal": "go"}), give("big", LARGE, after=["go"]))
+    )
+    engine.wait_step(task_id, "go", "waiting")
+    isolate(engine, task_id, "big")
+    gate = Gate()
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.steps(task_id)["big"]["delay"])
+        busy = engine.submit(graph(step("busy", "gated", given={"gate": gate.name})))
+        eventually(lambda: gate.entered == 1)
+        assert engine.run(graph(step("one")))["status"] == "succeeded"
+        gate.open()
+        engine.wait(busy, "succeeded")
+    engine.wait(task_id, "succeeded")
+
+
+def test_a_step_that_waits_again_under_a_new_identity_says_so_again(database: Database) -> None:
+    """A worker that was declared dead claims the step again, which still lacks its value."""
+    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    limits = Limits(artifacts_url=faulty_store.URL)
+    engine = Engine(database, limits=limits, lease_seconds=1.0)
+    delays = "SELECT count(*) FROM events WHERE type = 'step.delayed' AND task_id = :id"
+    try:
+        task_id = engine.submit(
+            graph(
+                give("big", LARGE),
+                other("go", "wait", config={"signal": "go"}),
+                size_of("size", "{{ steps.big.output }}", after=["big", "go"]),
+            )
+        )
+        engine.wait_step(task_id, "go", "waiting")
+        engine.wait_step(task_id, "big", "succeeded")
+        with faulty_store.broken("raises"):
+            engine.operator.signal(task_id, "go")
+            eventually(lambda: engine.rows(delays, id=task_id) == [(1,)])
+            with database.connect("writer") as tx, tx.transaction():
+                workers.retire(tx, engine.worker.worker_id, engine.clock.now(), "worker.died")
+            eventually(lambda: engine.rows(delays, id=task_id) == [(2,)])
+        engine.wait(task_id, "succeeded")
+    finally:
+        faulty_store.recover()
+        engine.stop()
+        engine.close()
+
+
+def test_an_outage_that_ends_between_two_workers_is_over(sqlite_database: Database) -> None:
+    """The next worker finds the outage open, reaches the store, and records that it is over."""
+    database, url = sqlite_database, faulty_store.CONNECTING_URL
+    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    with faulty_store.broken("raises"):
+        first = Engine(database, limits=Limits(artifacts_url=url))
+        eventually(lambda: told(first) == ["artifacts.unreachable"])
+        first.stop()
+        first.close()
+    second = Engine(database, limits=Limits(artifacts_url=url))
+    try:
+        eventually(lambda: told(second) == ["artifacts.unreachable", "artifacts.reachable"])
+        data = second.rows("SELECT data FROM events WHERE type LIKE 'artifacts.%' ORDER BY id")
+        began, ended = (json.loads(text) for (text,) in data)
+        assert began["outage"] == ended["outage"]
+    finally:
+        second.stop()
+        second.close()

@@ -9,7 +9,7 @@ from agent.steps.http.response import verdict
 from agent.steps.spec.agent_config import HttpTool
 from agent.steps.types.call_types import Call
 from agent.steps.types.errors import UnknownOutcomeError
-from agent.steps.types.outcome import Json, StepError
+from agent.steps.types.outcome import TRUNCATED, Json, StepError
 
 _READING = frozenset({"get", "head"})
 
@@ -62,7 +62,7 @@ def _result(response: dict[str, Any], call: Call, request: str) -> Json:
         text = f"{request} was answered with status {status}; whether it acted is unknown"
         raise UnknownOutcomeError(StepError(f"status_{status}", "unknown", text))
     result = {"status": status, "body": response["body"]}
-    return {**result, "truncated": True} if response.get("truncated") else result
+    return {**result, TRUNCATED: True} if response.get(TRUNCATED) else result
 
 
 def _schema(config: HttpTool) -> dict[str, Json]:

@@ -1,3 +1,4 @@
-"""The `llm` kind: `llm` is the step, `model_calls` the journaled call of a model with its budget
-reservation (also used by the `agent` kind), `model_output` the checks and repairs of an answer.
+"""The `llm` kind (`llm`), and what every kind that asks a model uses: `model_calls` asks a model as a
+journaled call with a reservation, `model_output` checks its answer. Only this package and
+`agent.steps.agent` import `agent.models`.
 """
