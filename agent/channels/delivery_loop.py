@@ -38,7 +38,7 @@ _LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0
 LEASE_SECONDS: Final = 60.0
 _SAVE_SECONDS: Final = 60.0
 """How often the cursor is saved when there is nothing to deliver."""
-_NEVER_SECONDS: Final = 1e9
+_FOREVER_SECONDS: Final = 1e9
 _PAGE: Final = 100
 _MAX_OPEN: Final = 1000
 
@@ -81,7 +81,7 @@ class DeliveryLoop:
                 self._news.clear()
                 pause = POLL_SECONDS
                 try:
-                    if not await self._call(self._take_ownership):
+                    if not await self._call(self._renew_lease):
                         await receive_loop.stop()
                     else:
                         receive_loop.start()
@@ -222,12 +222,14 @@ class DeliveryLoop:
         )
         return None if is_given_up else seconds
 
-    def _take_ownership(self) -> bool:
+    def _renew_lease(self) -> bool:
         """Take or renew the lease of the channel; on SQLite there is only one process."""
         now = self._clock.now()
         if self._owned_until - now > LEASE_SECONDS * SECOND / 2:
             return True
-        until = now + int((_NEVER_SECONDS if self._database.is_sqlite else LEASE_SECONDS) * SECOND)
+        until = now + int(
+            (_FOREVER_SECONDS if self._database.is_sqlite else LEASE_SECONDS) * SECOND
+        )
         with self._writer() as tx, tx.transaction():
             store.start(tx, self._channel.name, now)
             is_ours = self._database.is_sqlite or store.own(
