@@ -1,6 +1,7 @@
-"""The composition root: from settings to a database, a worker and the workflows it knows.
+"""The composition root: builds the database and the worker from the settings.
 
-Nothing below builds itself from the configuration; everything is put together here.
+No package below reads the configuration to build itself. The CLI, the daemon and tests call this
+module; it may import everything below the server.
 """
 
 import gc
@@ -23,7 +24,7 @@ PRIVATE = 0o700
 
 
 def open_database(settings: Settings, *, create: bool = False) -> Database:
-    """Return the database, checked to be of this program's schema; `create` makes or upgrades it."""
+    """Return the database, its schema checked; `create` creates or upgrades it."""
     from agent.store.schema import migrate
 
     database = _database_of(settings)
@@ -33,8 +34,7 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
         if database.path is not None and not database.path.exists():
             raise StoreError(
                 Fault.LOST,
-                f"there is no database at {database.path}:"
-                " `agent init` makes one, and so does `agent up`",
+                f"there is no database at {database.path}: `agent init` or `agent up` creates one",
             )
         migrate.check(database)
     database.set_clock()
@@ -48,7 +48,7 @@ def upgrade_database(
     must_fence: bool = False,
     on_wait: Callable[[str], None] | None = None,
 ) -> None:
-    """Make the database or bring it to this program's schema."""
+    """Create the database, or upgrade it to this program's schema."""
     from agent import upgrade
 
     database = database or _database_of(settings)
@@ -75,7 +75,7 @@ def _database_of(settings: Settings) -> Database:
 
 
 def _check_name(database: Database) -> None:
-    """Refuse a hard link to a database that is in use under another name."""
+    """Refuse a hard link to a database that an agent uses under another name."""
     lock = lock_of(database)
     if lock is not None and lock.is_held_under_another_name():
         raise StoreError(
@@ -86,7 +86,7 @@ def _check_name(database: Database) -> None:
 
 
 def vaults_of(settings: Settings) -> "BlobStores":
-    """Return the places for large values; secrets of theirs are read when they are used."""
+    """Return the stores of large values; their secrets are read when they are used."""
     from urllib.parse import unquote, urlsplit
 
     from agent.core.redaction import everywhere
@@ -97,15 +97,17 @@ def vaults_of(settings: Settings) -> "BlobStores":
     secrets = Secrets()
 
     def options() -> dict[str, Any]:
-        given = settings.artifacts.storage_options()
+        configured = settings.artifacts.storage_options()
         try:
-            found: dict[str, Any] = secrets.resolve(given, frozenset(references(given)))
+            resolved: dict[str, Any] = secrets.resolve(
+                configured, frozenset(references(configured))
+            )
         except DefiniteFailure as error:
             raise StoreError(Fault.UNREACHABLE, error.error.message) from None
-        return found
+        return resolved
 
     if password := urlsplit(settings.artifacts_url).password:
-        # It stands in every address, and so in every message of the driver.
+        # The password is part of every address, and so of every message of the driver.
         everywhere.hide(unquote(password), "the password in artifacts.url")
     seconds = settings.artifacts.timeout_seconds
     return BlobStores(settings.artifacts_url, options, seconds, secrets.redact)
@@ -116,22 +118,22 @@ def _make_directory(path: Path) -> None:
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StoreError(Fault.LOST, f"the directory {path} cannot be made: {reason}") from None
+        raise StoreError(Fault.LOST, f"the directory {path} cannot be created: {reason}") from None
 
 
 def has_database(settings: Settings) -> bool:
-    """Whether there is a database to look into; a PostgreSQL server is asked by connecting."""
+    """Whether a SQLite file exists; True for PostgreSQL, where connecting decides."""
     url = settings.database_url
     return not url.startswith("sqlite:") or Path(url.removeprefix("sqlite:///")).exists()
 
 
 def lock_of(database: Database) -> Lock | None:
-    """Return the lock that says who runs a SQLite database's tasks; PostgreSQL needs none."""
+    """Return the lock of the process that runs a SQLite database's tasks; None for PostgreSQL."""
     return None if database.path is None else Lock(database.path)
 
 
 def holder_of(database: Database) -> Holder | None:
-    """Return who runs this database's tasks at the moment, as far as can be told from here."""
+    """Return the process that runs this database's tasks, as far as this machine can tell."""
     lock = lock_of(database)
     if lock is not None:
         return lock.holder()
@@ -141,17 +143,17 @@ def holder_of(database: Database) -> Holder | None:
     with database.connect("reader") as connection:
         living = workers.living(connection)
     for _, _, host, process_id, started in living:
-        # A worker of this machine that was killed is still on record as living for one lease.
+        # A killed worker of this machine counts as alive in the database for one lease.
         if host != socket.gethostname() or is_running(process_id, started):
             return Holder(process_id, "daemon")
     return None
 
 
 def collect_garbage_seldom() -> None:
-    """Let the garbage collector pass over what a long-lived process has loaded, and look seldom.
+    """Exclude loaded modules from garbage collection, and collect less often.
 
-    A turn makes thousands of objects that go by themselves when it ends. The default looks through
-    them at every 700th, which takes its time and finds next to nothing.
+    A commit creates thousands of objects that reference counting frees. The default collects after
+    every 700 of them, which costs time and finds next to nothing.
     """
     gc.collect()
     gc.freeze()
@@ -159,7 +161,7 @@ def collect_garbage_seldom() -> None:
 
 
 def hide_secrets(settings: Settings) -> None:
-    """Keep what the configuration names by reference out of all that this process writes."""
+    """Redact the secrets that the configuration references in everything this process writes."""
     from agent.steps.attempt.secrets import secret_watcher
 
     secret_watcher.add(settings.model_dump(mode="json"))
@@ -183,7 +185,7 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
 
 
 def limits_of(settings: Settings) -> "Limits":
-    """Return the bounds on steps that the configuration sets."""
+    """Return the limits on steps that the configuration sets."""
     from agent.steps.attempt.services import Limits
 
     return Limits(

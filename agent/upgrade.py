@@ -1,9 +1,9 @@
-"""Upgrading a database that workers of earlier versions may still use.
+"""Upgrade of a database that workers of earlier versions may still use.
 
-Every worker that lives when a migration is pending has an earlier version: one of this version would
-have upgraded first. On SQLite the daemon must be stopped. On PostgreSQL workers go on through a
-compatible migration, and stop by themselves when they notice it; a breaking one is refused while one
-of them lives. Fencing declares them all dead in the migration's own transaction.
+If a migration is pending, every live worker has an earlier version: one of this version would have
+upgraded first. On SQLite the daemon must be stopped. On PostgreSQL workers continue during a
+compatible migration, and stop when they notice it; a breaking one is refused while one of them is
+alive. Fencing declares them all dead in the migration's own transaction.
 """
 
 import socket
@@ -19,7 +19,7 @@ from agent.store.engine import workers
 from agent.store.schema import migrate
 from agent.tasks.rescue.failure_detector import FailureDetector
 
-_LOOKS_A_LEASE: Final = 20
+_CHECKS_PER_LEASE: Final = 20
 
 
 def upgrade(
@@ -30,7 +30,7 @@ def upgrade(
     must_fence: bool = False,
     on_wait: Callable[[str], None] | None = None,
 ) -> None:
-    """Bring the database to our schema; raise `OlderWorkersError` if living workers forbid it.
+    """Bring the database to our schema; raise `OlderWorkersError` if live workers forbid it.
 
     `holder` is the process that runs a SQLite database. `on_wait` receives the message that explains
     a wait of up to one lease.
@@ -56,7 +56,7 @@ def upgrade(
 def _revision(database: Database) -> str | None:
     if database.path is not None and not database.path.exists():
         return None
-    # As a writer: a file that we may not write is told apart from one that is damaged.
+    # As a writer: that distinguishes a file without write permission from a damaged one.
     with database.connect("writer") as connection:
         return migrate.current(connection)
 
@@ -67,36 +67,38 @@ def _wait_for_deaths(
     lease_seconds: float,
     on_wait: Callable[[str], None] | None,
 ) -> None:
-    """Return when no worker lives; raise as soon as one is seen to."""
-    liveness = FailureDetector(lease_seconds)
+    """Return when every worker is dead; raise as soon as one is seen alive."""
+    detector = FailureDetector(lease_seconds)
     with database.connect("writer") as connection:
         first: dict[str, int] = {}
-        while found := workers.living(connection):
+        while alive := workers.living(connection):
             silent: list[tuple[str, int]] = []
-            for worker_id, turn, host, process_id, started in found:
+            for worker_id, turn, host, process_id, started in alive:
                 is_here = host == socket.gethostname()
                 if is_here and not is_running(process_id, started):
                     silent.append((worker_id, turn))
                 elif is_here or turn != first.setdefault(worker_id, turn):
                     raise migrate.OlderWorkersError(
                         Fault.BUSY,
-                        f"a worker of an earlier version lives (process {process_id} on {host},"
+                        f"a worker of an earlier version is alive (process {process_id} on {host},"
                         f" schema {revision}) and could not go on after the upgrade to schema"
                         f" {migrate.HEAD}: stop it, or fence it with `agent db upgrade --force`",
                     )
-            turns = [(worker_id, turn) for worker_id, turn, *_ in found]
-            silent += liveness.observe(turns, database.clock.monotonic())
+            turns = [(worker_id, turn) for worker_id, turn, *_ in alive]
+            silent += detector.observe(turns, database.clock.monotonic())
             if silent:
-                _bury(connection, silent, database.clock.now())
+                _declare_dead(connection, silent, database.clock.now())
                 continue
             if on_wait is not None:
-                hosts = ", ".join(sorted({str(row[2]) for row in found}))
-                on_wait(f"waiting up to {lease_seconds:g} s to see whether workers of {hosts} live")
+                hosts = ", ".join(sorted({str(row[2]) for row in alive}))
+                on_wait(
+                    f"waiting up to {lease_seconds:g} s to see whether workers on {hosts} are alive"
+                )
                 on_wait = None
-            time.sleep(lease_seconds / _LOOKS_A_LEASE)
+            time.sleep(lease_seconds / _CHECKS_PER_LEASE)
 
 
-def _bury(connection: Connection, silent: list[tuple[str, int]], now: int) -> None:
+def _declare_dead(connection: Connection, silent: list[tuple[str, int]], now: int) -> None:
     for worker_id, turn in silent:
         with connection.transaction():
             workers.declare_dead(connection, worker_id, turn, now)

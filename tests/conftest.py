@@ -28,6 +28,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("steady")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of daemons first: they take longest, and a run should end with short ones."""
+    items.sort(key=lambda item: item.get_closest_marker("process") is None)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_hidden() -> Iterator[None]:
     """Forget what a test has hidden: a process hides for all that runs in it, also other tests."""

@@ -45,7 +45,7 @@ def tests_near(changed: str) -> list[str]:
     own = directory / f"test_{path.name}"
     if (ROOT / own).exists():
         return [str(own)]
-    while len(directory.parts) > 1:
+    while directory.parts:
         if found := sorted((ROOT / directory).glob("test_*.py")):
             return [str(module.relative_to(ROOT)) for module in found]
         directory = directory.parent

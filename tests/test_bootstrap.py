@@ -10,7 +10,7 @@ from agent import bootstrap
 
 @pytest.fixture
 def usual_collector() -> Iterator[None]:
-    """Give the other tests of this process the collector that they had."""
+    """Restore the garbage collector for the other tests of this process."""
     threshold = gc.get_threshold()
     yield
     gc.unfreeze()
@@ -19,7 +19,7 @@ def usual_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("usual_collector")
 def test_a_long_lived_process_collects_seldom_and_still_collects() -> None:
-    """What is loaded is passed over; garbage in circles that comes later is found."""
+    """Loaded modules are excluded; later garbage in reference cycles is found."""
     bootstrap.collect_garbage_seldom()
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.cli.test_help import COMMANDS
+from tests.support.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The startup pass: what dead workers left is put in order, and nothing is executed or guessed."""
+"""The startup pass puts in order what dead workers left; it executes and guesses nothing."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import maintenance
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules.creation import Submission
-from agent.tasks.worker import worker as worker_module
+from agent.tasks.worker import failures
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph, RetryPolicy, Step
@@ -48,10 +48,10 @@ AT_ONCE = RetryPolicy(max_attempts=3, delay_seconds=0, jitter=False)
 
 
 class Dying(Hand):
-    """A worker that dies, and the pass that finds what it left."""
+    """A worker that dies, and the startup pass after it."""
 
     def die(self) -> Recovered:
-        """Let the worker be dead, as the next start or its fellows find it, and recover."""
+        """Declare the worker dead, as a start or other workers would, and recover."""
         self.committer.session.disconnect()
         with self.database.connect("writer") as connection, connection.transaction():
             workers.retire(connection, self.committer.worker_id, self.clock.now(), "worker.died")
@@ -114,7 +114,7 @@ def intent_of(claimed: AttemptInput, now: int, **options: Any) -> Intent:
 def result_of(
     intent: Intent, status: CallStatus, response: Any = None, *, is_final: bool = False
 ) -> CallResult:
-    """Return what became of an intent."""
+    """Return the result of an intent."""
     error = None
     if status is CallStatus.FAILED:
         error = StepError("refused", "remote", "no", is_final)
@@ -152,6 +152,18 @@ def test_a_response_without_its_body_is_no_success(dying: Dying) -> None:
     assert dying.statuses(task_id) == {"send": "pending", "after": "pending"}
 
 
+@pytest.mark.parametrize("response", [{"body": {"truncated": True}}, '"truncated"', ["truncated"]])
+def test_a_response_that_mentions_truncation_is_a_success(dying: Dying, response: Any) -> None:
+    """Only the response's own field counts, not the word elsewhere in it."""
+    task_id = dying.start(two_steps())
+    claimed = dying.claimed("send")
+    intent = intent_of(claimed, dying.clock.now())
+    dying.note(claimed, intent=intent)
+    dying.note(claimed, result=result_of(intent, CallStatus.SUCCEEDED, response))
+    assert dying.die().steps == 1
+    assert dying.steps(task_id)["send"]["output"] == response
+
+
 @pytest.mark.parametrize("max_attempts", [1, 3])
 @pytest.mark.parametrize("schema", [None, {"type": "object"}])
 def test_a_final_failure_on_record_is_applied(
@@ -173,7 +185,7 @@ def test_a_final_failure_on_record_is_applied(
 
 
 def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
-    """Takeover from a silent worker is the same function: the record decides there too."""
+    """Take-over by a running worker is the same function: the recorded result decides there too."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -188,7 +200,7 @@ def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
 
 @pytest.mark.parametrize("lost", [1, 3])
 def test_a_call_that_failed_for_good_is_not_made_again(dying: Dying, lost: int) -> None:
-    """Of a call among others the next attempt applies the failure, however many were lost.
+    """The next attempt applies the recorded failure of one call among others, however many were lost.
 
     An operator who retries the task wants it done: the new task makes the call.
     """
@@ -215,7 +227,7 @@ def test_a_call_that_failed_for_good_is_not_made_again(dying: Dying, lost: int) 
 
 
 def test_a_success_whose_response_could_not_be_kept_is_no_plain_success(dying: Dying) -> None:
-    """The attempt had failed for it: the next one fails alike, and nothing succeeds by null."""
+    """The attempt failed for that reason: the next one fails alike, and no step succeeds with null."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -244,7 +256,7 @@ def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
 
 
 def test_a_remote_is_not_asked_before_the_effects_time_is_over(dying: Dying) -> None:
-    """It may still be at work on what the dead had sent, and would say that nothing happened."""
+    """The remote may still be processing what the dead worker sent, and would deny that it happened."""
     dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now(), on_unknown="reconcile")
@@ -254,7 +266,7 @@ def test_a_remote_is_not_asked_before_the_effects_time_is_over(dying: Dying) -> 
 
 
 def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
-    """A worker that was only stopped may still be sending: its step goes on, its effect waits."""
+    """A stopped worker may still be sending: its step is put back, its unknown effect waits."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -269,7 +281,7 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
 
 @pytest.mark.parametrize("what", ["failure", "unchecked output", "no call"])
 def test_what_is_not_a_plain_success_is_left_to_the_next_attempt(dying: Dying, what: str) -> None:
-    """The pass decides nothing: the next attempt treats what is on record as the first would."""
+    """The pass decides nothing: the next attempt treats the recorded result as the first would."""
     schema = {"type": "object"} if what == "unchecked output" else None
     task_id = dying.start(two_steps(output_schema=schema))
     claimed = dying.claimed("send")
@@ -286,7 +298,7 @@ def test_what_is_not_a_plain_success_is_left_to_the_next_attempt(dying: Dying, w
 
 @pytest.mark.parametrize("kind", ["wait", "gate"])
 def test_crashes_while_it_was_parked_do_not_use_up_a_step(dying: Dying, kind: str) -> None:
-    """Attempts are for what acts: one that was to wait or to ask is lost as often as it happens."""
+    """Only attempts that act count: one that waits or asks may be lost any number of times."""
     once = RetryPolicy(max_attempts=1, delay_seconds=0, jitter=False)
     counted = Gate().name
     parked = step("it", "record", given={"token": counted, "value": 1}, retry=once)
@@ -324,7 +336,7 @@ def test_a_second_pass_finds_nothing(dying: Dying) -> None:
 
 
 def test_a_task_whose_graph_cannot_be_read_keeps_no_other_from_recovery(dying: Dying) -> None:
-    """The start goes on without it; once it can be read again, so does it."""
+    """The start goes on without the task; once the task can be read again, it goes on too."""
     bad, good = dying.submit(
         Graph(name="bad", steps=[step("a")]), Graph(name="good", steps=[step("b")])
     )
@@ -342,7 +354,7 @@ def test_a_task_whose_graph_cannot_be_read_keeps_no_other_from_recovery(dying: D
 
 
 def test_the_steps_of_a_failing_task_are_not_tried_again(dying: Dying) -> None:
-    """What was asked to stop for another's failure is skipped, and the clean-up runs."""
+    """A step that was stopped because another failed is skipped, and the clean-up runs."""
     task_id = dying.start(
         Graph(
             name="failing",
@@ -361,7 +373,7 @@ def test_the_steps_of_a_failing_task_are_not_tried_again(dying: Dying) -> None:
 
 
 def test_the_living_keep_what_is_theirs(postgres_database: Database) -> None:
-    """On PostgreSQL a start beside living workers takes only what the dead left."""
+    """On PostgreSQL a start beside live workers takes over only from dead ones."""
     postgres_database.clock = HandClock()
     alive, dead = Dying(postgres_database), Dying(postgres_database)
     kept, lost = alive.start(two_steps()), dead.start(two_steps())
@@ -375,7 +387,7 @@ def test_the_living_keep_what_is_theirs(postgres_database: Database) -> None:
 
 
 def test_orphaned_processes_are_ended(dying: Dying) -> None:
-    """A command that outlived its worker is ended with its whole group; strangers are not."""
+    """A command that outlived its worker is ended with its group; other processes are not."""
     script = "sleep 600 & wait"
     orphan = subprocess.Popen(["sh", "-c", script], start_new_session=True)
     stranger = subprocess.Popen(["sh", "-c", script], start_new_session=True)
@@ -435,7 +447,7 @@ def test_orphans_of_which_nothing_is_on_record(dying: Dying) -> None:
 
 @pytest.mark.parametrize("parent", ["has ended", "goes on"])
 def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str) -> None:
-    """The word that cancels a child may be lost with its worker: the next start cancels it."""
+    """A worker may die before it cancels a child: the next start cancels it."""
     child = Graph(name="child", steps=[step("inner")])
     operator = Operator(dying.database, dying.clock)
     operator.cancel(operator.submit(Submission(graph=child)))
@@ -507,7 +519,7 @@ def lose_a_result(database: OutOfReach) -> None:
 @pytest.fixture
 def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutOfReach:
     """Return a database that can be out of reach, with a directory for what belongs to it."""
-    monkeypatch.setattr(worker_module, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     found = OutOfReach(database.url)
     found.directory = tmp_path / "kept"
     return found
@@ -533,7 +545,7 @@ def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(
 
 
 def test_left_results_that_cannot_be_kept_or_read_stop_nobody(away: OutOfReach) -> None:
-    """Their effects stay unknown, as the ledger says; a broken file is put aside."""
+    """Their effects stay unknown in the ledger; a broken file is renamed."""
     assert away.directory is not None
     # There is a file where the directory would be: nothing can be kept in it.
     away.directory.write_text("")

@@ -1,7 +1,7 @@
-"""A start that waits out what passes: a lost session or a statement that took too long is no reason to end.
+"""Retries during startup, for faults that pass: a lost session, a busy or full database.
 
-A worker that runs repeats what failed for such a reason; one that starts must not be worse off. What
-does not pass by itself, as a wrong address or a schema of another version, ends the start at once.
+A running worker retries after such faults, and so must one that starts. A fault that does not pass
+by itself, such as a wrong address or a schema of another version, ends the start at once.
 """
 
 import asyncio
@@ -25,53 +25,53 @@ Result = TypeVar("Result")
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 _PROBE_PAUSES: Final = (0.2, 0.5, 1.0)
-_PASSING: Final = (Fault.BUSY, Fault.LOST, Fault.FULL)
-"""Once a database was reached: what a running worker waits for as well."""
+_TRANSIENT_FAULTS: Final = (Fault.BUSY, Fault.LOST, Fault.FULL)
+"""Faults after which a running worker retries as well, once the database was reached."""
 
 
 def open_database(settings: Settings) -> Database:
-    """Open, make or upgrade the database for a process that is to stay."""
+    """Open, create or upgrade the database, for a long-running process."""
     backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return bootstrap.open_database(settings, create=True)
         except StoreError as error:
-            # A server that cannot be reached at all is a wrong address as likely as an outage.
-            is_passing = error.fault is Fault.BUSY or (
-                error.fault is Fault.LOST and _answers(settings)
+            # A server that never responded may be a wrong address.
+            is_transient = error.fault is Fault.BUSY or (
+                error.fault is Fault.LOST and _responds(settings)
             )
-            if not is_passing or isinstance(error, OlderWorkersError):
+            if not is_transient or isinstance(error, OlderWorkersError):
                 raise
             time.sleep(_pause_after(error, backoff))
 
 
-async def patiently(work: Callable[[], Result], *, may_be_done_twice: bool) -> Result:
-    """Do in a thread what needs the database, and again after what passes."""
+async def with_retries(work: Callable[[], Result], *, is_idempotent: bool) -> Result:
+    """Run `work` in a thread; retry after transient faults of the database."""
     backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return await asyncio.to_thread(work)
         except StoreError as error:
-            is_unknown = isinstance(error, CommitUnknownError) and not may_be_done_twice
-            if is_unknown or error.fault not in _PASSING:
+            is_unknown = isinstance(error, CommitUnknownError) and not is_idempotent
+            if is_unknown or error.fault not in _TRANSIENT_FAULTS:
                 raise
             await asyncio.sleep(_pause_after(error, backoff))
 
 
 async def recover(database: Database) -> None:
-    """Run the startup pass to its end; one that was interrupted is run again."""
-    await patiently(lambda: recovery.recover(database, database.clock), may_be_done_twice=True)
+    """Run the recovery pass; run it again if it was interrupted."""
+    await with_retries(lambda: recovery.recover(database, database.clock), is_idempotent=True)
 
 
 def _pause_after(error: StoreError, backoff: Backoff) -> float:
-    """Log a failure and return how many seconds to wait after it."""
+    """Log a failure and return the seconds to wait before the retry."""
     seconds = backoff.next_seconds()
     log.warning("start.repeated", fault=str(error.fault), error=error.message, seconds=seconds)
     return seconds
 
 
-def _answers(settings: Settings) -> bool:
-    """Whether a PostgreSQL server can be reached after all."""
+def _responds(settings: Settings) -> bool:
+    """Whether a PostgreSQL server responds to one of a few probes."""
     database = Database(settings.database_url)
     if database.is_sqlite:
         return False

@@ -1,14 +1,21 @@
-"""The daemon's HTTP API: what people's programs, web pages and remote services talk to.
+"""The daemon's HTTP API: for programs, for browsers that answer questions, and for webhooks.
 
-It runs in a thread of its own, with an event loop of its own, beside the worker: a large answer or
-a burst of requests never holds up a turn. Reads use a few threads with a connection each; new tasks
-ride the worker's turn, many in one commit; operators' commands are transactions of their own.
+`server_thread` runs it in a thread with its own event loop beside the worker, so that a large
+response or a burst of requests never delays a commit. `application` puts the parts together.
 
-Nothing is let in by default. The door (`door.py`) refuses whatever comes without a token, before
-any route is looked up, except health and signed webhooks; and a route that does not say which scope
-it needs cannot be built (`table.py`). What is acknowledged is committed; what cannot be taken is
-refused with 429 or 503 and leaves nothing behind.
+A request passes `header_limits` (connections), `request_guard` (host, origin, token, size) and
+`route_registry` (scope, content type), and then its route in `routes`. Reads and commands run in the
+threads of `db_pool`; new tasks go through `task_submitter` to the worker, many in one commit.
 
-Modules that do not need FastAPI do not import it: the command line and the daemon load it only
-when a server runs.
+Access is denied by default: without a token only health, signed webhooks and signed answers are
+served. A route without a scope cannot be registered. A 2xx response means that the change is
+committed; 429 and 503 mean that nothing was changed.
+
+To add a route: write a function in `routes/` under `@routes.route(...)` with its scope, put its
+documents into the module of the same name in `schemas/`, add a row to `docs/api.md`, and list a new
+module in `application.ROUTES`.
+
+It may import everything below it: channels, approvals, tasks and what they stand on. Entry point:
+`server_thread.Server`. Modules that do not need FastAPI do not import it, since commands and the
+daemon load it only where a server runs.
 """

@@ -1,4 +1,4 @@
-"""The application: the door, the routes behind it, and the parts that they work with."""
+"""The ASGI application: the request guard, the routes, and the parts that they use."""
 
 import asyncio
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Registers the kinds of steps: a workflow that is given here is checked against them.
+# Registers the kinds of steps: posted workflows are checked against them.
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
@@ -49,19 +49,19 @@ from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.worker import Worker
 
-TABLES: list[RouteRegistry] = [
-    workflows.table,
-    tasks.table,
-    steps.table,
-    calls.table,
-    budgets.table,
-    artifacts.table,
-    approvals.table,
-    events.table,
-    hooks.table,
-    links.table,
-    health.table,
-    description.table,
+ROUTES: list[RouteRegistry] = [
+    workflows.routes,
+    tasks.routes,
+    steps.routes,
+    calls.routes,
+    budgets.routes,
+    artifacts.routes,
+    approvals.routes,
+    events.routes,
+    hooks.routes,
+    links.routes,
+    health.routes,
+    description.routes,
 ]
 
 
@@ -74,32 +74,32 @@ def context_of(
     startup: Startup,
     count_from: Place | None = None,
 ) -> Context:
-    """Put the parts of a server together, in the server's own loop."""
-    bounds = settings.server
-    reading = DbPool(database, "api-read", bounds.database_threads, bounds.max_requests)
-    desk = TaskSubmitter(
-        worker, worker_loop, reading, startup, settings.engine, bounds.max_requests
+    """Build the parts of a server, in the server's own loop."""
+    limits = settings.server
+    read_pool = DbPool(database, "api-read", limits.database_threads, limits.max_requests)
+    task_submitter = TaskSubmitter(
+        worker, worker_loop, read_pool, startup, settings.engine, limits.max_requests
     )
-    commands = DbPool(
+    command_pool = DbPool(
         database,
         "api-command",
-        bounds.database_threads,
-        bounds.max_requests,
-        desk.note_failed_write,
+        limits.database_threads,
+        limits.max_requests,
+        task_submitter.note_failed_write,
     )
     return Context(
         settings=settings,
         database=database,
         operator=Operator(database, database.clock),
-        reading=reading,
-        commands=commands,
-        desk=desk,
-        repeats=IdempotencyKeys(database, commands),
-        feed=EventStream(asyncio.get_running_loop(), bounds.max_streams),
-        event_counts=EventCounts(reading, count_from),
-        meters=ServerMetrics(worker),
-        readiness=Readiness(reading, database.clock.monotonic),
-        failures=FailedAuthLimiter(database.clock.monotonic),
+        read_pool=read_pool,
+        command_pool=command_pool,
+        task_submitter=task_submitter,
+        idempotency_keys=IdempotencyKeys(database, command_pool),
+        event_stream=EventStream(asyncio.get_running_loop(), limits.max_streams),
+        event_counts=EventCounts(read_pool, count_from),
+        metrics=ServerMetrics(worker),
+        readiness=Readiness(read_pool, database.clock.monotonic),
+        failed_auth_limiter=FailedAuthLimiter(database.clock.monotonic),
         tokens=tokens,
         startup=startup,
         health=worker.health,
@@ -107,9 +107,9 @@ def context_of(
 
 
 def close(context: Context) -> None:
-    """Close what the parts hold; blocks until commands under way have ended."""
-    context.reading.close()
-    context.commands.close()
+    """Close the pools; blocks until commands under way have ended."""
+    context.read_pool.close()
+    context.command_pool.close()
 
 
 def build(context: Context) -> ASGIApp:
@@ -118,7 +118,7 @@ def build(context: Context) -> ASGIApp:
         title="agent",
         version=__version__,
         description="Multi-step tasks that survive anything: start them, follow them, steer them.",
-        # The description is a route like any other and needs a token; the pages that draw it
+        # `/openapi.json` is a route of ours and needs a token. FastAPI's own documentation pages
         # would load scripts from elsewhere.
         openapi_url=None,
         docs_url=None,
@@ -127,36 +127,36 @@ def build(context: Context) -> ASGIApp:
         exception_handlers={HTTPException: _refuse},
     )
     app.state.context = context
-    mount(app, TABLES)
-    door = RequestGuard(app, context.settings.server, context.tokens, context.failures)
-    return _Counted(door, context.meters)
+    mount(app, ROUTES)
+    guard = RequestGuard(app, context.settings.server, context.tokens, context.failed_auth_limiter)
+    return _ResponseHeaders(guard, context.metrics)
 
 
 async def _refuse(request: Request, error: Any) -> Response:
-    found = problem_of(error)
-    if found.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # The router names the methods of the first route at this address alone.
+    problem = problem_of(error)
+    if problem.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The router names only the methods of the first route at this address.
         routes = [route for route in request.app.routes if route.path_regex.match(request.url.path)]
         methods = sorted(method for route in routes for method in route.methods)
-        found.headers = {"Allow": ", ".join(methods)}
-    return found.response()
+        problem.headers = {"Allow": ", ".join(methods)}
+    return problem.response()
 
 
-class _Counted:
-    """Counts answers by status, and adds the headers that every answer has.
+class _ResponseHeaders:
+    """Adds the headers that every response has, and counts responses by status.
 
-    An answer to a request whose body has not come whole is the last one of its connection: what is
-    left of the body would have to be read only to be dropped.
+    A response to a request whose body is not complete closes its connection: otherwise the rest of
+    the body would have to be read only to be dropped.
     """
 
-    def __init__(self, app: ASGIApp, meters: ServerMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
         self._app = app
-        self._meters = meters
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def count(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._meters.count_request(message["status"])
+                self._metrics.count_response(message["status"])
                 message["headers"] = [
                     *message.get("headers", []),
                     (b"cache-control", b"no-store"),
@@ -167,4 +167,4 @@ class _Counted:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        await self._app(scope, receive, count)
+        await self._app(scope, receive, send_with_headers)

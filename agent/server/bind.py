@@ -1,4 +1,4 @@
-"""Where the server listens: loopback, unless the configuration says otherwise in so many words."""
+"""The listening socket: on loopback, unless the configuration sets `allow_remote`."""
 
 import ipaddress
 import socket
@@ -9,7 +9,7 @@ _BACKLOG = 1024
 
 
 class UnsafeBindError(ValueError):
-    """The configuration would offer the API to the network without having said so."""
+    """The configuration binds to the network without `allow_remote`."""
 
 
 def check_bind(settings: ServerSettings) -> None:
@@ -17,13 +17,13 @@ def check_bind(settings: ServerSettings) -> None:
     if not settings.enabled or settings.allow_remote or is_loopback(settings.host):
         return
     raise UnsafeBindError(
-        f"host in [server] is {settings.host!r}, which others can reach; the API then needs"
-        " allow_remote = true, and a proxy in front of it that speaks TLS"
+        f"host in [server] is {settings.host!r}, which other machines can reach; this needs"
+        " allow_remote = true, and a proxy in front of the API that speaks TLS"
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -33,10 +33,10 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """Return a socket that listens where the configuration says; raise OSError if it cannot."""
+    """Return a socket that listens on the configured address; raise OSError if it cannot."""
     check_bind(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # By name: asyncio turns off the delay of small packets (40 ms an answer) only where it sees TCP.
+    # IPPROTO_TCP explicitly: only then does asyncio set TCP_NODELAY, which saves 40 ms a response.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,6 +49,6 @@ def listen(settings: ServerSettings) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the address to type into a client."""
+    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

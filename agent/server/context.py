@@ -1,4 +1,4 @@
-"""What the routes work with: the parts of one running server."""
+"""The parts of one running server, as the routes reach them."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from agent.server.readiness import Readiness
 from agent.server.route_registry import GRANT
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
-from agent.server.tokens import Grant, Tokens
+from agent.server.tokens import TokenGrant, Tokens
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.health import Health
@@ -28,34 +28,34 @@ class Context:
     settings: Settings
     database: Database
     operator: Operator
-    reading: DbPool
-    commands: DbPool
-    """Apart from reads: a command may wait for a task that a turn holds."""
-    desk: TaskSubmitter
-    repeats: IdempotencyKeys
-    feed: EventStream
+    read_pool: DbPool
+    command_pool: DbPool
+    """Separate from reads: a command may wait for a task that a commit has locked."""
+    task_submitter: TaskSubmitter
+    idempotency_keys: IdempotencyKeys
+    event_stream: EventStream
     event_counts: EventCounts
-    meters: ServerMetrics
+    metrics: ServerMetrics
     readiness: Readiness
-    failures: FailedAuthLimiter
+    failed_auth_limiter: FailedAuthLimiter
     tokens: Tokens
     startup: Startup
     health: Health
-    """What keeps the worker from its work at the moment."""
+    """The worker's present problems."""
 
 
 def here(request: Request) -> Context:
-    """Return the parts of the server that a request came to.
+    """Return the parts of the server that received a request.
 
-    Not by `Depends`, which would take as long as some of the answers.
+    FastAPI's `Depends` would take as long as some of the responses.
     """
-    found = request.app.state.context
-    assert isinstance(found, Context)
-    return found
+    context = request.app.state.context
+    assert isinstance(context, Context)
+    return context
 
 
-def caller(request: Request) -> Grant:
+def caller(request: Request) -> TokenGrant:
     """Return what the request's token allows."""
-    found = request.scope[GRANT]
-    assert isinstance(found, Grant)
-    return found
+    grant = request.scope[GRANT]
+    assert isinstance(grant, TokenGrant)
+    return grant

@@ -24,20 +24,20 @@ class DbPool:
         database: Database,
         name: str,
         threads: int,
-        most_waiting: int,
+        max_waiting: int,
         on_failure: Callable[[StoreError], None] | None = None,
     ) -> None:
         """Start the threads; `on_failure` is called in the loop with each failure of the database."""
         self._database = database
         self._on_failure = on_failure
         self._local = threading.local()
-        self._most_pending = threads + most_waiting
+        self._max_pending = threads + max_waiting
         self._bridge = ThreadBridge(
             name, threads, on_error=self._note_error, on_thread_end=self._disconnect
         )
 
     async def read(self, function: Callable[[Connection], Result]) -> Result:
-        """Run a function on one consistent state of the database."""
+        """Run a function in one snapshot of the database."""
         return await self.run(lambda: self._read(function))
 
     async def run(self, function: Callable[[], Result]) -> Result:
@@ -45,7 +45,7 @@ class DbPool:
 
         A cancelled caller stops waiting; the function runs to its end.
         """
-        if self._bridge.pending >= self._most_pending:
+        if self._bridge.pending >= self._max_pending:
             raise retry_later(503, "overloaded", "too many requests wait for the database")
         return await self._bridge.run(function)
 

@@ -1,7 +1,7 @@
-"""Counts of events by type, read from the event log when `/metrics` is asked for.
+"""Counts of events by type for `/metrics`, read from the event log at each scrape.
 
-The log has what every process commits: workers, operators' commands, recovery. Counting on demand
-costs a worker's commits nothing.
+The log has the commits of every process: workers, operators' commands, recovery. Counting on demand
+adds nothing to a worker's commit.
 """
 
 import asyncio
@@ -15,30 +15,30 @@ from agent.store.db.database import Connection
 from agent.store.read import views
 
 _PAGE: Final = 50_000
-"""How many events one read counts: a scrape after a long silence holds no thread for long."""
+"""Events counted per read, so that the first scrape after a while does not hold a thread long."""
 
 
 class EventCounts:
-    """How often events of each type were committed since a place in the log."""
+    """The number of events of each type since a cursor in the log."""
 
-    def __init__(self, reading: DbPool, place: Place | None) -> None:
-        self._reading = reading
-        self._place = place
+    def __init__(self, read_pool: DbPool, cursor: Place | None) -> None:
+        self._read_pool = read_pool
+        self._cursor = cursor
         self._counts: Counter[str] = Counter()
         self._counting = asyncio.Lock()
 
     async def current(self) -> Counter[str]:
-        """Return the counts up to the newest event that can be read."""
-        # One at a time: two that count from the same place would count everything twice.
+        """Return the counts up to the newest readable event."""
+        # One at a time: two readers from the same cursor would count everything twice.
         async with self._counting:
-            if self._place is None:
-                self._place = await self._reading.read(views.latest_event)
+            if self._cursor is None:
+                self._cursor = await self._read_pool.read(views.latest_event)
             is_end = False
             while not is_end:
-                counted, self._place, is_end = await self._reading.read(self._count)
+                counted, self._cursor, is_end = await self._read_pool.read(self._count)
                 self._counts.update(counted)
             return self._counts.copy()
 
     def _count(self, connection: Connection) -> tuple[dict[str, int], Place, bool]:
-        assert self._place is not None
-        return event_log.count_after(connection, self._place, _PAGE)
+        assert self._cursor is not None
+        return event_log.count_after(connection, self._cursor, _PAGE)

@@ -1,8 +1,7 @@
-"""Events as they are committed, for as long as somebody listens (Server-Sent Events).
+"""Events as they are committed, as Server-Sent Events.
 
-Streams read the event log by cursor, each at its own pace, so that none is missed however slow its
-reader is. Commits of the worker wake them at once, and so do the notices of other processes; a poll
-finds what sent no notice.
+Each stream reads the event log by its own cursor, so that a slow client misses none. The worker's
+commits and notifications of other processes wake the streams at once; a poll finds the rest.
 """
 
 import asyncio
@@ -17,86 +16,86 @@ from agent.store.db.database import StoreError
 from agent.tasks.read_models import task_documents
 
 _PAGE: Final = 200
-_LOOK_SECONDS: Final = 0.5
-_BEAT_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 0.5
+_KEEPALIVE_SECONDS: Final = 15.0
 
 
 class EventStream:
-    """Wakes streams when there is something to read."""
+    """All open streams of a server; `notify` wakes them after a commit."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most_streams: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_streams: int) -> None:
         self._loop = loop
-        self._most_streams = most_streams
-        self._news = asyncio.Event()
+        self._max_streams = max_streams
+        self._wakeup = asyncio.Event()
         self._streams = 0
         self._is_closed = False
 
-    def tell(self, _events: list[tuple[Any, ...]]) -> None:
+    def notify(self, _events: list[tuple[Any, ...]]) -> None:
         """Wake the streams after a commit; called in the worker's loop."""
         if self._streams and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
     def close(self) -> None:
-        """End all streams: their readers go on from their last event elsewhere."""
+        """End all streams; clients resume from their last event."""
         self._is_closed = True
         self._wake()
 
     def check(self) -> None:
-        """Refuse one stream more than there may be."""
+        """Refuse a new stream if the server is stopping or has too many."""
         if self._is_closed:
             raise retry_later(503, "stopping", "the agent is stopping")
-        if self._streams >= self._most_streams:
+        if self._streams >= self._max_streams:
             raise retry_later(503, "overloaded", "too many streams are open", 5)
 
     async def stream(
         self,
-        reading: DbPool,
+        read_pool: DbPool,
         after: str | None,
         task_id: str | None,
-        is_welcome: Callable[[], bool],
+        is_allowed: Callable[[], bool],
     ) -> AsyncIterator[bytes]:
-        """Yield events after a cursor, and now and then a comment; `check` comes before.
+        """Yield events after a cursor, and comments to keep the connection alive.
 
-        It ends when whoever reads it is no longer welcome.
+        Call `check` first. The stream ends when `is_allowed` turns false: the token was revoked.
         """
         self._streams += 1
         try:
             yield b": events follow\n\n"
-            since_beat = 0.0
-            while not self._is_closed and is_welcome():
-                news = self._news
-                found = await self._read(reading, after, task_id)
-                if found:
-                    after = found[-1]["cursor"]
-                    since_beat = 0.0
-                    yield b"".join(map(_frame, found))
-                if len(found) >= _PAGE:
+            idle_seconds = 0.0
+            while not self._is_closed and is_allowed():
+                wakeup = self._wakeup
+                events = await self._read(read_pool, after, task_id)
+                if events:
+                    after = events[-1]["cursor"]
+                    idle_seconds = 0.0
+                    yield b"".join(map(_frame, events))
+                if len(events) >= _PAGE:
                     continue
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        await news.wait()
-                since_beat += _LOOK_SECONDS
-                if since_beat >= _BEAT_SECONDS:
-                    since_beat = 0.0
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await wakeup.wait()
+                idle_seconds += _POLL_SECONDS
+                if idle_seconds >= _KEEPALIVE_SECONDS:
+                    idle_seconds = 0.0
                     yield b": still here\n\n"
         finally:
             self._streams -= 1
 
     async def _read(
-        self, reading: DbPool, after: str | None, task_id: str | None
+        self, read_pool: DbPool, after: str | None, task_id: str | None
     ) -> list[dict[str, Any]]:
         try:
-            return await reading.read(
+            return await read_pool.read(
                 lambda connection: task_documents.read_events(connection, after, task_id, _PAGE)
             )
         except (Problem, StoreError):
-            # Too busy, or no database for now: the stream stays and looks again.
+            # Overloaded, or no database at the moment: the stream stays open and polls again.
             return []
 
     def _wake(self) -> None:
-        # A new event for the next wait: everybody who waits on this one has been told.
-        self._news.set()
-        self._news = asyncio.Event()
+        # A fresh event for the next wait; setting this one wakes every stream.
+        self._wakeup.set()
+        self._wakeup = asyncio.Event()
 
 
 def _frame(event: dict[str, Any]) -> bytes:

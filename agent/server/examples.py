@@ -1,4 +1,4 @@
-"""Examples of the API's answers, as its description shows them; a test holds them to the shapes."""
+"""Example responses for the OpenAPI description; a test checks them against the schemas."""
 
 from typing import Any, Final
 

@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: the same request under the same key is the same task, however often it comes.
+"""`Idempotency-Key`: the same request under the same key always returns the same task.
 
-The key and the hash of its request are on record before the task is created, and the task carries
-the key: two that race make one task, and a crash between the two leaves a key that the repetition
-goes on from.
+The key and the hash of its request are committed before the task is created, and the task stores
+the key. Two racing requests then create one task, and after a crash between the two commits a
+repeated request continues from the key.
 """
 
 import asyncio
@@ -15,64 +15,66 @@ from fastapi import Header
 from agent.core.ids import content_hash, request_hash
 from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
-from agent.server.tokens import Grant
+from agent.server.tokens import TokenGrant
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
 from agent.store.idempotency_keys import Claim
 
-PATIENCE_SECONDS: Final = 5.0
-"""How long a key waits to be put on record before its request is refused."""
+CLAIM_TIMEOUT_SECONDS: Final = 5.0
+"""How long a key waits for its commit before the server refuses the request."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="Up to 255 visible characters: a repetition under the same key changes nothing.",
+        description="Up to 255 visible characters. Repeating a request under its key changes nothing.",
         examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
     ),
 ]
 
 
 class IdempotencyKeys:
-    """Puts keys on record: in one commit as many as came while the last one was made."""
+    """Records keys, batched: one commit takes all that arrived during the one before."""
 
-    def __init__(self, database: Database, commands: DbPool) -> None:
+    def __init__(self, database: Database, command_pool: DbPool) -> None:
         self._database = database
-        self._commands = commands
+        self._command_pool = command_pool
         self._waiting: list[tuple[Claim, asyncio.Future[tuple[str, str]]]] = []
         self._writing: asyncio.Task[None] | None = None
 
     async def dedupe_key(
-        self, grant: Grant, key: str | None, address: str, asked: Any
+        self, grant: TokenGrant, key: str | None, address: str, body: Any
     ) -> str | None:
-        """Return what makes a request's task the only one under its key; refuse another request."""
+        """Return the dedupe key for a request's task; refuse a key used for another request."""
         if key is None:
             return None
         if not _KEY.fullmatch(key):
             raise Problem(422, "invalid", "Idempotency-Key: 1 to 255 visible ASCII characters")
-        wanted = request_hash([address, asked])
-        # Each token has keys of its own: no other token learns of them, or takes one.
-        own = f"request:{request_hash([grant.name, key])}"
-        # Keys of earlier versions: `bob` with `ci:1` had the same as `bob:ci` with `1`. They are
-        # forgotten with the tasks of their time; until then a repetition finds its task.
-        earlier = f"request:{content_hash(f'{grant.name}:{key}')}"
+        wanted_hash = request_hash([address, body])
+        # Keys are separate per token: no other token can read or take one.
+        own_key = f"request:{request_hash([grant.name, key])}"
+        # Earlier versions built the key differently, and `bob` with `ci:1` collided with `bob:ci`
+        # with `1`. Until those keys are pruned, a repeated request must still find its task.
+        earlier_key = f"request:{content_hash(f'{grant.name}:{key}')}"
         is_sure = ":" not in grant.name and ":" not in key
-        claimed, first = await self._claim(Claim(own, wanted, earlier, is_sure))
-        if first != wanted:
+        dedupe_key, first_hash = await self._claim(
+            Claim(own_key, wanted_hash, earlier_key, is_sure)
+        )
+        if first_hash != wanted_hash:
             raise Problem(
-                422, "key-reused", "this Idempotency-Key came with another request before"
+                422, "key-reused", "this Idempotency-Key was already used for another request"
             )
-        return claimed
+        return dedupe_key
 
     async def _claim(self, claim: Claim) -> tuple[str, str]:
-        known: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((claim, known))
+        result: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((claim, result))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                return await known
+            async with asyncio.timeout(CLAIM_TIMEOUT_SECONDS):
+                return await result
         except TimeoutError:
             raise retry_later(
                 503, "unavailable", "the database is busy; nothing was created", 5
@@ -81,20 +83,20 @@ class IdempotencyKeys:
     async def _write(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            asked = [each for each, _ in batch]
+            claims = [claim for claim, _ in batch]
             try:
-                found: list[tuple[str, str] | Exception] = [
-                    *await self._commands.run(partial(self._record, asked))
+                results: list[tuple[str, str] | Exception] = [
+                    *await self._command_pool.run(partial(self._record, claims))
                 ]
             except Exception as error:
-                found = [error] * len(batch)
-            for (_, known), result in zip(batch, found, strict=True):
-                if known.done():
+                results = [error] * len(batch)
+            for (_, future), result in zip(batch, results, strict=True):
+                if future.done():
                     continue
                 if isinstance(result, Exception):
-                    known.set_exception(result)
+                    future.set_exception(result)
                 else:
-                    known.set_result(result)
+                    future.set_result(result)
 
-    def _record(self, asked: list[Claim]) -> list[tuple[str, str]]:
-        return idempotency_keys.claim(self._database, asked, self._database.clock.now())
+    def _record(self, claims: list[Claim]) -> list[tuple[str, str]]:
+        return idempotency_keys.claim(self._database, claims, self._database.clock.now())

@@ -1,4 +1,4 @@
-"""`/metrics`: what the agent does and how it stands, in Prometheus's text format."""
+"""`/metrics` in Prometheus's text format."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,8 +18,8 @@ MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How the database stands."""
+class DatabaseGauges:
+    """Gauges read from the database at one scrape."""
 
     tasks: dict[str, int]
     steps: dict[str, int]
@@ -28,17 +28,17 @@ class Standing:
     queue_age_seconds: float
     approvals: int
     spent: tuple[int, int, int]
-    """Tokens, millionths of a dollar and milliseconds that models have used on all days."""
-    taken_today: tuple[int, int, int]
-    """The same of this day's budget, with what is set aside for calls of unknown use."""
+    """Tokens, millionths of a dollar and milliseconds that models have used in total."""
+    used_today: tuple[int, int, int]
+    """The same for the present day's budget, reservations for calls of unknown use included."""
 
 
-def standing(connection: Connection, clock: Clock) -> Standing:
-    """Read how the database stands."""
-    soonest = reads.next_wake_time(connection)
+def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
+    """Read the gauges."""
+    next_wake_time = reads.next_wake_time(connection)
     today = str(to_iso(clock.now()))[:10]
-    age = 0.0 if soonest is None else max(0.0, (clock.now() - soonest) / SECOND)
-    return Standing(
+    age = 0.0 if next_wake_time is None else max(0.0, (clock.now() - next_wake_time) / SECOND)
+    return DatabaseGauges(
         tasks=health.task_counts(connection),
         steps=health.open_step_counts(connection),
         unknowns=len(health.unknown_calls(connection)),
@@ -46,109 +46,112 @@ def standing(connection: Connection, clock: Clock) -> Standing:
         queue_age_seconds=age,
         approvals=health.pending_approvals(connection),
         spent=health.spent(connection),
-        taken_today=budgets.of_day(connection, today),
+        used_today=budgets.of_day(connection, today),
     )
 
 
 class ServerMetrics:
-    """Counts answers, and writes all figures down."""
+    """Counts responses, and writes all metrics."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._requests: Counter[int] = Counter()
+        self._responses: Counter[int] = Counter()
 
-    def count_request(self, status: int) -> None:
-        """Count an answer."""
-        self._requests[status] += 1
+    def count_response(self, status: int) -> None:
+        """Count a response."""
+        self._responses[status] += 1
 
-    def exposition(self, now: Standing, events: Counter[str]) -> str:
-        """Write everything in Prometheus's text format."""
-        turns = self._worker.committer.metrics
-        tasks = {status.value: now.tasks.get(status.value, 0) for status in TaskStatus}
-        steps = {status.value: now.steps.get(status.value, 0) for status in StepStatus}
+    def exposition(self, gauges: DatabaseGauges, events: Counter[str]) -> str:
+        """Write all metrics in Prometheus's text format."""
         lines = [
-            *_family("agent_tasks", "gauge", "Tasks by status.", "status", tasks),
-            *_family(
-                "agent_steps",
-                "gauge",
-                "Steps by status, of tasks that have not ended.",
-                "status",
-                steps,
-            ),
-            *_single(
-                "agent_queue_age_seconds",
-                "gauge",
-                "How long the task that is due first has been due.",
-                now.queue_age_seconds,
-            ),
-            *_single(
-                "agent_unknown_effects",
-                "gauge",
-                "Effects of unknown outcome that wait for a person (at most 100 are counted).",
-                now.unknowns,
-            ),
-            *_single(
-                "agent_approvals_waiting",
-                "gauge",
-                "Questions that wait for a person.",
-                now.approvals,
-            ),
-            *_spending(now),
-            *_single("agent_workers", "gauge", "Workers not known to be dead.", now.workers),
-            *_single(
-                "agent_attempts_in_flight",
-                "gauge",
-                "Attempts that this process runs.",
-                self._worker.running,
-            ),
-            *_single(
-                "agent_attempts_total",
-                "counter",
-                "Attempts that this process started.",
-                self._worker.attempts_started,
-            ),
-            *_single(
-                "agent_unknowns_total",
-                "counter",
-                "Effects whose outcome became unknown since this process began.",
-                events["tool_call.unknown"],
-            ),
-            *_family(
-                "agent_events_total",
-                "counter",
-                "Events that any process has committed since this one began.",
-                "type",
-                dict(sorted(events.items())),
-            ),
-            *_family(
-                "agent_http_answers_total",
-                "counter",
-                "Answers of this API.",
-                "status",
-                {str(status): count for status, count in sorted(self._requests.copy().items())},
-            ),
-            *_single(
-                "agent_event_loop_blocks_total",
-                "counter",
-                "How often the event loop was blocked for more than a second.",
-                self._worker.blocks.count,
-            ),
-            *_single(
-                "agent_event_loop_blocked_seconds_total",
-                "counter",
-                "How long those blocks took.",
-                self._worker.blocks.seconds,
-            ),
-            *_histogram("agent_turn_seconds", "How long turns took.", turns.seconds),
-            *_histogram(
-                "agent_turn_batch", "Outcomes and new tasks that turns carried.", turns.carried
-            ),
+            *_task_lines(gauges),
+            *_spending_lines(gauges),
+            *_event_lines(events),
+            *self._process_lines(),
         ]
         return "\n".join(lines) + "\n"
 
+    def _process_lines(self) -> Iterable[str]:
+        worker, commits = self._worker, self._worker.committer.metrics
+        yield from _single(
+            "agent_attempts_in_flight", "gauge", "Attempts that this process runs.", worker.running
+        )
+        yield from _single(
+            "agent_attempts_total",
+            "counter",
+            "Attempts that this process started.",
+            worker.attempts_started,
+        )
+        yield from _family(
+            "agent_http_answers_total",
+            "counter",
+            "Responses of this API.",
+            "status",
+            {str(status): count for status, count in sorted(self._responses.copy().items())},
+        )
+        yield from _single(
+            "agent_event_loop_blocks_total",
+            "counter",
+            "How often the event loop was blocked for more than a second.",
+            worker.blocks.count,
+        )
+        yield from _single(
+            "agent_event_loop_blocked_seconds_total",
+            "counter",
+            "How long those blocks took.",
+            worker.blocks.seconds,
+        )
+        yield from _histogram(
+            "agent_turn_seconds", "How long the worker's commits took.", commits.seconds
+        )
+        yield from _histogram(
+            "agent_turn_batch", "Outcomes and new tasks per commit.", commits.carried
+        )
 
-def _spending(now: Standing) -> Iterable[str]:
-    tokens, microusd, ms = now.spent
+
+def _task_lines(gauges: DatabaseGauges) -> Iterable[str]:
+    tasks = {status.value: gauges.tasks.get(status.value, 0) for status in TaskStatus}
+    steps = {status.value: gauges.steps.get(status.value, 0) for status in StepStatus}
+    yield from _family("agent_tasks", "gauge", "Tasks by status.", "status", tasks)
+    yield from _family(
+        "agent_steps", "gauge", "Steps by status, of tasks that have not ended.", "status", steps
+    )
+    yield from _single(
+        "agent_queue_age_seconds",
+        "gauge",
+        "How long the oldest due task has been due.",
+        gauges.queue_age_seconds,
+    )
+    yield from _single(
+        "agent_unknown_effects",
+        "gauge",
+        "Effects with an unknown result that wait for a person (at most 100 are counted).",
+        gauges.unknowns,
+    )
+    yield from _single(
+        "agent_approvals_waiting", "gauge", "Questions that wait for a person.", gauges.approvals
+    )
+    yield from _single("agent_workers", "gauge", "Workers not known to be dead.", gauges.workers)
+
+
+def _event_lines(events: Counter[str]) -> Iterable[str]:
+    yield from _single(
+        "agent_unknowns_total",
+        "counter",
+        "Effects whose result became unknown since this process started.",
+        events["tool_call.unknown"],
+    )
+    yield from _family(
+        "agent_events_total",
+        "counter",
+        "Events that all processes have committed since this one started.",
+        "type",
+        dict(sorted(events.items())),
+    )
+
+
+def _spending_lines(gauges: DatabaseGauges) -> Iterable[str]:
+    tokens, microusd, ms = gauges.spent
     yield from _single("agent_model_tokens_total", "counter", "Tokens that models used.", tokens)
     yield from _single(
         "agent_model_usd_total", "counter", "What models cost, in dollars.", microusd / MICROUSD
@@ -156,8 +159,8 @@ def _spending(now: Standing) -> Iterable[str]:
     yield from _single(
         "agent_model_seconds_total", "counter", "Time that calls of models took.", ms / 1000
     )
-    about = "taken of this day's budget (UTC), with what is set aside for calls of unknown use."
-    tokens, microusd, ms = now.taken_today
+    about = "used of this day's budget (UTC), reservations for calls of unknown use included."
+    tokens, microusd, ms = gauges.used_today
     yield from _single("agent_model_tokens_today", "gauge", f"Tokens {about}", tokens)
     yield from _single("agent_spend_usd_today", "gauge", f"Dollars {about}", microusd / MICROUSD)
     yield from _single("agent_model_seconds_today", "gauge", f"Seconds {about}", ms / 1000)
@@ -176,16 +179,16 @@ def _family(
         yield f'{name}{{{label}="{key}"}} {_number(value)}'
 
 
-def _histogram(name: str, about: str, found: Histogram) -> Iterable[str]:
+def _histogram(name: str, about: str, histogram: Histogram) -> Iterable[str]:
     yield from _head(name, "histogram", about)
-    counted = 0
-    counts, total = list(found.counts), found.total
-    for bound, count in zip((*found.bounds, float("inf")), counts, strict=True):
-        counted += count
+    cumulative = 0
+    counts, total = list(histogram.counts), histogram.total
+    for bound, count in zip((*histogram.bounds, float("inf")), counts, strict=True):
+        cumulative += count
         limit = "+Inf" if bound == float("inf") else _number(bound)
-        yield f'{name}_bucket{{le="{limit}"}} {counted}'
+        yield f'{name}_bucket{{le="{limit}"}} {cumulative}'
     yield f"{name}_sum {_number(total)}"
-    yield f"{name}_count {counted}"
+    yield f"{name}_count {cumulative}"
 
 
 def _head(name: str, kind: str, about: str) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The OpenAPI description, with what FastAPI cannot know: problem documents and tokens."""
+"""The OpenAPI description, completed with problem documents and tokens."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from agent.server import schemas
 from agent.server.route_registry import problem_response
-from agent.server.schemas import ProblemDocument
+from agent.server.schemas.base import models_by_name
+from agent.server.schemas.problems import ProblemDocument
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the description of an application, made once."""
+    """Return the description of an application, built once."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
@@ -22,10 +22,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
         components["ProblemDocument"] = ProblemDocument.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             components.pop(unused, None)
+        models = models_by_name()
         for name, schema in components.items():
-            # FastAPI leaves out what is null in examples, and they would no longer fit.
-            shape = getattr(schemas, name, None)
-            schema.update(shape.model_config.get("json_schema_extra", {}) if shape else {})
+            # FastAPI drops nulls from examples, which then no longer match their schema.
+            extra = models[name].model_config.get("json_schema_extra") if name in models else None
+            schema.update(extra if isinstance(extra, dict) else {})
         parts["securitySchemes"] = {
             "token": {
                 "type": "http",
@@ -42,6 +43,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 if scope != "public":
                     operation["security"] = [{"token": [scope]}]
                 if route.body_field is not None:
-                    operation["responses"]["415"] = problem_response("The body is no JSON")
+                    operation["responses"]["415"] = problem_response("The body is not JSON")
         app.openapi_schema = document
     return app.openapi_schema

@@ -1,8 +1,8 @@
-"""Errors as problem documents (RFC 9457): what was wrong, for a program and for a person."""
+"""Errors as problem documents (RFC 9457), for programs and for people."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -27,32 +27,32 @@ log = structlog.get_logger(__name__)
 MEDIA_TYPE: Final = "application/problem+json"
 TITLES: Final = {
     "about:blank": "Error",
-    "bad-request": "The request cannot be read",
+    "bad-request": "The request cannot be parsed",
     "unauthorized": "A valid token is needed",
-    "expired": "The token's time is over",
-    "bad-signature": "The signature does not fit",
+    "expired": "The token has expired",
+    "bad-signature": "The signature is not valid",
     "forbidden": "The token does not allow this",
     "foreign-host": "The host or the origin is not allowed",
-    "not-found": "There is no such thing",
+    "not-found": "Not found",
     "not-allowed": "The method is not allowed here",
     "refused": "Not allowed in this state",
-    "decided": "It was decided before",
-    "read-only": "The workflow lives in a file",
+    "decided": "The question was already decided",
+    "read-only": "The workflow is defined in a file",
     "too-large": "The body is too large",
-    "too-slow": "The body did not come in time",
-    "unsupported": "The body is of a kind that is not taken here",
+    "too-slow": "The body did not arrive in time",
+    "unsupported": "The content type of the body is not supported",
     "invalid": "The request is not valid",
-    "key-reused": "The key was used for another request",
+    "key-reused": "The key was already used for another request",
     "too-many": "Too many requests",
-    "overloaded": "The agent has too much to do",
-    "unavailable": "It cannot be done at the moment",
+    "overloaded": "The agent is overloaded",
+    "unavailable": "Not available at the moment",
     "stopping": "The agent is stopping",
     "defect": "An internal error",
 }
 
 
 class Problem(HTTPException):
-    """An answer that says what is wrong; `slug` names the kind of problem and never changes."""
+    """A response that says what is wrong; `slug` names the type of the problem and never changes."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Problem(HTTPException):
         }
 
     def response(self) -> Response:
-        """Return the answer."""
+        """Return the response."""
         text = json.dumps(self.document(), ensure_ascii=False, default=str)
         return Response(
             text.encode("utf-8", errors="replace"),
@@ -89,75 +89,97 @@ class Problem(HTTPException):
 
 
 def retry_later(status: int, slug: str, detail: str, seconds: float = 1.0) -> Problem:
-    """Return the refusal of a request that may succeed in a while."""
+    """Return the problem for a request that may succeed later."""
     return Problem(status, slug, detail, headers={"Retry-After": str(max(1, math.ceil(seconds)))})
 
 
-def unsupported(wanted: str) -> Problem:
-    """Return the refusal of a body by what it says it is."""
-    return Problem(415, "unsupported", f"Content-Type must be {wanted}")
+def unsupported(expected: str) -> Problem:
+    """Return the problem for a body of another content type."""
+    return Problem(415, "unsupported", f"Content-Type must be {expected}")
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem that an error is; what nobody expected tells nothing and is logged."""
-    match error:
-        case Problem():
-            return error
-        case NotFoundError():
-            return Problem(404, "not-found", str(error))
-        case NotAllowedError():
-            return Problem(403, "forbidden", str(error))
-        case InvalidAnswerError():
-            return Problem(422, "invalid", str(error), errors=[str(error)])
-        case DecidedError():
-            row = error.row
-            told = {"status": row.status, "by": row.decided_by, "channel": row.decided_channel}
-            return Problem(409, "decided", str(error), decided=told, renewed_as=error.renewed_as)
-        case AmbiguousIdError() | RefusedError():
-            return Problem(409, "refused", str(error))
-        case InputError():
-            return Problem(422, "invalid", str(error), errors=error.problems)
-        case WorkflowError():
-            found = [problem.document() for problem in error.problems]
-            return Problem(422, "invalid", str(error), errors=found)
-        case NotPlainJsonError() | TooManyStepsError():
-            return Problem(422, "invalid", str(error), errors=[str(error)])
-        case RequestValidationError():
-            return _invalid(error)
-        case PlainHttpError():
-            return _plain(error)
-        case ClientDisconnect():
-            return Problem(400, "bad-request", "the client left before its request was complete")
-        case StoreError(fault=Fault.DATA):
-            return Problem(422, "invalid", error.message, errors=[error.message])
-        case StoreError(fault=Fault.UNREACHABLE):
-            log.warning("api.unavailable", fault=str(error.fault), error=error.message)
-            return retry_later(
-                503, "unavailable", "value unavailable: its store is unreachable at the moment", 5
-            )
-        case StoreError(
-            fault=Fault.BUSY | Fault.LOST | Fault.FULL | Fault.READONLY | Fault.REPLACED
-        ):
-            log.warning("api.unavailable", fault=str(error.fault), error=error.message)
-            return retry_later(503, "unavailable", "the database cannot be used at the moment", 5)
+    """Return the problem for an error; an unexpected one is logged and its message not shown."""
+    for kind in type(error).__mro__:
+        if kind in _PROBLEMS:
+            return _PROBLEMS[kind](error)
+    return _defect(error)
+
+
+def _defect(error: Exception) -> Problem:
     log.error("api.defect", error=str(error), exc_info=error)
     return Problem(500, "defect", "the agent's log says more")
 
 
-def _invalid(error: RequestValidationError) -> Problem:
-    found = []
-    for each in error.errors():
-        place = [str(part) for part in each["loc"] if part != "body"]
-        found.append(f"{'.'.join(place)}: {each['msg']}" if place else str(each["msg"]))
-    return Problem(422, "invalid", "; ".join(found), errors=found)
+def _refused(error: Exception) -> Problem:
+    return Problem(409, "refused", str(error))
+
+
+def _unacceptable(error: Exception) -> Problem:
+    return Problem(422, "invalid", str(error), errors=[str(error)])
+
+
+def _decided(error: DecidedError) -> Problem:
+    row = error.row
+    decision = {"status": row.status, "by": row.decided_by, "channel": row.decided_channel}
+    return Problem(409, "decided", str(error), decided=decision, renewed_as=error.renewed_as)
+
+
+def _invalid_workflow(error: WorkflowError) -> Problem:
+    errors = [problem.document() for problem in error.problems]
+    return Problem(422, "invalid", str(error), errors=errors)
+
+
+def _invalid_request(error: RequestValidationError) -> Problem:
+    errors = []
+    for part in error.errors():
+        location = [str(key) for key in part["loc"] if key != "body"]
+        errors.append(f"{'.'.join(location)}: {part['msg']}" if location else str(part["msg"]))
+    return Problem(422, "invalid", "; ".join(errors), errors=errors)
+
+
+def _store_problem(error: StoreError) -> Problem:
+    match error.fault:
+        case Fault.DATA:
+            return Problem(422, "invalid", error.message, errors=[error.message])
+        case Fault.UNREACHABLE:
+            detail = "value unavailable: its store is unreachable at the moment"
+        case Fault.BUSY | Fault.LOST | Fault.FULL | Fault.READONLY | Fault.REPLACED:
+            detail = "the database cannot be used at the moment"
+        case _:
+            return _defect(error)
+    log.warning("api.unavailable", fault=str(error.fault), error=error.message)
+    return retry_later(503, "unavailable", detail, 5)
 
 
 def _plain(error: PlainHttpError) -> Problem:
-    """Return the problem that the router or the parser found."""
+    """Return the problem for an error of the router or the parser."""
     slug, detail = {
         404: ("not-found", "there is nothing at this address"),
-        405: ("not-allowed", "this address does not take that method"),
+        405: ("not-allowed", "this address does not support that method"),
         413: ("too-large", str(error.detail)),
     }.get(error.status_code, ("bad-request", str(error.detail)))
     status = error.status_code if error.status_code in (404, 405, 413) else 400
     return Problem(status, slug, detail, headers=error.headers)
+
+
+_PROBLEMS: Final[dict[type, Callable[[Any], Problem]]] = {
+    Problem: lambda error: error,
+    NotFoundError: lambda error: Problem(404, "not-found", str(error)),
+    NotAllowedError: lambda error: Problem(403, "forbidden", str(error)),
+    DecidedError: _decided,
+    AmbiguousIdError: _refused,
+    RefusedError: _refused,
+    InvalidAnswerError: _unacceptable,
+    NotPlainJsonError: _unacceptable,
+    TooManyStepsError: _unacceptable,
+    InputError: lambda error: Problem(422, "invalid", str(error), errors=error.problems),
+    WorkflowError: _invalid_workflow,
+    RequestValidationError: _invalid_request,
+    PlainHttpError: _plain,
+    ClientDisconnect: lambda _: Problem(
+        400, "bad-request", "the client disconnected before its request was complete"
+    ),
+    StoreError: _store_problem,
+}
+"""Errors that a caller can cause or that pass, by class."""

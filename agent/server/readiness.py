@@ -1,4 +1,4 @@
-"""Whether the database answers, asked at most once a second however often `/readyz` is."""
+"""Whether the database responds, checked at most once a second for all calls of `/readyz`."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,31 +6,31 @@ from typing import Final
 
 from agent.server.db_pool import DbPool
 
-KEPT_SECONDS: Final = 1.0
+CACHE_SECONDS: Final = 1.0
 
 
 class Readiness:
-    """Asks the database, and keeps its answer for a second."""
+    """Checks the database and caches the result for a second."""
 
-    def __init__(self, reading: DbPool, monotonic: Callable[[], float]) -> None:
-        self._reading = reading
+    def __init__(self, read_pool: DbPool, monotonic: Callable[[], float]) -> None:
+        self._read_pool = read_pool
         self._monotonic = monotonic
-        self._asked_at = float("-inf")
+        self._checked_at = float("-inf")
         self._problem: Exception | None = None
-        self._asking = asyncio.Lock()
+        self._checking = asyncio.Lock()
 
     async def check(self) -> None:
-        """Raise what the database raised when it was last asked."""
-        async with self._asking:
-            if self._monotonic() - self._asked_at >= KEPT_SECONDS:
-                self._problem = await self._ask()
-                self._asked_at = self._monotonic()
+        """Raise the error of the last check, if it failed."""
+        async with self._checking:
+            if self._monotonic() - self._checked_at >= CACHE_SECONDS:
+                self._problem = await self._query()
+                self._checked_at = self._monotonic()
         if self._problem is not None:
             raise self._problem
 
-    async def _ask(self) -> Exception | None:
+    async def _query(self) -> Exception | None:
         try:
-            await self._reading.read(lambda connection: connection.check())
+            await self._read_pool.read(lambda connection: connection.check())
         except Exception as problem:
             return problem.with_traceback(None)
         return None

@@ -1,8 +1,8 @@
-"""What a request gives a route: path, query, headers and body, held against its description.
+"""The arguments of a route: path, query, headers and body of a request, validated.
 
-FastAPI reads the routes' signatures and describes them; its own way of taking requests apart costs
-more than most answers, since it serves forms, files, dependencies and more that no route here has.
-What is wrong with a request is told in the same words, all of it at once.
+FastAPI reads the routes' signatures and describes them. Its own parsing of requests costs more than
+most responses, since it supports forms, files and dependencies, which no route here has. Validation
+errors have FastAPI's wording, and all of them are reported at once.
 """
 
 import json
@@ -17,7 +17,7 @@ from agent.server.problems import Problem
 
 
 class RequestArgs:
-    """Takes the arguments of one route's function from requests."""
+    """Reads the arguments of one route's function from requests."""
 
     def __init__(self, dependant: Dependant) -> None:
         assert not dependant.dependencies
@@ -30,18 +30,18 @@ class RequestArgs:
         self._body = dependant.body_params
 
     async def __call__(self, request: Request) -> dict[str, Any]:
-        """Return the arguments, or raise all that is wrong with them."""
+        """Return the arguments; raise one error that lists every problem."""
         values: dict[str, Any] = {}
         errors: list[Any] = []
-        _take("path", self._path, request.path_params, values, errors)
+        _read("path", self._path, request.path_params, values, errors)
         if self._query:
-            _take("query", self._query, request.query_params, values, errors)
+            _read("query", self._query, request.query_params, values, errors)
         if self._headers:
-            _take("header", self._headers, request.headers, values, errors)
+            _read("header", self._headers, request.headers, values, errors)
         for field in self._body:
             content = await request.body()
-            given = {field.alias: _parsed(content)} if content else {}
-            _take("body", [field], given, values, errors)
+            body = {field.alias: _parsed(content)} if content else {}
+            _read("body", [field], body, values, errors)
         if errors:
             raise RequestValidationError(errors)
         if self._request_name is not None:
@@ -56,26 +56,26 @@ def _parsed(content: bytes) -> Any:
         message = f"JSON decode error: {error}"
         raise RequestValidationError([{"loc": ("body",), "msg": message}]) from None
     except (ValueError, RecursionError):
-        # Not UTF-8, nested too deeply, or a number of thousands of digits.
+        # Not UTF-8, nested too deeply, or a number with thousands of digits.
         raise Problem(400, "bad-request", "the body cannot be read as JSON") from None
 
 
-def _take(
+def _read(
     where: str,
     fields: list[Any],
-    given: Mapping[str, Any],
+    source: Mapping[str, Any],
     values: dict[str, Any],
     errors: list[Any],
 ) -> None:
     for field in fields:
-        value = given.get(field.alias)
-        place = (where,) if where == "body" else (where, field.alias)
-        # A body may be null; anything else that is not given is not there.
-        if value is None and field.alias not in given:
+        value = source.get(field.alias)
+        location = (where,) if where == "body" else (where, field.alias)
+        # A body may be null; elsewhere None means that the value is missing.
+        if value is None and field.alias not in source:
             if field.field_info.is_required():
-                errors.append({"loc": place, "msg": "Field required"})
+                errors.append({"loc": location, "msg": "Field required"})
             else:
                 values[field.name] = field.get_default()
             continue
-        values[field.name], found = field.validate(value, loc=place)
-        errors += found
+        values[field.name], field_errors = field.validate(value, loc=location)
+        errors += field_errors

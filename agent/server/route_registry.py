@@ -1,4 +1,4 @@
-"""The table of routes: each says which scope it needs, or the server cannot be built."""
+"""Routes and the checks before each: none can be registered without a scope."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ from agent.core.log_limit import LogLimit
 from agent.core.scopes import Scope
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
 from agent.server.request_args import RequestArgs
-from agent.server.schemas import ProblemDocument
-from agent.server.tokens import Grant
+from agent.server.schemas.problems import ProblemDocument
+from agent.server.tokens import TokenGrant
 
 log = structlog.get_logger(__name__)
 
 PREFIX: Final = "/api/v1"
 GRANT: Final = "agent.grant"
-"""Under which name the door leaves in a request's scope what its token allows."""
+"""The key in a request's ASGI scope under which the guard puts the token's grant."""
 
 Method = Literal["GET", "POST", "DELETE"]
 Public = Literal["public"]
@@ -34,15 +34,15 @@ Function = Callable[..., Awaitable[Response]]
 _refusals = LogLimit(most=10, window_seconds=60.0)
 
 _ALWAYS: Final = {
-    400: "The request cannot be read, or its host is not allowed",
+    400: "The request cannot be parsed, or its host is not allowed",
     401: "No valid token",
     403: "The token's scopes do not allow it, or the origin is not allowed",
-    408: "The body did not come in time",
+    408: "The body did not arrive in time",
     413: "The body is too large",
-    422: "What was given is not valid; `errors` says all of it",
-    429: "Too many failures or too many new tasks; `Retry-After` says when to come back",
+    422: "The request is not valid; `errors` lists every problem",
+    429: "Too many failures or too many new tasks; `Retry-After` says when to try again",
     500: "An internal error",
-    503: "Overloaded, stopping, or without its database; `Retry-After` says when to come back",
+    503: "Overloaded, stopping, or without its database; `Retry-After` says when to try again",
 }
 
 
@@ -76,12 +76,12 @@ class RouteRegistry:
         refuses: dict[int, str] | None = None,
         **options: Any,
     ) -> Callable[[Function], Function]:
-        """Add a route; `returns` and `refuses` are what its documentation says of its answers."""
+        """Register a route; `returns` and `refuses` document its responses."""
 
         def add(function: Function) -> Function:
-            words = _ALWAYS | (refuses or {})
+            problems = _ALWAYS | (refuses or {})
             options["responses"] = {
-                number: problem_response(text) for number, text in sorted(words.items())
+                number: problem_response(text) for number, text in sorted(problems.items())
             } | options.get("responses", {})
             options.update(status_code=status, response_model=returns, tags=[self._tag])
             self.endpoints.append(
@@ -92,10 +92,10 @@ class RouteRegistry:
         return add
 
 
-def mount(app: FastAPI, tables: list[RouteRegistry]) -> None:
-    """Add every route of the tables to an application that has none."""
+def mount(app: FastAPI, registries: list[RouteRegistry]) -> None:
+    """Add every registered route to an application that has none."""
     assert not app.routes
-    for endpoint in (each for table in tables for each in table.endpoints):
+    for endpoint in (endpoint for registry in registries for endpoint in registry.endpoints):
         app.router.add_api_route(
             endpoint.path,
             endpoint.function,
@@ -107,13 +107,13 @@ def mount(app: FastAPI, tables: list[RouteRegistry]) -> None:
 
 @cache
 def _guarded(scope: Scope | Public) -> type[APIRoute]:
-    """Return the class of routes that need a scope: it is checked before the body is read."""
+    """Return the class of routes that need a scope; it is checked before the body is read."""
 
     class Guarded(APIRoute):
         required = scope
 
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            take, endpoint = RequestArgs(self.dependant), self.endpoint
+            read_args, endpoint = RequestArgs(self.dependant), self.endpoint
             takes_json = self.body_field is not None
 
             is_audited = scope != "public" and "GET" not in (self.methods or ())
@@ -123,7 +123,7 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
                     _check(request, scope)
                     if takes_json:
                         _check_media(request)
-                    response: Response = await endpoint(**await take(request))
+                    response: Response = await endpoint(**await read_args(request))
                 except Exception as error:
                     problem = problem_of(error)
                     if is_audited:
@@ -141,8 +141,8 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
 
 
 def _audit(request: Request, function: str, outcome: str) -> None:
-    """Record a command; a new task is no command, and says itself who started it."""
-    grant: Grant | None = request.scope.get(GRANT)
+    """Record a command in the audit log; a new task records its origin itself."""
+    grant: TokenGrant | None = request.scope.get(GRANT)
     if function == "create_task" or grant is None:
         return
     audit.record(
@@ -155,7 +155,7 @@ def _audit(request: Request, function: str, outcome: str) -> None:
 
 
 def client_address(scope: Mapping[str, Any]) -> str:
-    """Return where a request comes from."""
+    """Return the address that a request comes from."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
@@ -163,9 +163,9 @@ def client_address(scope: Mapping[str, Any]) -> str:
 def _check(request: Request, scope: Scope | Public) -> None:
     if scope == "public":
         return
-    grant: Grant | None = request.scope.get(GRANT)
+    grant: TokenGrant | None = request.scope.get(GRANT)
     if grant is None:
-        raise Problem(401, "unauthorized", "no token was given")
+        raise Problem(401, "unauthorized", "the request has no token")
     try:
         permission.check_scope(grant.principal, scope, "this")
     except permission.NotAllowedError as error:
@@ -183,7 +183,7 @@ def _check(request: Request, scope: Scope | Public) -> None:
 
 
 def _check_media(request: Request) -> None:
-    """Refuse a body that is not announced as JSON: a web page could send it without asking."""
+    """Refuse a body that is not declared as JSON: web pages can send other types across origins."""
     headers = request.headers
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return
@@ -193,6 +193,6 @@ def _check_media(request: Request) -> None:
 
 
 def problem_response(text: str) -> dict[str, Any]:
-    """Return how a refusal is described."""
+    """Return the description of a problem response."""
     schema = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
     return {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}

@@ -1,4 +1,4 @@
-"""The server as the daemon holds it: a thread with an event loop of its own, beside the worker."""
+"""The HTTP server in a thread of the daemon, with its own event loop."""
 
 import asyncio
 import contextlib
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 GRACE_SECONDS: Final = 3.0
-"""How long requests in flight may go on when the server ends."""
-_LAST_SECONDS: Final = 2.0
-_LEAST_CONNECTIONS: Final = 16
-_MOST_CONNECTIONS: Final = 900
-"""Open at the same time, idle ones included, or twice as many as requests where that is more."""
+"""How long requests in progress may continue when the server stops."""
+_JOIN_SECONDS: Final = 2.0
+_MIN_CONNECTIONS: Final = 16
+_MAX_CONNECTIONS: Final = 900
+"""Open at the same time, idle ones included; or twice `max_requests`, if that is more."""
 _OWN_DESCRIPTORS: Final = 128
-"""For the databases, the log, the channels and the listening socket."""
+"""File descriptors for the database, the log, the channels and the listening socket."""
 _DESCRIPTORS_PER_SLOT: Final = 6
-"""For the pipes of a command, or the connections of a call."""
+"""File descriptors for the pipes of a command, or the connections of a call."""
 
 
-def most_connections(settings: Settings) -> int:
-    """Return how many connections may be open, so that descriptors are left for the steps."""
+def max_connections(settings: Settings) -> int:
+    """Return the limit on open connections that leaves file descriptors for the steps."""
     limit = file_descriptors.limit()
-    kept = min(limit // 2, _OWN_DESCRIPTORS + _DESCRIPTORS_PER_SLOT * settings.engine.slots)
-    wanted = max(_MOST_CONNECTIONS, 2 * settings.server.max_requests)
-    return max(_LEAST_CONNECTIONS, min(wanted, limit - kept))
+    reserved = min(limit // 2, _OWN_DESCRIPTORS + _DESCRIPTORS_PER_SLOT * settings.engine.slots)
+    desired = max(_MAX_CONNECTIONS, 2 * settings.server.max_requests)
+    return max(_MIN_CONNECTIONS, min(desired, limit - reserved))
 
 
 class Server:
-    """Listens from the moment it is made; answers once `start` was called."""
+    """Binds its address at once, and serves requests from `start` on."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Server:
         worker: Worker,
         count_from: Place | None = None,
     ) -> None:
-        """Take the address, or raise OSError; make the owner's token unless there is one.
+        """Bind the address, or raise OSError; create the owner's token unless there is one.
 
         Metrics count events after `count_from`, or from the server's start.
         """
-        # Here and not in the server's thread: modules that two threads load at once, each needing
-        # the other's, may be seen half made.
+        # Not in the server's thread: two threads that import modules which need each other may see
+        # them partly initialised.
         import agent.server.application  # noqa: F401
 
         self.tokens = Tokens(settings.home, trust_of(settings))
@@ -81,7 +81,7 @@ class Server:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to answer; called from the worker's loop."""
+        """Start to serve requests; called from the worker's loop."""
         worker_loop = asyncio.get_running_loop()
         self._thread = threading.Thread(
             target=self._run, args=(worker_loop,), name="api", daemon=True
@@ -89,28 +89,28 @@ class Server:
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin to end: nothing new is taken, streams end, requests in flight get their grace."""
+        """Stop accepting requests, end the streams, let requests in progress finish."""
         self._is_stopping.set()
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._end)
 
     async def closed(self) -> None:
-        """Wait until it has ended, for a bounded time."""
+        """Wait until the server has stopped, for a limited time."""
         if self._thread is None:
             self._listening.close()
             return
-        await asyncio.to_thread(self._thread.join, GRACE_SECONDS + _LAST_SECONDS)
+        await asyncio.to_thread(self._thread.join, GRACE_SECONDS + _JOIN_SECONDS)
 
     def wait_until_ready(self, timeout_seconds: float) -> bool:
-        """Wait until it answers; say whether it does."""
+        """Wait until the server responds; return whether it does."""
         return self._has_started.wait(timeout_seconds)
 
     def _run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
         try:
             asyncio.run(self._serve(worker_loop))
         except Exception:
-            # Tasks go on without it.
+            # Tasks continue without the API.
             log.exception("api.ended")
         finally:
             self._listening.close()
@@ -119,10 +119,10 @@ class Server:
         import uvicorn
 
         from agent.server.application import build, close, context_of
-        from agent.server.header_limits import HEAD_SECONDS, bounded
+        from agent.server.header_limits import HEAD_SECONDS, limited_to
 
         if self._count_from is None:
-            # Without the database counting begins with the first scrape.
+            # If the database is down, counting begins with the first scrape.
             with contextlib.suppress(StoreError):
                 self._count_from = await asyncio.to_thread(EventTail(self._database).open)
         context = context_of(
@@ -140,12 +140,12 @@ class Server:
                 build(context),
                 lifespan="off",
                 ws="none",
-                http=bounded(most_connections(self._settings)),
+                http=limited_to(max_connections(self._settings)),
                 log_config=None,
-                # Its warnings are about requests that cannot be read: strangers could fill the log.
+                # uvicorn warns about malformed requests, with which anyone could fill the log.
                 log_level="error",
                 access_log=False,
-                # Whoever is behind a proxy is the proxy: headers can say anything.
+                # Forwarded-For headers can be forged: the client's address is the proxy's.
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=int(HEAD_SECONDS),
@@ -156,24 +156,24 @@ class Server:
         self._loop.set_exception_handler(_report)
         if self._is_stopping.is_set():
             self._end()
-        self._worker.commit_listeners.append(context.feed.tell)
+        self._worker.commit_listeners.append(context.event_stream.notify)
         self._has_started.set()
         try:
             await self._uvicorn.serve(sockets=[self._listening])
         finally:
-            self._worker.commit_listeners.remove(context.feed.tell)
+            self._worker.commit_listeners.remove(context.event_stream.notify)
             await asyncio.to_thread(close, context)
 
     def _end(self) -> None:
         assert self._context is not None
         assert self._uvicorn is not None
-        self._context.desk.is_open = False
-        self._context.feed.close()
+        self._context.task_submitter.is_open = False
+        self._context.event_stream.close()
         self._uvicorn.should_exit = True
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what went wrong in the loop; without descriptors each accept fails, once a second."""
+    """Log an error of the loop; without file descriptors every accept fails, once a second."""
     if file_descriptors.is_exhaustion(context.get("exception")):
         file_descriptors.report_exhaustion("a connection to the HTTP API")
     else:

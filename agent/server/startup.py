@@ -1,4 +1,4 @@
-"""What the daemon tells the server of its own start."""
+"""The daemon's startup state, as the server needs it."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from agent.server.problems import Problem, retry_later
 
 @dataclass(slots=True)
 class Startup:
-    """Whether everything is there that requests ask for; the daemon sets it, the server reads it."""
+    """Whether startup is complete; the daemon sets it, the server reads it."""
 
     has_workflows: bool = True
-    """False until the workflow files are on record: a name that is not known may be in a file."""
+    """False until the workflow files are recorded: an unknown name may still be in a file."""
 
     def not_yet(self, name: str) -> Problem:
-        """Return the answer to who asks for a workflow that may still become known."""
+        """Return the problem for a workflow that may still be recorded."""
         return retry_later(
             503, "unavailable", f"the workflow files have not been read yet; {name!r} may be there"
         )

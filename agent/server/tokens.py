@@ -1,7 +1,7 @@
 """Tokens of the HTTP API, their scopes, and the files in the home directory that hold them.
 
-The first start makes `token`, which may do everything and whose text is there to be read by its
-owner alone. Further ones are made with fewer scopes; only their hashes are kept, in `tokens.json`.
+The first start creates the file `token`: the owner's token, with every scope, readable by its owner
+alone. `tokens.json` has the further tokens with their scopes, and only the hashes of their texts.
 """
 
 import hmac
@@ -25,20 +25,20 @@ from agent.core.scopes import SCOPES, Scope, implied
 log = structlog.get_logger(__name__)
 
 OWNER: Final = "owner"
-"""The name of the token that is made at the first start."""
+"""The name of the token that the first start creates."""
 
-LOOK_SECONDS: Final = 0.5
-"""A token that was revoked may still be used for so long; a new one counts at once."""
+CACHE_SECONDS: Final = 0.5
+"""A revoked token may still be accepted for this long; a new one is accepted at once."""
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
 
 class TokenError(ValueError):
-    """A token cannot be made or removed; the message says why."""
+    """A token cannot be created or removed; the message says why."""
 
 
 class ExpiredError(Exception):
-    """A token is right, and its time is over."""
+    """A token is known, but has expired."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the token {name!r} has expired")
@@ -46,8 +46,8 @@ class ExpiredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """What a token allows, and under which name it is known."""
+class TokenGrant:
+    """A token's name and what it allows."""
 
     name: str
     scopes: frozenset[Scope]
@@ -62,7 +62,7 @@ class Grant:
 
 
 class Tokens:
-    """The tokens of one home directory; changes to the files count within a second."""
+    """The tokens of one home directory; changes to the files take effect within a second."""
 
     def __init__(
         self, home: Path, trust: Trust | None = None, now: Callable[[], int] | None = None
@@ -70,13 +70,13 @@ class Tokens:
         self._home = home
         self._trust = trust or Trust()
         self._now = now or Clock().now
-        self._seen: tuple[object, ...] | None = None
-        self._looked_at = 0.0
-        self._grants: list[Grant] = []
+        self._file_state: tuple[object, ...] | None = None
+        self._loaded_at = 0.0
+        self._grants: list[TokenGrant] = []
 
     @property
     def owner_file(self) -> Path:
-        """Where the owner's token is."""
+        """The file of the owner's token."""
         return self._home / "token"
 
     @property
@@ -84,7 +84,7 @@ class Tokens:
         return self._home / "tokens.json"
 
     def ensure_owner(self) -> None:
-        """Make the owner's token unless there is one; nobody else may read its file."""
+        """Create the owner's token unless there is one, in a file that only the owner can read."""
         self._home.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         path = self.owner_file
         try:
@@ -97,52 +97,53 @@ class Tokens:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(new_token() + "\n")
 
-    def grant_of(self, token: str) -> Grant | None:
-        """Return what a token allows, or None; how long it takes says nothing about which fits.
+    def grant_of(self, token: str) -> TokenGrant | None:
+        """Return what a token allows, or None; the time it takes reveals nothing about the tokens.
 
-        Raises `ExpiredError` for a token whose time is over.
+        Raises `ExpiredError` for an expired token.
         """
-        given = content_hash(token.encode("utf-8", errors="replace"))
-        # Looking at files for every request would cost more than many answers do.
-        if self._has_just_looked():
-            found = self._find(given)
-            if found is not None:
-                return self._unexpired(found)
-        self._look()
-        return self._unexpired(self._find(given))
+        token_hash = content_hash(token.encode("utf-8", errors="replace"))
+        # Checking the files at every request would cost more than many responses.
+        if self._is_fresh():
+            grant = self._find(token_hash)
+            if grant is not None:
+                return self._unexpired(grant)
+        self._load()
+        return self._unexpired(self._find(token_hash))
 
-    def still_holds(self, grant: Grant) -> bool:
-        """Whether what a token allowed when a request came is still allowed."""
-        if not self._has_just_looked():
-            self._look()
+    def still_holds(self, grant: TokenGrant) -> bool:
+        """Whether a grant is still valid: the token was not revoked and has not expired."""
+        if not self._is_fresh():
+            self._load()
         return grant in self._grants and not self._is_expired(grant)
 
-    def _unexpired(self, grant: Grant | None) -> Grant | None:
+    def _unexpired(self, grant: TokenGrant | None) -> TokenGrant | None:
         if grant is not None and self._is_expired(grant):
             raise ExpiredError(grant.name)
         return grant
 
-    def _is_expired(self, grant: Grant) -> bool:
+    def _is_expired(self, grant: TokenGrant) -> bool:
         return grant.expires_at is not None and grant.expires_at <= self._now()
 
-    def _find(self, given: str) -> Grant | None:
-        found = None
+    def _find(self, token_hash: str) -> TokenGrant | None:
+        match = None
+        # Compares with every token, so that the time does not depend on which one matches.
         for grant in self._grants:
-            if hmac.compare_digest(grant.hash, given):
-                found = grant
-        return found
+            if hmac.compare_digest(grant.hash, token_hash):
+                match = grant
+        return match
 
-    def _has_just_looked(self) -> bool:
-        return time.monotonic() - self._looked_at < LOOK_SECONDS
+    def _is_fresh(self) -> bool:
+        return time.monotonic() - self._loaded_at < CACHE_SECONDS
 
     def create(
         self, name: str, scopes: Iterable[str], now: str | None, expires: str | None = None
     ) -> str:
-        """Make a token and return its text, which is not kept; `expires` is an instant (ISO)."""
+        """Create a token and return its text, which is not stored; `expires` is in ISO 8601."""
         listed = self._entries()
-        wanted = [scope for scope in SCOPES if scope in set(scopes)]
-        if not wanted or set(scopes) - set(SCOPES):
-            raise TokenError(f"a token needs scopes, of {', '.join(SCOPES)}")
+        granted = [scope for scope in SCOPES if scope in set(scopes)]
+        if not granted or set(scopes) - set(SCOPES):
+            raise TokenError(f"a token needs at least one scope: {', '.join(SCOPES)}")
         if not name or len(name) > 100 or not name.isprintable():
             raise TokenError("a token needs a name of at most 100 characters")
         if name == OWNER or any(entry["name"] == name for entry in listed):
@@ -150,7 +151,7 @@ class Tokens:
         token = new_token()
         entry = {
             "name": name,
-            "scopes": wanted,
+            "scopes": granted,
             "hash": content_hash(token),
             "created_at": now,
             "expires": expires,
@@ -159,41 +160,46 @@ class Tokens:
         return token
 
     def revoke(self, name: str) -> None:
-        """Remove a token: it counts for nothing from now on."""
+        """Remove a token."""
         listed = self._entries()
         if name == OWNER:
-            raise TokenError(f"the owner's token is replaced by removing {self.owner_file}")
-        left = [entry for entry in listed if entry["name"] != name]
-        if len(left) == len(listed):
+            raise TokenError(
+                f"to replace the owner's token, remove {self.owner_file} and restart the agent"
+            )
+        remaining = [entry for entry in listed if entry["name"] != name]
+        if len(remaining) == len(listed):
             raise TokenError(f"there is no token called {name!r}")
-        self._write(left)
+        self._write(remaining)
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the tokens that were made, without anything that would let one in."""
+        """Return the created tokens, without their hashes."""
         return [
             {name: entry[name] for name in ("name", "scopes", "created_at", "expires")}
             for entry in self._entries()
         ]
 
-    def _look(self) -> None:
-        self._looked_at = time.monotonic()
-        seen = (_mark(self.owner_file), _mark(self._listed_file))
-        if seen != self._seen:
-            self._grants, self._seen = [*self._listed_grants(), *self._owner_grant()], seen
+    def _load(self) -> None:
+        self._loaded_at = time.monotonic()
+        state = (_file_state(self.owner_file), _file_state(self._listed_file))
+        if state != self._file_state:
+            self._grants = [*self._listed_grants(), *self._owner_grant()]
+            self._file_state = state
 
-    def _listed_grants(self) -> list[Grant]:
+    def _listed_grants(self) -> list[TokenGrant]:
         try:
             listed = self._entries()
         except TokenError as error:
-            # These let nobody in, then; the owner's token still does.
+            # The listed tokens are not accepted then; the owner's still is.
             log.error("api.tokens_unreadable", error=str(error))
             return []
         return [
-            Grant(each["name"], implied(each["scopes"]), each["hash"], _instant(each["expires"]))
-            for each in listed
+            TokenGrant(
+                entry["name"], implied(entry["scopes"]), entry["hash"], _instant(entry["expires"])
+            )
+            for entry in listed
         ]
 
-    def _owner_grant(self) -> list[Grant]:
+    def _owner_grant(self) -> list[TokenGrant]:
         try:
             owner = self._read(self.owner_file).strip()
         except TokenError as error:
@@ -201,7 +207,7 @@ class Tokens:
             owner = ""
         except (OSError, UnicodeError):
             owner = ""
-        return [Grant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
+        return [TokenGrant(OWNER, frozenset(SCOPES), content_hash(owner))] if owner else []
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
@@ -211,7 +217,7 @@ class Tokens:
         except (OSError, UnicodeError) as error:
             raise TokenError(f"{self._listed_file} cannot be read: {error}") from None
         try:
-            found = json.loads(text)
+            entries = json.loads(text)
             return [
                 {
                     "name": str(entry["name"]),
@@ -220,15 +226,15 @@ class Tokens:
                     "created_at": entry.get("created_at"),
                     "expires": _checked_instant(entry.get("expires")),
                 }
-                for entry in found
+                for entry in entries
             ]
         except (ValueError, TypeError, KeyError, AttributeError):
             raise TokenError(
-                f"{self._listed_file} is damaged: remove it, and make the tokens anew"
+                f"{self._listed_file} is damaged: remove it and create the tokens again"
             ) from None
 
     def _read(self, path: Path) -> str:
-        """Read a file that lets people in, unless people could have written it who may not."""
+        """Read a token file, unless users who are not trusted could have changed it."""
         with path.open(encoding="utf-8") as file:
             status = os.fstat(file.fileno())
             is_ours = self._trust.covers_user(status.st_uid)
@@ -249,7 +255,7 @@ class Tokens:
 
 
 def _checked_instant(text: Any) -> str | None:
-    """Return an instant as it is written; raise `ValueError` for what is none."""
+    """Return an instant unchanged; raise `ValueError` if it is malformed."""
     _instant(text)
     return None if text is None else str(text)
 
@@ -258,14 +264,14 @@ def _instant(text: str | None) -> int | None:
     """Return an instant in microseconds; without a time zone it is in UTC."""
     if text is None:
         return None
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return int(found.timestamp() * SECOND)
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return int(instant.timestamp() * SECOND)
 
 
-def _mark(path: Path) -> tuple[int, ...] | None:
-    """Return what changes with a file's content, its owner and its mode."""
+def _file_state(path: Path) -> tuple[int, ...] | None:
+    """Return values that change with a file's content, owner or mode."""
     try:
         status = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
-"""Where a webhook's delivery comes from, and which one it is: one function a scheme.
+"""Verification of webhook deliveries, one function per signature scheme.
 
-A secret is named by reference in the workflow and read when it is needed. Comparisons take the same
-time whatever differs; where a scheme signs a time, a delivery is good for five minutes.
+The workflow names the secret by reference; it is read when needed. Comparisons take constant time.
+Where a scheme signs a timestamp, a delivery is valid for five minutes.
 """
 
 import base64
@@ -19,48 +19,48 @@ from agent.core.clock import SECOND
 from agent.core.ids import content_hash
 
 TOLERANCE_SECONDS: Final = 300
-LEAST_SECRET_BYTES: Final = 16
-"""Shorter secrets can be guessed by trying."""
-_MAX_ID: Final = 300
+MIN_SECRET_BYTES: Final = 16
+"""Shorter secrets can be guessed by brute force."""
+_MAX_ID_CHARACTERS: Final = 300
 
 
 class SignatureError(Exception):
-    """A delivery does not prove where it comes from; the message says what was looked for."""
+    """A delivery's signature is missing or wrong; the message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery that is what it says."""
+    """A verified delivery."""
 
     id: str | None
-    """The sender's name for it: a repetition has the same one. None: it has none."""
+    """The sender's id, the same for every redelivery; None if the scheme has none."""
     event: str | None
     body: Any
     reply: dict[str, Any] | None = None
-    """What to answer to a delivery that only asks whether anybody is there."""
+    """The response to a delivery that only tests the address; nothing is started."""
 
 
 Verify = Callable[[str, Mapping[str, str], bytes, int], Delivery]
 
 
 def _standard(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -> Delivery:
-    """Verify by the Standard Webhooks scheme; Svix sends the same under names of its own."""
+    """Verify by the Standard Webhooks scheme; Svix uses the same with other header names."""
     prefix = "webhook" if "webhook-id" in headers else "svix"
     delivery_id = headers.get(f"{prefix}-id", "")
     stamp = headers.get(f"{prefix}-timestamp", "")
     if not delivery_id:
         raise SignatureError("the header webhook-id is missing")
     _check_time(stamp, now_us)
-    signed = hmac.new(
+    digest = hmac.new(
         key_of(secret), f"{delivery_id}.{stamp}.".encode() + body, hashlib.sha256
     ).digest()
-    expected = "v1," + base64.b64encode(signed).decode()
+    expected = "v1," + base64.b64encode(digest).decode()
     _check_any(headers.get(f"{prefix}-signature", "").split(" "), expected)
     return Delivery(delivery_id, _text_in(_parsed(body), "type"), _parsed(body))
 
 
 def _github(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) -> Delivery:
-    """Verify as GitHub signs."""
+    """Verify a delivery of GitHub."""
     expected = "sha256=" + _hex(secret, body)
     _check_any([headers.get("x-hub-signature-256", "")], expected)
     delivery_id = headers.get("x-github-delivery", "")
@@ -72,7 +72,7 @@ def _github(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) 
 
 
 def _stripe(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -> Delivery:
-    """Verify as Stripe signs."""
+    """Verify a delivery of Stripe."""
     parts = [part.strip().partition("=") for part in headers.get("stripe-signature", "").split(",")]
     stamp = next((value for name, _, value in parts if name == "t"), "")
     _check_time(stamp, now_us)
@@ -86,7 +86,7 @@ def _stripe(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -
 
 
 def _slack(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -> Delivery:
-    """Verify as Slack signs."""
+    """Verify a delivery of Slack."""
     stamp = headers.get("x-slack-request-timestamp", "")
     _check_time(stamp, now_us)
     expected = "v0=" + _hex(secret, f"v0:{stamp}:".encode() + body)
@@ -96,17 +96,17 @@ def _slack(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) ->
     reply = None
     if kind == "url_verification" and isinstance(parsed, dict):
         reply = {"challenge": parsed.get("challenge")}
-    # Commands and buttons have no id; their signed time and content stand in for one.
+    # Commands and buttons have no id: their signed timestamp and content identify them.
     delivery_id = _text_in(parsed, "event_id") or content_hash(stamp.encode() + b":" + body)
     return Delivery(delivery_id, kind, parsed, reply)
 
 
 def _token(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) -> Delivery:
-    """Verify a secret that the sender simply gives."""
-    word, _, given = headers.get("authorization", "").partition(" ")
-    if word.lower() != "bearer":
-        given = headers.get("x-webhook-token", "")
-    _check_any([given.strip()], secret)
+    """Verify a secret that the sender sends as it is."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        token = headers.get("x-webhook-token", "")
+    _check_any([token.strip()], secret)
     delivery_id = headers.get("webhook-id") or headers.get("idempotency-key")
     return Delivery(delivery_id or None, None, _parsed(body))
 
@@ -123,40 +123,40 @@ PRESETS: Final[dict[str, Verify]] = {
 def verify(
     preset: str, secret: str, headers: Mapping[str, str], body: bytes, now_us: int
 ) -> Delivery:
-    """Return the delivery that a request is; raise `SignatureError` if it proves nothing.
+    """Return a request's delivery; raise `SignatureError` if its signature is not valid.
 
-    Raises `SecretError` where the secret on this side is of no use.
+    Raises `SecretError` if the configured secret cannot be used.
     """
     check_secret(preset, secret)
     delivery = PRESETS[preset](secret, headers, body, now_us)
-    if delivery.id is not None and len(delivery.id) > _MAX_ID:
-        raise SignatureError(f"the delivery's id is longer than {_MAX_ID} characters")
+    if delivery.id is not None and len(delivery.id) > _MAX_ID_CHARACTERS:
+        raise SignatureError(f"the delivery's id is longer than {_MAX_ID_CHARACTERS} characters")
     return delivery
 
 
 def check_secret(preset: str, secret: str) -> None:
-    """Raise `SecretError` for a secret that others could guess."""
+    """Raise `SecretError` for a secret that is malformed or too short."""
     if preset == "standard":
         key_of(secret)
-    elif len(secret.encode()) < LEAST_SECRET_BYTES:
-        raise SecretError(f"the secret must have at least {LEAST_SECRET_BYTES} bytes")
+    elif len(secret.encode()) < MIN_SECRET_BYTES:
+        raise SecretError(f"the secret must have at least {MIN_SECRET_BYTES} bytes")
 
 
 def spend_time(body: bytes) -> None:
-    """Do what a verification does, where there is nothing to verify."""
+    """Take as long as a verification, so that timing does not reveal which workflows exist."""
     hmac.compare_digest(_hex("no secret", body), _hex("another", b""))
 
 
-def _hex(secret: str, signed: bytes) -> str:
-    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+def _hex(secret: str, content: bytes) -> str:
+    return hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
 
 
-def _check_any(given: list[str], expected: str) -> None:
-    fits = False
-    for each in given:
-        fits = hmac.compare_digest(each.encode(), expected.encode()) or fits
-    if not fits:
-        raise SignatureError("the signature is missing or does not fit")
+def _check_any(signatures: list[str], expected: str) -> None:
+    is_valid = False
+    for signature in signatures:
+        is_valid = hmac.compare_digest(signature.encode(), expected.encode()) or is_valid
+    if not is_valid:
+        raise SignatureError("the signature is missing or not valid")
 
 
 def _check_time(stamp: str, now_us: int) -> None:
@@ -167,7 +167,7 @@ def _check_time(stamp: str, now_us: int) -> None:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return what a body says: JSON where it is, else its text."""
+    """Return a body as JSON if it is JSON, else as text."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -188,5 +188,5 @@ def _github_payload(headers: Mapping[str, str], body: bytes) -> Any:
 
 
 def _text_in(parsed: Any, name: str) -> str | None:
-    found = parsed.get(name) if isinstance(parsed, dict) else None
-    return found if isinstance(found, str) and found else None
+    value = parsed.get(name) if isinstance(parsed, dict) else None
+    return value if isinstance(value, str) and value else None

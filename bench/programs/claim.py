@@ -54,7 +54,7 @@ def _filled(url: str, waiting: int) -> Committer:
 
 
 def _room(slots: int) -> ClaimCapacity:
-    return ClaimCapacity("", 0, slots=slots, running=0, lease_us=60 * SECOND, most_due=slots)
+    return ClaimCapacity(slots=slots, running=0, lease_us=60 * SECOND, most_due=slots)
 
 
 def _multiply(tx: Connection, task_id: str, copies: int, now: int) -> None:

@@ -65,7 +65,7 @@ def _fill(database: Database, tasks: int) -> None:
     graph = definitions.chain()
     committer = Committer(database, database.clock)
     committer.enroll()
-    nothing = ClaimCapacity("", 0, slots=0, running=0, lease_us=60 * SECOND)
+    nothing = ClaimCapacity(slots=0, running=0, lease_us=60 * SECOND)
     for _ in range(tasks // _AT_ONCE):
         committer.commit(Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)]), nothing)
     committer.session.retire()

@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
-from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
-from tests.tasks.conftest import (  # noqa: F401  (fixtures by their names)
+from tests.support.cli import cli  # noqa: F401  (a fixture by its name)
+from tests.support.engine_fixtures import (  # noqa: F401  (fixtures by their names)
     checked,
     engine,
     hand,

@@ -1,4 +1,4 @@
-"""Answers: the first one counts, once, and only from those who may."""
+"""Answers: only the first one counts, and only from allowed people."""
 
 import random
 import time
@@ -79,7 +79,7 @@ def test_an_answer_that_does_not_fit_decides_nothing(
 
 
 def test_only_those_named_may_answer(engine: Engine) -> None:
-    """A question's own list is held against who answers and from where, before anything else."""
+    """The question's list of people and channels is checked before anything else."""
     task_id, approval = asked(engine, asks("ask", who=["terminal:ada", "telegram:77"]))
     assert approval["who"] == ["terminal:ada", "telegram:77"]
     for refused in (
@@ -97,7 +97,7 @@ def test_only_those_named_may_answer(engine: Engine) -> None:
 
 
 def test_who_may_answer_what() -> None:
-    """Nobody in a chat until paired; a channel's name lets in everybody there."""
+    """In a chat only paired people; the name of a channel allows everyone there."""
     check_answer(caller("ada", "terminal"), [])
     check_answer(caller("key 1", "api"), [])
     check_answer(caller("U1", "slack", is_paired=True), ["slack"])
@@ -114,7 +114,7 @@ def test_who_may_answer_what() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: int) -> None:
-    """Whoever answers, as often as they like, at the same time: one counts, for one end."""
+    """Many concurrent answers: exactly one counts."""
     definition, counted = one_step()
     task_ids = [engine.submit(definition) for _ in range(12)]
     eventually(lambda: len(pending(engine)) == len(task_ids))
@@ -176,7 +176,7 @@ def test_an_answer_finds_its_step_after_a_restart(start: Any) -> None:
 
 
 def test_a_new_task_asks_again(engine: Engine) -> None:
-    """What was approved for one task is not approved for the one that retries it."""
+    """An approval for one task does not hold for the task that retries it."""
     pay = gated("pay", token())
     task_id, approval = asked(engine, pay, name="again")
     say(engine, approval, "deny")

@@ -13,7 +13,7 @@ from tests.support.step_functions import runs
 
 
 def changed(engine: Engine, counted: str, on_unknown: str = "ask") -> str:
-    """Run a task until it asks about an effect that it would now ask for otherwise."""
+    """Run a task until it asks about an unknown effect whose request has changed."""
     given = {"token": counted, "on_unknown": on_unknown}
     task_id = engine.submit(graph(step("pay", "cut_off_and_changed", given=given)))
     eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
@@ -70,7 +70,7 @@ def test_both_requests_are_shown_wherever_an_answer_is_given(
     for said in ("\n".join(lines), text, page.replace("&#34;", '"')):
         assert '"attempt": 1' in said
         assert '"attempt": 2' in said
-    assert "what would be sent now" in page
+    assert "the request that would be sent now" in page
     say(engine, approval, "answer", value="fail")
     engine.wait(task_id, "failed")
 

@@ -86,7 +86,7 @@ def test_reminders_come_again_and_again(engine: Engine) -> None:
 
 
 def test_a_deferred_question_reminds_later(hand: Hand) -> None:
-    """It stays open for everybody, reminds when it was told to, and is refused once decided."""
+    """It stays open, reminds at the new time, and cannot be deferred once decided."""
     task_id = parked(hand, remind="1h")
     (approval,) = pending(hand, task_id)
     for seconds in (0, -1, 400 * 24 * HOUR, float("nan")):
@@ -107,7 +107,7 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
 
 
 def test_an_answer_that_comes_late_finds_the_question_expired(hand: Hand) -> None:
-    """Its time counts, not when somebody comes to say so: nothing is approved afterwards."""
+    """Expiry counts from its instant, not from when the loop records it: no approval afterwards."""
     for on_expiry, message in (("fail", "expired already"), ("renew", "asked again as")):
         task_id = parked(hand, expires="1h", on_expiry=on_expiry)
         (approval,) = pending(hand, task_id)
@@ -119,7 +119,7 @@ def test_an_answer_that_comes_late_finds_the_question_expired(hand: Hand) -> Non
 
 
 def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
-    """The loop looks at paused tasks too; what was decided takes effect when they resume."""
+    """The loop serves paused tasks too; the decision takes effect when they resume."""
     expiring, answered = parked(hand, expires="1h"), parked(hand, remind="1h")
     for task_id in (expiring, answered):
         hand.operator.pause(task_id)
@@ -144,7 +144,7 @@ def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
 def test_a_task_cancelled_since_it_was_found_stays_as_it_is(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop finds what is due before it has the task's lock: what it finds may have ended."""
+    """The loop reads due approvals before it locks the task, which may have ended since."""
     task_id = parked(hand, expires="1h")
     hand.skip(2 * HOUR)
     find = store.due
@@ -192,7 +192,7 @@ def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
 
 
 def test_the_loop_goes_on_looking(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon's loop does what is due within its time, and outlives a failing look."""
+    """The daemon's loop does what is due in time, and survives a failing check."""
     task_id = parked(hand, expires="1h")
     hand.operator.pause(task_id)
     hand.skip(2 * HOUR)

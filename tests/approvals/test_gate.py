@@ -1,20 +1,11 @@
-"""The gate: nothing runs but what somebody approved, and that exactly."""
+"""The gate: a step runs exactly what was approved, and nothing else."""
 
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
 from agent.core.ids import request_hash
 from agent.workflows.graph import Step
-from tests.support.approvals import (
-    MESSAGE,
-    asked,
-    everything,
-    gated,
-    pending,
-    question,
-    say,
-    token,
-)
+from tests.support.approvals import MESSAGE, asked, everything, gated, pending, question, say, token
 from tests.support.engine import NOW, Engine, eventually, graph, step
 from tests.support.step_functions import runs
 
@@ -184,7 +175,7 @@ def test_every_item_of_a_group_asks_for_itself(engine: Engine) -> None:
 def test_a_question_that_cannot_be_put_fails_its_step(
     engine: Engine, message: str, code: str
 ) -> None:
-    """No words, or such as no database keeps, are an error of the step; nobody is asked."""
+    """An empty message, or one that cannot be stored, fails the step; no question is asked."""
     pay = step("pay", approval={"message": message})
     done = engine.run(graph(pay), given={"text": ""})
     assert done["error"]["code"] == code, done["error"]
@@ -192,7 +183,7 @@ def test_a_question_that_cannot_be_put_fails_its_step(
 
 
 def test_what_is_not_as_approved_does_not_run(engine: Engine) -> None:
-    """The approval is held against what would run, last before it runs, whatever is on record."""
+    """The approval is compared with the request just before it runs, whatever is recorded."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted, editable=["with.value"]))
     engine.operator.pause(task_id)

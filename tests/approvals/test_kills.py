@@ -26,12 +26,12 @@ from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 from tests.support.engine import find_violations
 
 TASKS = {"sqlite": 100, "postgres": 20}
 QUESTIONS = 10
-"""Of each task, all at once: answers to one task meet each other, and the turns of the worker."""
+"""Questions per task, all at once: answers to one task compete with each other and the worker."""
 KILLS = 5
 PATIENCE_SECONDS = 240
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
@@ -69,10 +69,10 @@ class Person(ABC):
 
     @abstractmethod
     def give(self, approval_id: str) -> bool | None:
-        """Say yes; return whether it counted, or None when nobody answered."""
+        """Approve; return whether it counted, or None if there was no response."""
 
     def close(self) -> None:  # noqa: B027  (most have opened nothing)
-        """Let go of what was opened."""
+        """Close what was opened."""
 
     def join(self) -> None:
         """Wait until everything is answered."""
@@ -127,7 +127,7 @@ class AtTheTerminal(Person):
 
 
 class ByHttp(Person):
-    """Answers by requests, of which a kill may take the answer away."""
+    """Answers by requests; a kill may take the response away."""
 
     def __init__(
         self, name: str, database: Database, questions: int, url: str, token: Path
@@ -170,7 +170,7 @@ class ByLink(ByHttp):
 def test_answers_count_once_each_through_kills(
     cli: Cli, tmp_path: Path, request: pytest.FixtureRequest, kind: str
 ) -> None:
-    """Each question is decided once, nobody's answer is lost, and every task comes to its end."""
+    """Each question is decided once, no answer is lost, and every task ends."""
     tasks = TASKS[kind]
     questions = tasks * QUESTIONS
     with socket.socket() as free:

@@ -6,12 +6,21 @@ from typing import Any
 import pytest
 
 from agent.workflows.graph import Fanout, Graph, Step
+from tests.support.agent_steps import MODELS, uses
 from tests.support.approvals import asks, everything, pending, question, say, token
-from tests.support.engine import NOW, Engine, Hand, eventually, find_violations, graph, other, step
+from tests.support.child_tasks import child_of, register
+from tests.support.engine import (
+    NOW,
+    Engine,
+    Hand,
+    Start,
+    eventually,
+    find_violations,
+    graph,
+    other,
+    step,
+)
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_agent_children import MODELS, uses
-from tests.tasks.rules.test_child_tasks import child_of, register
 
 INPUTS = {"amt": {"default": 1}, "note": {"type": "string", "default": ""}}
 SHOWN, BLIND = "Pay {{ inputs.amt }}?", "OK to pay?"
@@ -80,7 +89,7 @@ def test_an_answer_stays_good_under_the_same_input(engine: Engine) -> None:
 
 
 def test_a_retry_keeps_the_answer(engine: Engine) -> None:
-    """The input of a retry is the same, so nobody is asked twice."""
+    """The input of a retry is the same, so the question is not asked again."""
     gate = Gate()
     bad = step("pay", "fail_while_shut", ["ask"], given={"gate": gate.name, "value": 1})
     task_id = engine.submit(graph(asks("ask"), bad, inputs=INPUTS), given={"amt": 1, "note": ""})
@@ -95,7 +104,7 @@ def test_a_retry_keeps_the_answer(engine: Engine) -> None:
 def test_an_answer_that_no_step_relies_on_is_kept_and_does_not_travel_later(
     engine: Engine,
 ) -> None:
-    """Under another input it stands for what was done; a second fork must not make use of it."""
+    """A kept answer for another input records the past; a second fork must not rely on it."""
     counted = token()
     aside = step("aside", "echo", given={"value": "{{ inputs.note }}"})
     workflow = graph(asks("ask"), pay(counted, "ask"), aside, inputs=INPUTS)
@@ -261,7 +270,7 @@ def test_a_forked_agent_asks_for_everything_again(start: Start) -> None:
 
 
 def test_the_checker_finds_an_answer_that_travelled(hand: Hand) -> None:
-    """Here the input is changed behind the engine's back, after the fork has kept the answer."""
+    """The test changes the input in the database after the fork has kept the answer."""
     workflow = graph(asks("ask"), step("pay", after=["ask"]), inputs=INPUTS)
     task_id = hand.start(workflow, input={"amt": 1, "note": ""})
     hand.succeed("ask")

@@ -1,4 +1,4 @@
-"""Questions that nobody waits on any more, and those about effects of unknown outcome."""
+"""Withdrawn questions, and questions about effects whose outcome is unknown."""
 
 import pytest
 
@@ -12,12 +12,12 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asked, everything, gated, pending, say, token
 from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:
-    """It is withdrawn with the task, and an answer that comes afterwards is told so."""
+    """It is withdrawn with the task, and a later answer is refused with that reason."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted))
     engine.operator.cancel(task_id)
@@ -46,7 +46,7 @@ def test_another_step_s_failure_takes_the_question_back(engine: Engine) -> None:
 
 @pytest.mark.parametrize("verdict", ["done", "retry", "fail"])
 def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: str) -> None:
-    """It is listed with what was asked of the outside, and answered with done, retry or fail."""
+    """It is listed with the request, and answered with done, retry or fail."""
     counted = token()
     task_id = engine.submit(graph(step("pay", "cut_off", given={"token": counted})))
     eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
@@ -76,7 +76,7 @@ def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: s
 
 
 def test_resolve_decides_the_same_record(hand: Hand) -> None:
-    """`resolve` is an answer to the question that the unknown is; it is decided once."""
+    """`resolve` answers the question about the unknown effect; it is decided once."""
     task_id = hand.start(graph(step("pay")))
     call_id = intend(hand, hand.claimed("pay"))
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
@@ -92,7 +92,7 @@ def test_resolve_decides_the_same_record(hand: Hand) -> None:
 
 
 def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
-    """When the outcome becomes known after all, nobody has to be asked any more."""
+    """When the result arrives after all, the question is withdrawn."""
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
@@ -104,7 +104,7 @@ def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
 
 
 def test_a_denied_child_fails_the_step_that_waits_for_it(engine: Engine) -> None:
-    """An answer that ends a child task is told to its parent."""
+    """The parent notices the end of a child that an answer ended."""
     child, _ = asked(engine, gated("pay", token()), name="child")
     engine.operator.cancel(child)
     parent = engine.submit(graph(other("run", "workflow", config={"name": "child"}), name="parent"))

@@ -25,9 +25,10 @@ from agent.models.anthropic import AnthropicConnector
 from agent.models.errors import ModelError
 from agent.models.openai import OpenAIConnector
 from agent.models.registry import model_of
-from agent.server import schemas, webhook_signatures
+from agent.server import application, webhook_signatures
 from agent.server.problems import Problem, problem_of
 from agent.server.request_args import RequestArgs
+from agent.server.schemas.base import RequestDocument, models_by_name
 from agent.server.webhook_signatures import SignatureError
 from agent.steps.kinds.llm.model_output import InvalidOutput, read_answer
 from agent.store.db.json_values import encode
@@ -159,22 +160,18 @@ def body(given: bytes) -> None:
 
 @cache
 def _bodies() -> tuple[RequestArgs, ...]:
-    shapes_asked = [
-        shape
-        for shape in vars(schemas).values()
-        if isinstance(shape, type)
-        and issubclass(shape, schemas._Asked)
-        and shape is not schemas._Asked
-    ]
-    assert len(shapes_asked) > 5
+    # The routes load every document class.
+    assert application.ROUTES
+    models = [model for model in models_by_name().values() if issubclass(model, RequestDocument)]
+    assert len(models) > 5
 
-    def taking(shape: Any) -> RequestArgs:
+    def args_of(model: Any) -> RequestArgs:
         def route(body: Any) -> None: ...
 
-        route.__annotations__["body"] = shape
+        route.__annotations__["body"] = model
         return RequestArgs(get_dependant(path="/", call=route))
 
-    return tuple(map(taking, shapes_asked))
+    return tuple(map(args_of, models))
 
 
 def _receiving(content: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:

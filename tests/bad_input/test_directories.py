@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agent.cli.commands.validate import validate
 from agent.cli.errors import Exit
 from agent.config.settings import Settings
-from agent.daemon import workflow_sync
+from agent.daemon import workflow_overview
 from agent.daemon.workflow_sync import WorkflowSync
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories, workflow_versions
@@ -82,13 +82,13 @@ def _validate(paths: list[Path], *, as_json: bool) -> tuple[int, str]:
 
 def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
     """What must hold of a directory that has the good file and others."""
-    entries = workflow_sync.scan(settings)
-    assert "good" in workflow_sync.graphs_of(entries)
+    entries = workflow_overview.scan(settings)
+    assert "good" in workflow_overview.graphs_of(entries)
     WorkflowSync(settings).sync(database)
     with database.connect("reader") as connection:
         on_record = {each.name for each in workflow_histories.latest_versions(connection)}
         assert "good" in on_record
-        listed = {each["name"] for each in workflow_sync.overview(settings, connection)}
+        listed = {each["name"] for each in workflow_overview.overview(settings, connection)}
         assert "good" in listed
     assert submission.find_workflow("good", settings.workflow_directory, lambda _: None)
     # A name that is taken is the directory's problem: by its path the file is valid.
@@ -169,7 +169,7 @@ def test_what_is_no_readable_file_is_told(
     path = found.workflow_directory / "odd.yaml"
     _odd(kind, path)
     _check(found, sqlite_database, [path])
-    (entry,) = (entry for entry in workflow_sync.scan(found) if entry.path == path)
+    (entry,) = (entry for entry in workflow_overview.scan(found) if entry.path == path)
     assert _ODD[kind] in str(entry.problems[0])
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from agent.store.db.database import Database
 from tests.bad_input.spoiling import spoiled
-from tests.server.conftest import QUICK
+from tests.support.sample_workflows import QUICK
 from tests.support.server import Running
 
 HOOKED = """\

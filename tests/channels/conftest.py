@@ -1,7 +1,6 @@
 """Fixtures of the channels' tests: an engine, and a chat on loopback with people in it."""
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -9,22 +8,21 @@ import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.channels import delivery_loop, receive_loop, supervisor
-from agent.channels.chat import pairing
 from agent.channels.supervisor import Channels
 from agent.config.settings import Settings
-from agent.store.channels.pairings import Pairing
 from agent.store.db.database import Database
-from tests.cli.conftest import cli  # noqa: F401  (a fixture by its name)
-from tests.support.chat_server import Peer, received
+from tests.support.chat import Chat, Open, close
+from tests.support.chat_server import Peer
+from tests.support.cli import cli  # noqa: F401  (a fixture by its name)
 from tests.support.engine import Engine
-from tests.support.slack_server import SlackServer
-from tests.support.telegram_server import BotServer
-from tests.tasks.conftest import (  # noqa: F401  (fixtures by their names)
+from tests.support.engine_fixtures import (  # noqa: F401  (fixtures by their names)
     checked,
     engine,
     postgres_database,
     start,
 )
+from tests.support.slack_server import SlackServer
+from tests.support.telegram_server import BotServer
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +52,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_SECONDS", 0.05)
 
 
-Open = Callable[[Settings], Channels]
-
-
 @pytest.fixture
 def open_channels(engine: Engine) -> Iterator[Open]:  # noqa: F811
     """Return a function that runs channels beside the engine; all are ended."""
@@ -73,47 +68,6 @@ def open_channels(engine: Engine) -> Iterator[Open]:  # noqa: F811
     yield begin
     for channels in opened:
         close(channels)
-
-
-def close(channels: Channels) -> None:
-    """End channels and wait until they have ended."""
-    channels.stop()
-    channels._thread.join(60)
-    assert not channels._thread.is_alive()
-
-
-class Chat:
-    """A chat with people in it, beside a running engine."""
-
-    def __init__(self, peer: Peer, engine: Engine, begin: Open, base: Path) -> None:  # noqa: F811
-        self.peer = peer
-        self.engine = engine
-        self.settings = Settings(base=base, channels=peer.settings())
-        self._begin = begin
-        self.channels = begin(self.settings)
-
-    def restart(self) -> None:
-        """Stop the channels and start new ones, as another process would."""
-        close(self.channels)
-        self.channels = self._begin(self.settings)
-
-    def code(self, identity: str) -> str:
-        """Let a stranger write, and return the code that they are given."""
-        self.peer.write(identity, "hello")
-        found = re.search(r"agent pair (\S+)", received(self.peer, identity, "agent pair").text)
-        assert found is not None
-        return found[1]
-
-    def pair(self, number: int = 1, *scopes: str) -> str:
-        """Pair a person, and return who they are."""
-        identity = self.peer.identity(number)
-        self.confirm(self.code(identity), *scopes)
-        return identity
-
-    def confirm(self, code: str, *scopes: str) -> Pairing:
-        """Confirm a code, as the command line does."""
-        chosen = list(scopes) or list(pairing.DEFAULT_SCOPES)
-        return pairing.confirm(self.engine.database, code, chosen)
 
 
 @pytest.fixture(params=["telegram", "slack"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli
 from tests.support.chat_server import Failure, received, shown_to
+from tests.support.cli import Cli
 from tests.support.engine import eventually
 from tests.support.telegram_server import BotServer
 

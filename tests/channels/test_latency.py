@@ -18,8 +18,8 @@ from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
-from tests.channels.conftest import Chat
 from tests.support.approvals import asked, gated, one_step, token
+from tests.support.chat import Chat
 from tests.support.chat_server import shown_to
 from tests.support.engine import eventually
 from tests.support.server import Running

@@ -13,7 +13,7 @@ from agent.channels.supervisor import MissingLibraryError, open_channel
 from agent.config.channels import ChannelSettings, SlackSettings
 from agent.config.settings import Settings
 from agent.store.db.database import Database
-from tests.channels.conftest import Chat
+from tests.support.chat import Chat
 from tests.support.chat_server import received
 from tests.support.engine import eventually
 from tests.support.http_server import Received, answer, redirect, serving

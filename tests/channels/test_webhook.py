@@ -11,8 +11,8 @@ from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import Settings
 from agent.store.channels import cursors as store
 from agent.store.engine import outages
-from tests.channels.conftest import Open
 from tests.support.approvals import MESSAGE, asked, gated, say, token
+from tests.support.chat import Open
 from tests.support.engine import Engine, eventually, graph, step
 from tests.support.webhook_receiver import SECRET, Receiver, receiving
 

@@ -17,10 +17,10 @@ import pytest
 from agent.steps.process import processes
 from agent.store.db.database import Database
 from agent.tasks.read_models import task_documents, transcript
-from tests.cli.conftest import Cli, Process
-from tests.steps.agent.tools.test_mcp import PLAIN
+from tests.support.cli import ROOT, Cli, Process
 from tests.support.model_servers import KEY, HangUp, Provider, Reply, Say, providing
 
+MCP_SERVER = str(ROOT / "tests" / "support" / "plain_mcp_server.py")
 TURNS = 10
 WORKFLOW = """\
 name: acts
@@ -190,7 +190,10 @@ def test_a_server_that_outlives_its_daemon_is_ended(cli: Cli) -> None:
     did = cli.directory / "did"
     pid_file = cli.directory / "did.pid"
     lines = ["[mcp.plain]", f"command = {json.dumps(sys.executable)}"]
-    lines += [f"args = {json.dumps(['-I', PLAIN])}", f"env = {{ DID = {json.dumps(str(did))} }}"]
+    lines += [
+        f"args = {json.dumps(['-I', MCP_SERVER])}",
+        f"env = {{ DID = {json.dumps(str(did))} }}",
+    ]
     cli.write("config.toml", "\n".join(lines) + "\n")
     cli.write("hangs.yaml", HANGS)
     with cli.daemon() as daemon:

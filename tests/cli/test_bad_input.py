@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Cli
+from tests.support.cli import PROGRAM, Cli
 
 HELLO = """\
 name: hello
@@ -135,7 +135,7 @@ def test_a_home_that_cannot_be_made(cli: Cli) -> None:
     nowhere = Cli(cli.directory, AGENT_HOME=str(home))
     for command in ("init", "up"):
         result = nowhere(command, code=5)
-        assert result.err == f"agent: the directory {home} cannot be made: Not a directory\n"
+        assert result.err == f"agent: the directory {home} cannot be created: Not a directory\n"
 
 
 def test_a_database_that_cannot_be_used_is_told_plainly(cli: Cli) -> None:

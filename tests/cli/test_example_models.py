@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.cli.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 
 @pytest.mark.parametrize(

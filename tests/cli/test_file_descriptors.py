@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Cli
+from tests.support.cli import PROGRAM, Cli
 
 LIMIT = 128
 STEPS = """\

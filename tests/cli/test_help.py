@@ -6,43 +6,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import ROOT, Cli
-
-COMMANDS = [
-    "init",
-    "up",
-    "worker",
-    "run",
-    "validate",
-    "schema",
-    "workflows",
-    "tasks",
-    "show",
-    "watch",
-    "logs",
-    "events",
-    "pause",
-    "resume",
-    "cancel",
-    "retry",
-    "fork",
-    "resolve",
-    "signal",
-    "approvals",
-    "approve",
-    "deny",
-    "answer",
-    "defer",
-    "chat",
-    "pair",
-    "pairings",
-    "budget",
-    "artifact",
-    "doctor",
-    "db",
-    "token",
-    "version",
-]
+from tests.support.cli import COMMANDS, ROOT, Cli
 
 HEAVY = [
     "rich",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 from tests.support.model_servers import KEY, Say, Stall, providing
 
 WORKFLOW = """\

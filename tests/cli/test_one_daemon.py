@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.conftest import PATIENCE_SECONDS, Cli
+from tests.support.cli import PATIENCE_SECONDS, Cli
 
 pytestmark = pytest.mark.process
 

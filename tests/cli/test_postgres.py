@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.store.db.database import Database
-from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
+from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 
 QUICK = """\
 name: quick

@@ -15,7 +15,7 @@ from agent.channels.chat.command_handler import CommandHandler
 from agent.core import audit
 from agent.core.scopes import SCOPES
 from agent.store.db.database import Database
-from tests.server.conftest import SIGNALLED
+from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running
 
 

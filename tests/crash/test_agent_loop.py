@@ -13,7 +13,7 @@ import pytest
 from agent.store.db.database import Database
 from agent.tasks.errors import RefusedError
 from agent.tasks.operator.operator import Operator
-from agent.tasks.worker import worker
+from agent.tasks.worker import failures
 from agent.workflows.graph import Graph, Step
 from tests.crash.faults import Way
 from tests.crash.shapes import AT_ONCE, Shape
@@ -105,8 +105,8 @@ def test_every_commit_of_a_loop(
     way: Way, sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing that was said is asked again, no recorded call runs twice, the spend is exact."""
-    monkeypatch.setattr(worker, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(worker, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.01)
     shape = Shape([agent_step(TURNS)], once=[])
     for at in itertools.count(1):
         path = tmp_path / f"{at}.db"

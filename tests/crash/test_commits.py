@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.tasks.worker import worker
+from agent.tasks.worker import failures
 from tests.crash.faults import Way
 from tests.crash.shapes import SHAPES
 from tests.crash.story import Story
@@ -35,8 +35,8 @@ def fresh(sqlite_template: Path, tmp_path: Path) -> Fresh:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers try again sooner than they would: the faults here never last."""
-    monkeypatch.setattr(worker, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(worker, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.01)
 
 
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())

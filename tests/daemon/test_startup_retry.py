@@ -1,4 +1,4 @@
-"""A start that meets a lost session or a busy database goes on; one that cannot succeed ends."""
+"""A start retries after a lost session or a busy database, and ends after a permanent fault."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from agent import bootstrap, recovery
 from agent.approvals import expiry
 from agent.config.settings import DatabaseSettings, ServerSettings, Settings
 from agent.core import audit, file_descriptors
-from agent.daemon import daemon, startup_retry, workflow_sync
+from agent.daemon import daemon, jobs, startup_retry, workflow_sync
 from agent.server.startup import Startup
 from agent.store.db.database import CommitUnknownError, Database, StoreError
 from agent.store.db.dialect import Fault
@@ -25,21 +25,21 @@ from agent.tasks.rescue import orphan_processes
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait no longer than a test has time for."""
+    """Shorten the pauses."""
     monkeypatch.setattr(startup_retry, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(startup_retry, "_PROBE_PAUSES", (0.01, 0.01))
 
 
 def failing_once(work: Callable[..., Any], failure: Callable[[], None]) -> Callable[..., Any]:
-    """Return the same work with a failure before its first time."""
+    """Return the same function, failing at its first call."""
     has_failed = False
 
-    def once(*given: Any, **options: Any) -> Any:
+    def once(*args: Any, **options: Any) -> Any:
         nonlocal has_failed
         if not has_failed:
             has_failed = True
             failure()
-        return work(*given, **options)
+        return work(*args, **options)
 
     return once
 
@@ -54,37 +54,37 @@ def terminate_others(url: str) -> None:
 
 
 def busy() -> None:
-    """Fail as a statement does that took longer than the server allows."""
+    """Fail like a statement that exceeded the server's timeout."""
     raise StoreError(Fault.BUSY, "canceling statement due to statement timeout")
 
 
-def test_a_session_that_is_lost_in_the_startup_pass_is_no_end(
+def test_recovery_is_retried_after_a_lost_session(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pass is run again on a new session, and comes to its end."""
+    """The recovery pass runs again on a new session."""
     lose = failing_once(orphan_processes.end, lambda: terminate_others(postgres_database.url))
     monkeypatch.setattr(orphan_processes, "end", lose)
     # The pass asks for orphans before it looks for owners again, on the session that was lost.
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logs:
         asyncio.run(startup_retry.recover(postgres_database))
-    assert [entry["fault"] for entry in told if entry["event"] == "start.repeated"] == ["lost"]
+    assert [entry["fault"] for entry in logs if entry["event"] == "start.repeated"] == ["lost"]
 
 
-def test_a_busy_database_delays_the_startup_pass(
+def test_recovery_waits_for_a_busy_database(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A statement that is cut off is sent again, with a line in the log."""
+    """A timed-out statement is retried, with a line in the log."""
     monkeypatch.setattr(expiry, "check_due", failing_once(expiry.check_due, busy))
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logs:
         asyncio.run(startup_retry.recover(database))
-    assert [entry["event"] for entry in told] == ["start.repeated"]
+    assert [entry["event"] for entry in logs] == ["start.repeated"]
 
 
 @pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.READONLY, Fault.DEFECT, Fault.REPLACED])
-def test_what_does_not_pass_ends_the_start(
+def test_a_permanent_fault_ends_the_start(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """No start goes on without what it needs."""
+    """A permanent fault is not retried."""
 
     def fail(*_: object) -> None:
         raise StoreError(fault, "no")
@@ -95,43 +95,43 @@ def test_what_does_not_pass_ends_the_start(
     assert raised.value.fault is fault
 
 
-def test_a_session_that_is_lost_while_the_database_is_opened_is_no_end(
+def test_opening_is_retried_after_a_lost_session(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The schema is looked at again."""
+    """The schema is checked again."""
     current = failing_once(migrate.current, lambda: terminate_others(postgres_url))
     monkeypatch.setattr(migrate, "current", current)
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=postgres_url))
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logs:
         startup_retry.open_database(settings).connect("reader").close()
-    assert [entry["fault"] for entry in told] == ["lost"]
+    assert [entry["fault"] for entry in logs] == ["lost"]
 
 
-def test_a_server_that_cannot_be_reached_ends_the_start(tmp_path: Path) -> None:
-    """As likely as not its address is wrong: whoever starts it is told at once."""
+def test_an_unreachable_server_ends_the_start(tmp_path: Path) -> None:
+    """The address may be wrong, so the start fails at once."""
     url = f"postgresql://nobody@/none?host={tmp_path}"
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=url))
     with pytest.raises(StoreError, match="cannot connect"):
         startup_retry.open_database(settings)
 
 
-def test_what_may_have_been_done_is_not_done_again() -> None:
-    """A first task whose COMMIT got no answer is not submitted twice."""
+def test_a_commit_of_unknown_result_is_not_retried() -> None:
+    """A first task whose COMMIT was not acknowledged is not submitted twice."""
 
     def fail() -> None:
         raise CommitUnknownError(Fault.LOST, "no answer")
 
     with pytest.raises(CommitUnknownError):
-        asyncio.run(startup_retry.patiently(fail, may_be_done_twice=False))
+        asyncio.run(startup_retry.with_retries(fail, is_idempotent=False))
     work = failing_once(lambda: 1, busy)
-    assert asyncio.run(startup_retry.patiently(work, may_be_done_twice=False)) == 1
+    assert asyncio.run(startup_retry.with_retries(work, is_idempotent=False)) == 1
 
 
 def test_a_signal_ends_a_start_that_waits(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while the first task cannot be recorded, because the disk is full."""
-    monkeypatch.setattr(daemon, "_end_in_any_case", lambda _: None)
+    monkeypatch.setattr(daemon, "_exit_after", lambda _: None)
     # These are the process's own, which goes on with other tests.
     monkeypatch.setattr(audit, "configure", lambda *_, **__: None)
     monkeypatch.setattr(file_descriptors, "raise_limit", file_descriptors.limit)
@@ -147,18 +147,18 @@ def test_a_signal_ends_a_start_that_waits(
         raise StoreError(Fault.FULL, "no space left on device")
 
     async def ready(_: str | None) -> None:
-        await startup_retry.patiently(fail, may_be_done_twice=False)
+        await startup_retry.with_retries(fail, is_idempotent=False)
 
     settings = Settings(base=tmp_path, server=ServerSettings(enabled=False))
     asyncio.run(daemon.serve(settings, sqlite_database, on_ready=ready))
     assert 2 <= tried < 50
 
 
-def test_the_server_knows_when_the_workflow_files_are_on_record(
+def test_the_server_knows_when_the_workflow_files_are_recorded(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answers although they could not be recorded, and learns when they are."""
-    monkeypatch.setattr(daemon, "_LOOK_SECONDS", 0.01)
+    """It starts although they could not be recorded, and is notified when they are."""
+    monkeypatch.setattr(jobs, "WORKFLOW_SYNC_SECONDS", 0.01)
     seen: list[tuple[str, bool]] = []
 
     class FakeServer:
@@ -169,22 +169,22 @@ def test_the_server_knows_when_the_workflow_files_are_on_record(
 
     server = FakeServer()
 
-    class FailingShelf(workflow_sync.WorkflowSync):
+    class FailingSync(workflow_sync.WorkflowSync):
         failures = 2
 
-        def sync(self, database: Database) -> list[workflow_sync.Change]:
+        def sync(self, database: Database) -> list[workflow_sync.WorkflowChange]:
             if self.failures:
                 self.failures -= 1
                 seen.append(("failed", server.startup.has_workflows))
                 raise StoreError(Fault.FULL, "no room")
             return super().sync(database)
 
-    monkeypatch.setattr(workflow_sync, "WorkflowSync", FailingShelf)
+    monkeypatch.setattr(workflow_sync, "WorkflowSync", FailingSync)
 
     async def watch() -> None:
-        given: Any = server
+        untyped_server: Any = server
         task = asyncio.create_task(
-            daemon._watch_workflows(Settings(base=tmp_path), sqlite_database, given)
+            jobs.sync_workflows(Settings(base=tmp_path), sqlite_database, untyped_server)
         )
         async with asyncio.timeout(60):
             while not (seen and server.startup.has_workflows):  # noqa: ASYNC110

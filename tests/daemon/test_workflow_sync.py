@@ -1,4 +1,4 @@
-"""Workflows by file and on record: what a running agent keeps equal as files change."""
+"""Workflow files and recorded workflows: the daemon keeps them equal."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import Settings
-from agent.daemon.workflow_sync import Change, WorkflowSync, overview
+from agent.daemon.workflow_overview import overview
+from agent.daemon.workflow_sync import WorkflowChange, WorkflowSync
 from agent.store.db.database import Database
 from agent.store.engine import workflow_histories
 
@@ -15,11 +16,11 @@ FLOW = "name: {name}\nsteps:\n  one: {{shell: {{argv: [echo, {word}], effect: no
 
 @pytest.fixture
 def settings(sqlite_database: Database, tmp_path: Path) -> Settings:
-    """Return settings whose workflow directory is empty and whose database is made."""
+    """Return settings with an empty workflow directory and a database."""
     (tmp_path / "workflows").mkdir()
-    found = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
-    assert found.database_url == sqlite_database.url
-    return found
+    settings = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
+    assert settings.database_url == sqlite_database.url
+    return settings
 
 
 def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
@@ -30,39 +31,39 @@ def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
 
 def _on_record(database: Database) -> dict[str, tuple[int, bool]]:
     with database.connect("reader") as connection:
-        found = workflow_histories.latest_versions(connection)
-    return {each.name: (each.number, each.removed_at is not None) for each in found}
+        versions = workflow_histories.latest_versions(connection)
+    return {version.name: (version.number, version.removed_at is not None) for version in versions}
 
 
-def _told(changes: list[Change]) -> list[str]:
+def _events(changes: list[WorkflowChange]) -> list[str]:
     return [change.event for change in changes]
 
 
 def test_files_become_versions_once(settings: Settings, sqlite_database: Database) -> None:
-    """A new or changed file is a new version; the same file again, or a restart, is none."""
-    shelf = WorkflowSync(settings)
-    assert shelf.sync(sqlite_database) == []
+    """A new or changed file is a new version; the same file or a restart is not."""
+    sync = WorkflowSync(settings)
+    assert sync.sync(sqlite_database) == []
     _write(settings, "a.yaml", "first")
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
-    assert shelf.sync(sqlite_database) == []
+    assert _events(sync.sync(sqlite_database)) == ["workflow.loaded"]
+    assert sync.sync(sqlite_database) == []
     assert WorkflowSync(settings).sync(sqlite_database) == []
     _write(settings, "a.yaml", "first", "ho")
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.loaded"]
+    assert _events(sync.sync(sqlite_database)) == ["workflow.loaded"]
     assert _on_record(sqlite_database) == {"first": (2, False)}
 
 
 def test_a_deleted_or_renamed_workflow_is_removed(
     settings: Settings, sqlite_database: Database
 ) -> None:
-    """Its versions stay on record; it comes back with its file. Also while no agent ran."""
-    shelf = WorkflowSync(settings)
+    """Its versions stay recorded, and it returns with its file; also if no agent ran meanwhile."""
+    sync = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
     _write(settings, "b.yaml", "second")
-    shelf.sync(sqlite_database)
+    sync.sync(sqlite_database)
     path.unlink()
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.removed"]
+    assert _events(sync.sync(sqlite_database)) == ["workflow.removed"]
     _write(settings, "b.yaml", "renamed")
-    assert sorted(_told(WorkflowSync(settings).sync(sqlite_database))) == [
+    assert sorted(_events(WorkflowSync(settings).sync(sqlite_database))) == [
         "workflow.loaded",
         "workflow.removed",
     ]
@@ -72,25 +73,25 @@ def test_a_deleted_or_renamed_workflow_is_removed(
         "renamed": (1, False),
     }
     _write(settings, "a.yaml", "first")
-    shelf.sync(sqlite_database)
+    sync.sync(sqlite_database)
     assert _on_record(sqlite_database)["first"] == (1, False)
 
 
 def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: Database) -> None:
-    """What is wrong is told once; what was on record stays usable."""
-    shelf = WorkflowSync(settings)
+    """The problem is reported once, and the recorded version stays usable."""
+    sync = WorkflowSync(settings)
     path = _write(settings, "a.yaml", "first")
-    shelf.sync(sqlite_database)
+    sync.sync(sqlite_database)
     path.write_text("name: first\nsteps: {}\n", encoding="utf-8")
-    assert _told(shelf.sync(sqlite_database)) == ["workflow.broken"]
-    assert shelf.sync(sqlite_database) == []
+    assert _events(sync.sync(sqlite_database)) == ["workflow.broken"]
+    assert sync.sync(sqlite_database) == []
     assert _on_record(sqlite_database) == {"first": (1, False)}
     (listed,) = overview(settings, None)
     assert "a.yaml" in listed["remarks"][0]
 
 
-def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> None:
-    """Webhooks and commands of chats start workflows; what does not yet is said to be inactive."""
+def test_inactive_triggers_are_reported(settings: Settings) -> None:
+    """Webhooks and chat commands start workflows; other triggers are reported as inactive."""
     on = "on: {webhook: {verify: token, secret: 'env:HOOK'}, chat: {command: go}, schedule: {every: 1h}}\n"
     path = _write(settings, "flow.yaml", "flow")
     path.write_text(on + path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -98,8 +99,8 @@ def test_only_triggers_that_nothing_acts_on_are_remarked(settings: Settings) -> 
     assert entry["remarks"] == ["not active yet: schedule"]
 
 
-def test_what_a_file_will_miss_is_remarked_on(settings: Settings) -> None:
-    """Functions and children that are not there, and inputs that a child would be refused for."""
+def test_missing_modules_children_and_inputs_are_reported(settings: Settings) -> None:
+    """Missing modules and child workflows, and inputs that a child would refuse."""
     directory = settings.workflow_directory
     (directory / "mine.py").write_text("def here(): ...", encoding="utf-8")
     (directory / "child.yaml").write_text(
@@ -121,7 +122,7 @@ steps:
 """,
         encoding="utf-8",
     )
-    (parent,) = [each for each in overview(settings, None) if each["name"] == "parent"]
+    (parent,) = [workflow for workflow in overview(settings, None) if workflow["name"] == "parent"]
     assert parent["remarks"] == [
         "step nowhere: the module 'not_there.at_all' is neither beside parent.yaml nor installed",
         "step misspelt: no workflow file is called 'chidl'; did you mean 'child'?",

@@ -207,7 +207,7 @@ def test_usage_that_is_not_told(provider: str) -> None:
 @both
 @pytest.mark.parametrize("count", [-5, True, 10**30, 1.5, "9"])
 def test_usage_that_cannot_be(provider: str, count: Any) -> None:
-    """A count that is none is not told: taken as it is, it would give back what others have spent."""
+    """An invalid count is dropped: it would credit the budget with what other calls have used."""
     with providing(raw(provider, tokens=count)) as server:
         reply = ask(provider, server.url(provider))
     assert (reply.text, reply.tokens_in, reply.tokens_out) == ("hello", None, None)
@@ -235,7 +235,7 @@ def test_tool_uses_without_ids_of_their_own(provider: str) -> None:
 
 @both
 def test_a_tools_name_that_no_provider_takes_back(provider: str) -> None:
-    """What a model has made up is known by the name that it said, and sent back as one that fits."""
+    """A tool name that a model has invented is kept, and sent back in a form that providers accept."""
     name = "functions.look at\0" + "x" * 100
     with providing(Say("", tools=[("use_1", name, {})]), Say("seen")) as server:
         first = ask(provider, server.url(provider))
@@ -307,7 +307,7 @@ def test_text_in_parts() -> None:
 
 @both
 def test_an_answer_without_end(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sends more than an answer can be is not listened to any longer."""
+    """A response beyond the limit is not read to its end."""
     monkeypatch.setattr(response_parsing, "MAX_BYTES", 1000)
     problem = failed(provider, Say("x" * 2000))
     assert (problem.code, problem.may_retry) == ("malformed_answer", True)
@@ -316,7 +316,7 @@ def test_an_answer_without_end(provider: str, monkeypatch: pytest.MonkeyPatch) -
 
 @both
 def test_an_error_in_a_good_answer(provider: str) -> None:
-    """An error under status 200 is told in the provider's words, with the request it is about."""
+    """An error under status 200 is reported in the provider's words, with the id of the request."""
     body = json.dumps({"error": {"message": "no model is free", "code": 502}}).encode()
     name = "request-id" if provider == "anthropic" else "x-request-id"
     problem = failed(provider, Raw(200, body, {name: "req_7"}))
@@ -348,7 +348,7 @@ def test_what_may_be_tried_again(provider: str, status: int) -> None:
     ],
 )
 def test_what_fails_at_once(provider: str, status: int, advice: str) -> None:
-    """What will not get better fails with what the provider said and what a person can do."""
+    """A permanent error fails with the provider's message and with what a person can do."""
     problem = failed(provider, error(status, "it said so"))
     assert not problem.may_retry
     assert not problem.may_have_cost
@@ -415,7 +415,7 @@ def test_answers_that_are_none(provider: str, reply: Any) -> None:
 
 @both
 def test_no_answer_in_time(provider: str) -> None:
-    """A timeout is told as one; the model may be working on it."""
+    """A timeout has a code of its own; the model may still be working."""
     problem = failed(provider, Stall(), seconds=0.3)
     assert (problem.code, problem.kind, problem.may_retry) == ("timeout", "timeout", True)
     assert problem.may_have_cost
@@ -425,7 +425,7 @@ def test_no_answer_in_time(provider: str) -> None:
 def test_nobody_listens(provider: str) -> None:
     """A refused connection costs nothing and is tried again."""
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
+        held.bind(("127.0.0.1", 0))  # bound and not listening: no other process can answer there
         url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"
         with pytest.raises(ModelError) as caught:
             ask(provider, url)
@@ -436,7 +436,7 @@ def test_nobody_listens(provider: str) -> None:
 
 @both
 def test_no_secure_connection(provider: str) -> None:
-    """A server that speaks no TLS is told as that."""
+    """A server without TLS has an error of its own."""
     with providing() as server, pytest.raises(ModelError) as caught:
         ask(provider, server.url(provider).replace("http:", "https:"))
     assert (caught.value.code, caught.value.may_retry) == ("tls", True)
@@ -445,7 +445,7 @@ def test_no_secure_connection(provider: str) -> None:
 
 @both
 def test_a_name_that_cannot_be_resolved(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failing name lookup is told as that."""
+    """A failing name lookup has an error of its own."""
 
     def fail(*_: object, **__: object) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -1,4 +1,4 @@
-"""Fixtures of the server's tests: one server for all of a process that need nothing special."""
+"""Fixtures of the server's tests: one server per module for tests without special settings."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,33 +8,8 @@ import httpx
 import pytest
 
 from agent.store.db.database import Database
+from tests.support.sample_workflows import FAILING, QUICK, SIGNALLED
 from tests.support.server import Running
-
-QUICK = """\
-name: quick
-description: Two steps that end at once.
-inputs:
-  word: {type: string, default: hello}
-steps:
-  one: {shell: {argv: [echo, "{{ inputs.word }}"], effect: none}}
-  two: {depends_on: [one], wait: 1ms}
-output: "{{ steps.one.output.stdout | trim }}"
-"""
-
-SIGNALLED = """\
-name: signalled
-steps:
-  ask: {wait: {signal: go}}
-  tell: {depends_on: [ask], wait: 1ms}
-output: "{{ steps.ask.output }}"
-"""
-
-FAILING = """\
-name: failing
-steps:
-  fine: {shell: {argv: [echo, fine], effect: none}}
-  bad: {depends_on: [fine], shell: {argv: ["false"], effect: none}, retry: {max_attempts: 1}}
-"""
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from typing import Final
 from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.server.conftest import FAILING, QUICK, SIGNALLED
-from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.sample_workflows import ASKING, FAILING, GATED, QUICK, SIGNALLED
 from tests.support.server import Running, wait_for
 
 LEFT_OUT: Final = (
@@ -39,7 +38,7 @@ enabled = false
 
 
 def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run Schemathesis against a server, in a directory for what it leaves behind."""
+    """Run Schemathesis against a server, in a directory for its files."""
     for text in (QUICK, SIGNALLED, FAILING, GATED, ASKING):
         running.add_workflow(text)
     with running.client() as client:
@@ -47,11 +46,11 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
             client.post(f"/api/v1/workflows/{workflow}/tasks").raise_for_status().json()["id"]
             for workflow in ("quick", "gated", "signalled")
         ]
-        asked = wait_for(lambda: client.get("/api/v1/approvals").json()["approvals"])
+        approvals = wait_for(lambda: client.get("/api/v1/approvals").json()["approvals"])
         description = client.get("/api/v1/openapi.json").raise_for_status().text
     (directory / "openapi.json").write_text(description, encoding="utf-8")
     (directory / "schemathesis.toml").write_text(
-        _CONFIG.format(task=started[-1], approval=asked[0]["id"]), encoding="utf-8"
+        _CONFIG.format(task=started[-1], approval=approvals[0]["id"]), encoding="utf-8"
     )
     program = "import sys; from schemathesis.cli import schemathesis; schemathesis()"
     return subprocess.run(
@@ -70,20 +69,20 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
 
 
 def main() -> int:
-    """Run it for a while on a database of its own; return the exit status."""
+    """Run it for a while on its own database; return the exit status."""
     parser = argparse.ArgumentParser(prog="make fuzz", description="Fuzz the HTTP API.")
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # Requests without a token are what is tested: none may be held back for the ones before.
-    failed_auth_limiter.MOST = sys.maxsize  # type: ignore[misc]
+    failed_auth_limiter.MAX_FAILURES = sys.maxsize  # type: ignore[misc]
     directory = Path(tempfile.mkdtemp(prefix="agent-fuzz-"))
     try:
         database = Database(f"sqlite:///{directory}/agent.db")
         migrate.upgrade(database)
-        options = ["--max-time", str(given.seconds), "--max-examples", "1000"]
-        if given.seed is not None:
-            options += ["--seed", str(given.seed)]
+        options = ["--max-time", str(arguments.seconds), "--max-examples", "1000"]
+        if arguments.seed is not None:
+            options += ["--seed", str(arguments.seed)]
         with Running(database, directory) as running:
             done = fuzz(running, directory, *options)
     finally:

@@ -1,4 +1,4 @@
-"""The server inside `agent up`: started, told, answered, ended."""
+"""The server inside `agent up`: start, address, responses, stop."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.conftest import PATIENCE_SECONDS, Cli, Process
+from tests.support.cli import PATIENCE_SECONDS, Cli, Process
 
 pytestmark = pytest.mark.process
 
@@ -21,17 +21,17 @@ FLOW = "name: flow\nsteps: {one: {wait: {signal: go}}}\n"
 
 
 def _address(process: Process) -> str:
-    """Read what the daemon prints until it says where its API is."""
+    """Read the daemon's output until it prints the API's address."""
     assert process.stdout is not None
     for line in process.stdout:
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        if found:
-            return found[0]
+        match = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if match:
+            return match[0]
     raise AssertionError("the daemon did not say where its API is")
 
 
-def test_up_offers_the_api_and_ends_with_a_stream_open(tmp_path: Path) -> None:
-    """The token is in the home directory; files are found at once; SIGTERM ends it all in time."""
+def test_up_serves_the_api_and_stops_with_an_open_stream(tmp_path: Path) -> None:
+    """The token is in the home directory; workflow files are known at once; SIGTERM stops it in time."""
     cli = Cli(tmp_path, AGENT_SERVER__PORT="0")
     cli.write("workflows/flow.yaml", FLOW)
     with cli.daemon() as process:
@@ -43,7 +43,7 @@ def test_up_offers_the_api_and_ends_with_a_stream_open(tmp_path: Path) -> None:
             trust_env=False,
         ) as client:
             listed = client.get("/api/v1/workflows").json()["workflows"]
-            assert [each["name"] for each in listed] == ["flow"]
+            assert [entry["name"] for entry in listed] == ["flow"]
             created = client.post("/api/v1/workflows/flow/tasks").json()["id"]
             assert cli.task(created)["id"] == created
             ended = threading.Event()
@@ -64,11 +64,11 @@ def test_up_offers_the_api_and_ends_with_a_stream_open(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
-    """Without its port the daemon says so and runs tasks all the same."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        cli = Cli(tmp_path, AGENT_SERVER__PORT=str(taken.getsockname()[1]))
+    """The daemon reports that the port is taken, and runs tasks."""
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        cli = Cli(tmp_path, AGENT_SERVER__PORT=str(occupied.getsockname()[1]))
         cli.write("flow.yaml", "name: quick\nsteps: {one: {wait: 1ms}}\n")
         with cli.daemon():
             assert cli("run", "flow.yaml", "--wait", "--json").json["status"] == "succeeded"
@@ -76,7 +76,7 @@ def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
 
 
 def test_an_unsafe_address_is_refused(tmp_path: Path) -> None:
-    """`agent up` does not start where others could reach it unasked."""
+    """`agent up` refuses an address that other machines can reach, without `allow_remote`."""
     cli = Cli(tmp_path, AGENT_SERVER__HOST="0.0.0.0")
     assert "allow_remote" in cli("up", code=2).err
 
@@ -87,7 +87,7 @@ def test_tokens_by_command(tmp_path: Path) -> None:
     made: Any = cli("token", "create", "phone", "--scope", "approve", "--json").json
     assert made["token"] not in (tmp_path / "data" / "tokens.json").read_text()
     listed = cli("token", "list", "--json")
-    assert [each["name"] for each in listed.json] == ["phone"]
+    assert [entry["name"] for entry in listed.json] == ["phone"]
     assert made["token"] not in listed.out
     assert "already" in cli("token", "create", "phone", "--scope", "read", code=3).err
     assert "phone" in cli("token", "revoke", "phone").out
@@ -95,7 +95,7 @@ def test_tokens_by_command(tmp_path: Path) -> None:
 
 
 def test_the_server_is_loaded_only_where_it_runs(tmp_path: Path) -> None:
-    """Commands and the token's own do not pay for FastAPI."""
+    """Other commands, `agent token` included, do not import FastAPI."""
     cli = Cli(tmp_path)
     program = (
         "import json, sys; from agent.cli.main import main\n"

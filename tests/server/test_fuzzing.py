@@ -1,4 +1,4 @@
-"""No request that the description allows, or forbids, gets an answer that it does not describe."""
+"""No valid or invalid request gets a response that the OpenAPI description does not contain."""
 
 import re
 import sys
@@ -15,9 +15,9 @@ from tests.support.server import Running
 def test_schemathesis_finds_nothing(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short run, the same every time; `make fuzz` goes on for longer."""
+    """A short run with a fixed seed; `make fuzz` runs longer."""
     # Requests without a token are what is tested: none may be held back for the ones before.
-    monkeypatch.setattr(failed_auth_limiter, "MOST", sys.maxsize)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", sys.maxsize)
     with Running(sqlite_database, tmp_path) as running:
         done = fuzz(running, tmp_path, "--seed", "1", "--max-examples", "1")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Connections: bounded in number, in the size of their heads and trailers, and in how they end."""
+"""Limits on connections: their number, the size of headers and trailers, and how they close."""
 
 import resource
 import socket
@@ -10,10 +10,9 @@ import pytest
 from agent.config.settings import EngineSettings, ServerSettings, Settings
 from agent.core import file_descriptors
 from agent.server import header_limits, server_thread
-from agent.server.server_thread import most_connections
+from agent.server.server_thread import max_connections
 from agent.store.db.database import Database
-from tests.server.test_slow_clients import _rest
-from tests.support.server import Running, wait_for
+from tests.support.server import Running, read_until_closed, wait_for
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 CHUNKED = b"POST /hooks/none HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -29,11 +28,11 @@ def _is_closed(client: socket.socket) -> bool:
         return True
 
 
-def test_idle_connections_make_way(
+def test_the_longest_idle_connection_is_closed(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above the bound the longest idle connection is closed, and a new one is answered."""
-    monkeypatch.setattr(server_thread, "most_connections", lambda _: 10)
+    """Above the limit the longest idle connection is closed, and the new one is served."""
+    monkeypatch.setattr(server_thread, "max_connections", lambda _: 10)
     with Running(sqlite_database, tmp_path) as server, ExitStack() as opened:
         idle = [opened.enter_context(server.connected()) for _ in range(30)]
         with server.client() as client:
@@ -46,7 +45,7 @@ def test_idle_connections_make_way(
 def test_a_silent_connection_is_closed_soon(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a first byte a connection is closed sooner than one whose head is on its way."""
+    """A connection without a first byte is closed sooner than one with incomplete headers."""
     monkeypatch.setattr(header_limits, "FIRST_BYTE_SECONDS", 0.2)
     with (
         Running(sqlite_database, tmp_path) as server,
@@ -54,9 +53,9 @@ def test_a_silent_connection_is_closed_soon(
         server.connected() as silent,
     ):
         slow.sendall(HEAD[:10])
-        assert _rest(silent) == b""
+        assert read_until_closed(silent) == b""
         slow.sendall(HEAD[10:] + b"\r\n")
-        assert _rest(slow).startswith(b"HTTP/1.1 200")
+        assert read_until_closed(slow).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -66,29 +65,29 @@ def test_a_silent_connection_is_closed_soon(
 def test_descriptors_are_left_for_the_steps(
     limit: int, slots: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound follows from the limit of descriptors and the number of steps at a time."""
+    """The limit follows from the limit on file descriptors and the number of slots."""
     monkeypatch.setattr(file_descriptors, "limit", lambda: limit)
     settings = Settings(engine=EngineSettings(slots=slots), server=ServerSettings())
-    assert most_connections(settings) == expected
+    assert max_connections(settings) == expected
 
 
 def _head_of(size: int) -> bytes:
-    """Return a head that counts as so many bytes."""
+    """Return headers of this size."""
     fixed = header_limits._LINE_BYTES + len("/healthz")
     fixed += len("hostlocalhost") + 4 + len("connectionclose") + 4 + len("x") + 4
     return HEAD + b"X: " + b"x" * (size - fixed) + b"\r\n\r\n"
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_the_bound_of_a_head_is_exact(running: Running, *, is_slow: bool) -> None:
-    """One byte more than allowed is refused, in one piece as in many; a larger one as well."""
+def test_the_limit_on_headers_is_exact(running: Running, *, is_slow: bool) -> None:
+    """One byte above the limit is refused, sent at once or byte by byte; larger headers too."""
     for excess, status in ((0, b"200"), (1, b"400"), (5000, b"400"), (200_000, b"400")):
         head = _head_of(header_limits.HEAD_BYTES + excess)
         with running.connected() as client:
             pieces = [head[at : at + 30_000] for at in range(0, len(head), 30_000)]
             for piece in pieces if is_slow else [head]:
                 client.sendall(piece)
-            assert _rest(client)[9:12] == status, excess
+            assert read_until_closed(client)[9:12] == status, excess
 
 
 def _memory_bytes() -> int:
@@ -98,7 +97,7 @@ def _memory_bytes() -> int:
 
 @pytest.mark.parametrize("field", [b"X: y\r\n" * 10_000, b"x" * 60_000], ids=["many", "one"])
 def test_trailers_count_as_headers(running: Running, field: bytes) -> None:
-    """Trailers without end are refused soon, and take no memory."""
+    """Endless trailers are refused soon, and use no memory."""
     before = _memory_bytes()
     sent = 0
     with running.connected() as client:
@@ -111,8 +110,8 @@ def test_trailers_count_as_headers(running: Running, field: bytes) -> None:
     assert _memory_bytes() - before < 30_000_000
 
 
-def test_trailers_are_no_headers(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What proves a request comes before its body: a trailer is dropped."""
+def test_trailers_are_not_headers(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trailer cannot authenticate a request: it is dropped."""
     monkeypatch.setenv("HOOK_SECRET", "a-secret-of-some-length")
     running.add_workflow(
         'name: trailed\non: {webhook: {verify: token, secret: "env:HOOK_SECRET"}}\n'
@@ -120,21 +119,21 @@ def test_trailers_are_no_headers(running: Running, monkeypatch: pytest.MonkeyPat
     )
     start = CHUNKED.replace(b"none", b"trailed").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n")
     proof = b"X-Webhook-Token: a-secret-of-some-length\r\n"
-    for said, status in (
+    for head, status in (
         (start + b"\r\n2\r\n{}\r\n0\r\n" + proof, b"401"),
         (start + proof + b"\r\n2\r\n{}\r\n0\r\n", b"202"),
     ):
         with running.connected() as client:
-            client.sendall(said + b"\r\n")
-            assert _rest(client)[9:12] == status
+            client.sendall(head + b"\r\n")
+            assert read_until_closed(client)[9:12] == status
 
 
-def test_a_refused_upload_gets_its_answer_and_no_more(running: Running) -> None:
-    """A request without a token is answered and its connection closed, however much is to come."""
+def test_a_refused_upload_gets_its_response_and_a_closed_connection(running: Running) -> None:
+    """A request without a token gets its response and a closed connection, however large its body."""
     start = b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
     with running.connected() as client:
         client.sendall(start + b"x" * 500_000)
-        heard = _rest(client)
+        heard = read_until_closed(client)
     assert heard.startswith(b"HTTP/1.1 401")
     assert b"connection: close" in heard.lower()
     with running.client("") as stranger:
@@ -142,18 +141,18 @@ def test_a_refused_upload_gets_its_answer_and_no_more(running: Running) -> None:
         assert refused.status_code == 401
 
 
-def test_a_whole_request_keeps_its_connection(running: Running) -> None:
-    """A refusal of a request that has come whole leaves the connection open."""
+def test_a_complete_request_keeps_its_connection(running: Running) -> None:
+    """The refusal of a complete request leaves the connection open."""
     start = b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
     with running.connected() as client:
         client.sendall(start)
         assert client.recv(12) == b"HTTP/1.1 401"
         client.sendall(HEAD + b"\r\n")
-        assert b"HTTP/1.1 200" in _rest(client)
+        assert b"HTTP/1.1 200" in read_until_closed(client)
 
 
-def test_a_request_that_follows_at_once_keeps_its_connection(running: Running) -> None:
-    """The first one is answered while the body of the next is still on its way."""
+def test_a_pipelined_request_keeps_its_connection(running: Running) -> None:
+    """The first request is answered while the next one's body is incomplete."""
     body = b'{"reason": "none"}'
     head = (
         "POST /api/v1/tasks/nothing/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one task however often, and however fast, the same request comes."""
+"""`Idempotency-Key`: repeated and racing requests create one task."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +11,7 @@ from agent.core.ids import content_hash, request_hash
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
 from agent.store.idempotency_keys import Claim
-from tests.server.conftest import QUICK, SIGNALLED
+from tests.support.sample_workflows import QUICK, SIGNALLED
 from tests.support.server import Running
 
 
@@ -21,8 +21,8 @@ def _post(client: httpx.Client, key: str, body: Any, workflow: str = "quick") ->
     )
 
 
-def test_requests_that_race_make_one_task(database: Database, tmp_path: Path) -> None:
-    """Many at once under few keys: one task a key, the same answer for all, on both databases."""
+def test_racing_requests_create_one_task(database: Database, tmp_path: Path) -> None:
+    """Many requests under few keys: one task per key, the same response for all, on both databases."""
     with Running(database, tmp_path) as running, running.client() as client:
         running.add_workflow(QUICK)
         keys = [f"key-{number % 5}" for number in range(60)]
@@ -40,7 +40,7 @@ def test_requests_that_race_make_one_task(database: Database, tmp_path: Path) ->
 
 
 def test_another_request_under_a_key_is_refused(client: httpx.Client) -> None:
-    """Another body, or another address, under a known key is 422 and creates nothing."""
+    """A known key with another body or address is 422 and creates nothing."""
     first = _post(client, "once", {"input": {"word": "a"}})
     assert _post(client, "once", {"input": {"word": "a"}}).text == first.text
     for other in (
@@ -52,8 +52,8 @@ def test_another_request_under_a_key_is_refused(client: httpx.Client) -> None:
         assert other.json()["type"] == "urn:agent:problem:key-reused"
 
 
-def test_each_token_has_keys_of_its_own(running: Running, client: httpx.Client) -> None:
-    """Whoever uses somebody else's key neither gets nor hinders their task."""
+def test_keys_are_separate_per_token(running: Running, client: httpx.Client) -> None:
+    """Two tokens can use the same key for different tasks."""
     mine = _post(client, "shared", {})
     with running.client(running.token_with("operate")) as other:
         theirs = _post(other, "shared", {"input": {"word": "theirs"}})
@@ -62,16 +62,16 @@ def test_each_token_has_keys_of_its_own(running: Running, client: httpx.Client) 
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\u00e9"])
-def test_keys_that_are_none(client: httpx.Client, key: str) -> None:
-    """A key is visible ASCII of bounded length."""
-    found = client.post(
+def test_invalid_keys_are_refused(client: httpx.Client, key: str) -> None:
+    """A key is visible ASCII of limited length."""
+    refused = client.post(
         "/api/v1/workflows/quick/tasks", headers={b"Idempotency-Key": key.encode("latin-1")}
     )
-    assert found.status_code == 422
+    assert refused.status_code == 422
 
 
 def test_a_fork_under_a_key(running: Running, client: httpx.Client) -> None:
-    """A fork that is asked for twice under one key is one task."""
+    """A fork requested twice under one key is one task."""
     running.add_workflow(SIGNALLED)
     old = client.post("/api/v1/workflows/signalled/tasks").json()["id"]
     answers = [
@@ -87,12 +87,14 @@ def test_a_fork_under_a_key(running: Running, client: httpx.Client) -> None:
 
 
 def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> None:
-    """After a restart the same request is still the same task, and another is still refused."""
+    """After a restart the same request returns the same task, and another one is refused."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         running.add_workflow(QUICK)
         first = _post(client, "kept", {"input": {"word": "a"}})
         # On record before its task: as if the agent had ended between the two.
-        idempotency_keys.claim(sqlite_database, [Claim(_own("half"), _asked({"word": "b"}))], 1)
+        idempotency_keys.claim(
+            sqlite_database, [Claim(_own("half"), _request_hash({"word": "b"}))], 1
+        )
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         assert _post(client, "kept", {"input": {"word": "a"}}).text == first.text
         assert _post(client, "kept", {"input": {"word": "c"}}).status_code == 422
@@ -102,17 +104,17 @@ def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> 
 
 
 def _own(key: str) -> str:
-    """Return how the owner's key is kept."""
+    """Return the stored form of the owner's key."""
     return f"request:{request_hash(['owner', key])}"
 
 
-def _asked(given: dict[str, str]) -> str:
-    """Return the hash of a request to start a task."""
-    return request_hash(["POST /workflows/quick/tasks", {"input": given, "priority": None}])
+def _request_hash(inputs: dict[str, str]) -> str:
+    """Return the hash of a request that starts a task."""
+    return request_hash(["POST /workflows/quick/tasks", {"input": inputs, "priority": None}])
 
 
-def test_old_keys_are_forgotten(database: Database) -> None:
-    """Pruning forgets keys by age; a key that is forgotten may be used for something else."""
+def test_old_keys_are_pruned(database: Database) -> None:
+    """Pruning removes keys by age; a removed key can be used again."""
     assert _claim(database, "old", "a", 1) == "a"
     assert _claim(database, "old", "b", 2) == "a"
     assert _claim(database, "new", "a", 9) == "a"
@@ -122,21 +124,21 @@ def test_old_keys_are_forgotten(database: Database) -> None:
     assert _claim(database, "new", "b", 10) == "a"
 
 
-def test_keys_are_put_on_record_together(database: Database) -> None:
-    """Each of many that come at once gets the first request under its own key, also a twin's."""
+def test_keys_are_recorded_in_batches(database: Database) -> None:
+    """In one batch every claim gets the first request under its key, duplicates included."""
     assert _claim(database, "known", "k", 1) == "k"
-    asked = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
-    found = idempotency_keys.claim(database, [Claim(*each) for each in asked], 2)
-    assert found == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
+    requests = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
+    claims = idempotency_keys.claim(database, [Claim(*request) for request in requests], 2)
+    assert claims == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
 
 
 def _claim(database: Database, key: str, request_hash: str, now: int) -> str:
-    ((_, found),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
-    return found
+    ((_, first_hash),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
+    return first_hash
 
 
-def test_names_with_colons_share_no_key(running: Running) -> None:
-    """The token `bob` with the key `ci:job1` is another than `bob:ci` with `job1`."""
+def test_names_with_colons_do_not_collide(running: Running) -> None:
+    """The token `bob` with the key `ci:job1` does not collide with `bob:ci` and `job1`."""
     tokens = running.server.tokens
     bob = tokens.create("bob", ["operate"], None)
     ci = tokens.create("bob:ci", ["operate"], None)
@@ -147,10 +149,10 @@ def test_names_with_colons_share_no_key(running: Running) -> None:
 
 
 def test_keys_of_earlier_versions_still_count(running: Running, client: httpx.Client) -> None:
-    """A key on record in the earlier form is found again; where it may be another's, by request."""
+    """A key stored in the earlier form is found; if it is ambiguous, only with the same request."""
     for key, is_sure in (("plain", True), ("with:colon", False)):
         earlier = f"request:{content_hash(f'owner:{key}')}"
-        idempotency_keys.claim(running.database, [Claim(earlier, _asked({"word": key}))], 1)
+        idempotency_keys.claim(running.database, [Claim(earlier, _request_hash({"word": key}))], 1)
         first, again = (_post(client, key, {"input": {"word": key}}) for _ in range(2))
         assert first.json()["id"] == again.json()["id"]
         another = _post(client, key, {"input": {"word": "another"}})

@@ -1,4 +1,4 @@
-"""Bounds: large bodies, too many requests, a database that is not there, health and figures."""
+"""Limits: large bodies, overload, a missing database, health and metrics."""
 
 import asyncio
 import re
@@ -18,12 +18,12 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.sqlite import SqliteConnection
 from agent.tasks.operator.operator import Operator
-from tests.server.conftest import QUICK, SIGNALLED
+from tests.support.sample_workflows import QUICK, SIGNALLED
 from tests.support.server import Running, wait_for
 
 
 def test_large_bodies(sqlite_database: Database, tmp_path: Path) -> None:
-    """A body over the limit is refused, announced or not, with a token or a webhook."""
+    """A body over the limit is refused, with or without Content-Length, with a token or a webhook."""
     with (
         Running(sqlite_database, tmp_path, max_body_bytes=2048) as running,
         running.client() as client,
@@ -51,8 +51,8 @@ def test_large_bodies(sqlite_database: Database, tmp_path: Path) -> None:
         assert small.status_code == 201
 
 
-def test_overload_is_told_and_loses_nothing(sqlite_database: Database, tmp_path: Path) -> None:
-    """Beyond its bounds the server answers 429 or 503; every 201 is a task, and nothing else is."""
+def test_overload_is_reported_and_loses_nothing(sqlite_database: Database, tmp_path: Path) -> None:
+    """Above its limits the server returns 429 or 503; every 201 is a task, and there are no others."""
     with (
         Running(sqlite_database, tmp_path, max_requests=2, database_threads=1) as running,
         running.client() as client,
@@ -80,7 +80,7 @@ def test_overload_is_told_and_loses_nothing(sqlite_database: Database, tmp_path:
 
 
 def test_health_needs_no_token(running: Running) -> None:
-    """Whoever looks after the process may ask, under any name, whether it lives."""
+    """A health check works without a token and under any host name."""
     with running.client("", Host="10.0.0.7:8420") as prober:
         assert prober.get("/healthz").json() == {"status": "ok"}
         assert prober.get("/readyz").json() == {"status": "ok"}
@@ -89,7 +89,7 @@ def test_health_needs_no_token(running: Running) -> None:
 def test_not_ready_without_a_database(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lives, and says that it cannot work; what is asked of it gets 503 and tells no path."""
+    """`/healthz` is ok, `/readyz` and requests are 503, and no response shows a path."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
 
         def fail(*_: object) -> None:
@@ -106,14 +106,14 @@ def test_not_ready_without_a_database(
         wait_for(lambda: client.get("/readyz").status_code == 200)
 
 
-def test_figures(running: Running, client: httpx.Client) -> None:
-    """Every line of /metrics is one that Prometheus reads, and the figures are right."""
+def test_metrics(running: Running, client: httpx.Client) -> None:
+    """Every line of /metrics is valid for Prometheus, and the values are right."""
     task_id = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, task_id, "succeeded")
-    found = client.get("/metrics")
-    assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     samples: dict[str, float] = {}
-    for line in found.text.splitlines():
+    for line in response.text.splitlines():
         if line.startswith("#"):
             assert re.fullmatch(r"# (HELP|TYPE) agent_[a-z_]+ .+", line)
             continue
@@ -137,14 +137,14 @@ def test_figures(running: Running, client: httpx.Client) -> None:
 
 
 def _event_counts(client: httpx.Client) -> dict[str, int]:
-    found = re.findall(
+    counts = re.findall(
         r'agent_events_total\{type="([^"]+)"\} ([0-9]+)', client.get("/metrics").text
     )
-    return {name: int(count) for name, count in found}
+    return {name: int(count) for name, count in counts}
 
 
 def test_metrics_count_what_any_process_commits(database: Database, tmp_path: Path) -> None:
-    """Commands over the API, and of another process, are in agent_events_total once each."""
+    """Commands over the API and by another process count once each in agent_events_total."""
     with Running(database, tmp_path) as running, running.client() as client:
         running.add_workflow(SIGNALLED)
         task_id = client.post("/api/v1/workflows/signalled/tasks").json()["id"]
@@ -179,8 +179,8 @@ def test_metrics_count_what_any_process_commits(database: Database, tmp_path: Pa
         ("example.com", False),
     ],
 )
-def test_beyond_loopback_only_when_told_so(host: str, *, is_safe: bool) -> None:
-    """An address that others reach needs a setting of its own."""
+def test_remote_addresses_need_a_setting(host: str, *, is_safe: bool) -> None:
+    """An address that other machines can reach needs `allow_remote`."""
     assert is_loopback(host) is is_safe
     check_bind(ServerSettings(host=host, allow_remote=True))
     check_bind(ServerSettings(host=host, enabled=False))
@@ -191,21 +191,21 @@ def test_beyond_loopback_only_when_told_so(host: str, *, is_safe: bool) -> None:
         check_bind(ServerSettings(host=host))
 
 
-def test_a_slow_client_hinders_nobody(running: Running, client: httpx.Client) -> None:
-    """A request that never ends keeps its own connection waiting, and no other."""
+def test_a_slow_client_delays_no_other(running: Running, client: httpx.Client) -> None:
+    """A request that never ends delays only its own connection."""
     port = int(running.server.url.rpartition(":")[2])
     slow: list[Any] = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     try:
-        for each in slow:
-            each.sendall(b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\n")
+        for connection in slow:
+            connection.sendall(b"POST /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\n")
         assert client.get("/api/v1/tasks").status_code == 200
     finally:
-        for each in slow:
-            each.close()
+        for connection in slow:
+            connection.close()
 
 
 async def _first_connection(listening: socket.socket) -> Any:
-    """Return the socket that asyncio makes of the first connection, as the server has it."""
+    """Return the server's socket of the first connection."""
     connected: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda _, w: connected.set_result(w), sock=listening)
     async with server:
@@ -216,11 +216,11 @@ async def _first_connection(listening: socket.socket) -> Any:
                 socket.IPPROTO_TCP, socket.TCP_NODELAY
             )
         finally:
-            for each in (writer, accepted):
-                each.close()
-                await each.wait_closed()
+            for stream in (writer, accepted):
+                stream.close()
+                await stream.wait_closed()
 
 
-def test_small_answers_leave_at_once() -> None:
-    """No answer waits for the client's word that it has the part before: that takes 40 ms."""
+def test_small_responses_are_sent_at_once() -> None:
+    """TCP_NODELAY is set: no response waits 40 ms for an acknowledgement."""
     assert asyncio.run(_first_connection(listen(ServerSettings(port=0))))

@@ -1,4 +1,4 @@
-"""The OpenAPI description: complete, with examples, and true."""
+"""The OpenAPI description: complete, correct, and with examples."""
 
 import re
 from pathlib import Path
@@ -8,16 +8,16 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from agent.server.application import TABLES
+from agent.server.application import ROUTES
 from agent.server.problems import TITLES
 
 
 @pytest.fixture(scope="module")
 def description(running: Any) -> dict[str, Any]:
-    """Return the description as the server gives it."""
+    """Return the description that the server returns."""
     with running.client() as client:
-        found: dict[str, Any] = client.get("/api/v1/openapi.json").json()
-    return found
+        document: dict[str, Any] = client.get("/api/v1/openapi.json").json()
+    return document
 
 
 def _operations(description: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -29,14 +29,14 @@ def _operations(description: dict[str, Any]) -> dict[tuple[str, str], dict[str, 
 
 
 def test_every_route_is_described(description: dict[str, Any]) -> None:
-    """Each has a summary, a text, its problems, and the scope that it needs."""
+    """Each has a summary, a description, its problems and its scope."""
     described = _operations(description)
     routes = {
-        (str(each.method), each.path): each
-        for table in TABLES
-        for each in table.endpoints
+        (str(endpoint.method), endpoint.path): endpoint
+        for registry in ROUTES
+        for endpoint in registry.endpoints
         # Pages are for people alone.
-        if each.options.get("include_in_schema", True)
+        if endpoint.options.get("include_in_schema", True)
     }
     assert described.keys() == routes.keys()
     for key, operation in described.items():
@@ -53,22 +53,22 @@ def test_every_route_is_described(description: dict[str, Any]) -> None:
         assert operation.get("security") == wanted, key
 
 
-def test_the_document_for_people_names_every_route() -> None:
+def test_the_documentation_lists_every_route() -> None:
     """docs/api.md has a row for each route, with its method and its scope."""
     text = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(("| `GET", "| `POST", "| `DEL"))]
-    for endpoint in (each for table in TABLES for each in table.endpoints):
+    for endpoint in (endpoint for registry in ROUTES for endpoint in registry.endpoints):
         path = re.sub(r"\{(task|approval)_id\}", "{id}", endpoint.path.removeprefix("/api/v1"))
         path = path.replace("/hooks/{name}", "/hooks/{workflow}")
         last = f"`/{path.rpartition('/')[2]}`"
-        found = [
+        matches = [
             row
             for row in rows
             if f"`{endpoint.method} {path}`" in row
             or (last in row and f"`{endpoint.method} {path.rpartition('/')[0]}/" in row)
         ]
-        assert len(found) == 1, (endpoint.method, path)
-        scope = found[0].rstrip("| ").rpartition("|")[2].strip()
+        assert len(matches) == 1, (endpoint.method, path)
+        scope = matches[0].rstrip("| ").rpartition("|")[2].strip()
         signed = ("/hooks/{workflow}", "/links/{token}", "/answers")
         assert scope == dict.fromkeys(signed, "its signature").get(
             path, "none" if endpoint.scope == "public" else endpoint.scope
@@ -76,7 +76,7 @@ def test_the_document_for_people_names_every_route() -> None:
 
 
 def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
-    """No part of the description names a schema that is not there."""
+    """Every reference leads to a schema."""
     schemas = description["components"]["schemas"]
 
     def check(part: Any) -> None:
@@ -94,19 +94,19 @@ def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
 
 
 def _resolved(description: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schemas that a schema stands for: itself, what it refers to, or its choices."""
+    """Return the schemas behind a schema: itself, its reference, or its alternatives."""
     if "$ref" in schema:
         return [description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]]
     return [
-        found
+        resolved
         for option in schema.get("anyOf", [])
-        for found in _resolved(description, option)
+        for resolved in _resolved(description, option)
         if option.get("type") != "null"
     ] or [schema]
 
 
 def test_everything_has_examples(description: dict[str, Any]) -> None:
-    """Whoever reads what a route takes and gives sees one of each; and each is one that fits."""
+    """Every request and response has an example that matches its schema."""
     for key, operation in _operations(description).items():
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path":
@@ -128,20 +128,20 @@ def test_everything_has_examples(description: dict[str, Any]) -> None:
                 if schema.keys() <= {"title", "description"}:
                     continue
                 whole = {**schema, "components": description["components"]}
-                found = schema.get("examples") or [
+                examples = schema.get("examples") or [
                     {
                         name: member["examples"][0]
                         for name, member in schema["properties"].items()
                         if "examples" in member
                     }
                 ]
-                for example in found:
+                for example in examples:
                     jsonschema_rs.validate(whole, example, offline=True)
 
 
-def test_kinds_of_problems_have_titles(client: httpx.Client) -> None:
-    """A problem's type stays the same for programs; its title is for people."""
-    found = client.get("/api/v1/tasks/none").json()
-    slug = found["type"].rpartition(":")[2]
-    assert found["title"] == TITLES[slug]
-    assert set(found) == {"type", "title", "status", "detail"}
+def test_problem_types_have_titles(client: httpx.Client) -> None:
+    """A problem's type is stable, for programs; its title is for people."""
+    problem = client.get("/api/v1/tasks/none").json()
+    slug = problem["type"].rpartition(":")[2]
+    assert problem["title"] == TITLES[slug]
+    assert set(problem) == {"type", "title", "status", "detail"}

@@ -1,4 +1,4 @@
-"""What the server says while something is missing: the workflow files, the database, or a store."""
+"""Responses while the workflow files, the database or the store of large values is unavailable."""
 
 import asyncio
 import time
@@ -33,11 +33,11 @@ steps: {one: {shell: {script: "head -c 200000 /dev/zero | tr '\\\\0' x", effect:
 
 
 def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
-    """Until the files are on record, a name that is not known is no reason for 404."""
+    """Until the files are recorded, an unknown workflow is 503, not 404."""
     startup = running.server.startup
     with running.client() as client:
         running.add_workflow(QUICK)
-        asked: list[Callable[[str], httpx.Response]] = [
+        requests: list[Callable[[str], httpx.Response]] = [
             lambda name: client.post(f"/api/v1/workflows/{name}/tasks", json={}),
             lambda name: client.get(f"/api/v1/workflows/{name}"),
             lambda name: client.get(f"/api/v1/workflows/{name}/versions/latest"),
@@ -45,7 +45,7 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
         ]
         startup.has_workflows = False
         try:
-            for ask in asked:
+            for ask in requests:
                 refused = ask("not-read-yet")
                 assert refused.status_code == 503, refused.text
                 assert int(refused.headers["retry-after"]) >= 1
@@ -55,13 +55,13 @@ def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
         finally:
             startup.has_workflows = True
         # Whether a workflow takes webhooks is not told to who has no signature.
-        assert [ask("not-read-yet").status_code for ask in asked] == [404, 404, 404, 401]
+        assert [ask("not-read-yet").status_code for ask in requests] == [404, 404, 404, 401]
         assert client.get("/readyz").json() == {"status": "ok"}
 
 
 @pytest.fixture
 def without_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Let SQLite find the disk full for as long as the list holds True."""
+    """Make SQLite report a full disk while the list holds True."""
     is_full = [False]
     execute = sqlite.SqliteConnection._begin
     full = sqlite.driver().module.OperationalError("database or disk is full")
@@ -83,7 +83,7 @@ def test_a_full_disk_refuses_in_time(
     without_room: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Submissions get 503 within their bound, one under a key can be repeated, and all goes on."""
+    """Submissions get 503 in time; one with a key can be repeated once there is space."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         running.add_workflow(QUICK)
         path, key = "/api/v1/workflows/quick/tasks", {"Idempotency-Key": "the-same"}
@@ -98,10 +98,10 @@ def test_a_full_disk_refuses_in_time(
                 assert refused.status_code == 503, refused.text
                 assert refused.headers["content-type"] == "application/problem+json"
                 assert refused.headers["retry-after"]
-        found: Any = wait_for(
+        readiness: Any = wait_for(
             lambda: (answer := client.get("/readyz")).status_code == 503 and answer.json()
         )
-        assert found == {"status": "unavailable", "because": ["database"]}
+        assert readiness == {"status": "unavailable", "because": ["database"]}
         without_room[0] = False
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
         created = [client.post(path, json={}, headers=key).json()["id"] for _ in range(2)]
@@ -115,7 +115,7 @@ def test_a_full_disk_refuses_in_time(
 def test_a_refused_write_shows_at_once(
     sqlite_database: Database, tmp_path: Path, without_room: list[bool], command: str
 ) -> None:
-    """An idle worker has not met the full disk yet, and still `/readyz` agrees with the refusal."""
+    """`/readyz` reports a refused write before the idle worker has seen the full disk."""
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         running.add_workflow(QUICK)
         path = "/api/v1/workflows/quick/tasks"
@@ -134,10 +134,10 @@ def test_a_refused_write_shows_at_once(
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
 
 
-def test_an_unreachable_store_is_told(
+def test_an_unreachable_store_is_reported(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent takes tasks and says that it is degraded; then it is well again."""
+    """The agent accepts tasks and reports `degraded`, then `ok` again."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
     sqlite_database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     running = Running(sqlite_database, tmp_path)
@@ -164,10 +164,10 @@ def test_an_unreachable_store_is_told(
         wait_for(lambda: client.get("/readyz").json() == {"status": "ok"})
 
 
-def test_those_who_ask_for_health_keep_nobody_out(
+def test_health_checks_use_no_capacity(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the database hangs, they wait; that takes no place of who has a token."""
+    """While the database hangs, waiting health checks use no capacity of other requests."""
     waiting = 0
 
     async def hang(_: Readiness) -> None:

@@ -1,4 +1,4 @@
-"""`agent --server URL`: the same commands on an agent elsewhere, with the same output and codes."""
+"""`agent --server URL`: the same commands on a remote agent, with the same output and exit codes."""
 
 import json
 import sys
@@ -15,13 +15,13 @@ from agent.cli.client import remote, transport
 from agent.cli.errors import CommandError
 from agent.cli.main import main
 from agent.cli.output import terminal
-from tests.server.routes.test_approvals import ASKING, GATED
+from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -43,7 +43,7 @@ def command(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> Command:
-    """Return what runs a command in this process, with the token in the environment."""
+    """Return a function that runs a command in this process, with the token in the environment."""
     for text in (GATED, ASKING):
         running.add_workflow(text)
     monkeypatch.chdir(tmp_path)
@@ -57,8 +57,8 @@ def command(
         with pytest.raises(SystemExit) as ended:
             main()
         terminal.console.cache_clear()
-        said = capsys.readouterr()
-        result = Result(int(ended.value.code or 0), said.out, said.err)
+        captured = capsys.readouterr()
+        result = Result(int(ended.value.code or 0), captured.out, captured.err)
         assert result.code == code, result
         return result
 
@@ -67,27 +67,29 @@ def command(
 
 @pytest.fixture
 def there(running: Running, command: Command) -> Command:
-    """Return what runs a command on the agent by its address."""
-    return lambda *arguments, **given: command("--server", running.server.url, *arguments, **given)
+    """Return a function that runs a command on the agent by its address."""
+    return lambda *arguments, **options: command(
+        "--server", running.server.url, *arguments, **options
+    )
 
 
 @pytest.fixture
 def here(running: Running, command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return what runs a command on the same agent by its database."""
+    """Return a function that runs a command on the same agent by its database."""
     assert running.database.path is not None
     monkeypatch.setenv("AGENT_DATABASE__URL", f"sqlite:///{running.database.path}")
     return command
 
 
 def _asked(there: Command, workflow: str) -> tuple[str, str]:
-    """Start a workflow that asks; return its task and its question."""
+    """Start a workflow with a question; return the task and the question."""
     done = there("run", workflow, "--wait", "--json", code=4)
     (on,) = done.json["activity"]["on"]
     return done.json["id"], on["approval"]
 
 
-def test_what_is_read_is_the_same(there: Command, here: Command) -> None:
-    """Every command that shows something prints the same, for people and for programs."""
+def test_reads_are_the_same(there: Command, here: Command) -> None:
+    """Commands that read print the same over HTTP and from the database, as text and as JSON."""
     task_id, approval = _asked(there, "gated")
     done = there("run", "quick", "-i", "word=said", "--wait", "--json").json["id"]
     for arguments in (
@@ -114,8 +116,8 @@ def test_what_is_read_is_the_same(there: Command, here: Command) -> None:
                 assert far.json == near.json, arguments
             elif "ago" not in near.out and "agent " not in near.out:
                 assert far.out == near.out, arguments
-    listed = {each["name"]: each for each in there("workflows", "--json").json}
-    nearby = {each["name"]: each for each in here("workflows", "--json").json}
+    listed = {workflow["name"]: workflow for workflow in there("workflows", "--json").json}
+    nearby = {workflow["name"]: workflow for workflow in here("workflows", "--json").json}
     assert listed["filed"].keys() == nearby["filed"].keys()
 
 
@@ -127,8 +129,8 @@ def test_a_workflow_in_python_is_not_sent(there: Command, tmp_path: Path) -> Non
     assert "executed" not in refused.err
 
 
-def test_what_is_refused_is_the_same(there: Command, here: Command) -> None:
-    """Mistakes end with the same code and the same words."""
+def test_refusals_are_the_same(there: Command, here: Command) -> None:
+    """Errors have the same exit code and message."""
     task_id = there("run", "signalled", "--json").json["id"]
     for code, arguments in (
         (3, ["show", "ffffffff"]),
@@ -154,8 +156,8 @@ def test_what_is_refused_is_the_same(there: Command, here: Command) -> None:
     assert "none" in there("run", "none", code=3).err
 
 
-def test_tasks_are_steered(there: Command) -> None:
-    """Pause, resume, signal, cancel, retry and fork do what they do here."""
+def test_tasks_are_controlled(there: Command) -> None:
+    """Pause, resume, signal, cancel, retry and fork work over HTTP."""
     task_id = there("run", "signalled", "--json").json["id"]
     assert there("pause", task_id, "--reason", "lunch", "--json").json["changed"] is True
     assert there("show", task_id, "--json").json["pause_reason"] == "lunch"
@@ -175,7 +177,7 @@ def test_tasks_are_steered(there: Command) -> None:
 
 
 def test_questions_are_answered(there: Command) -> None:
-    """Approve with an edit, deny, answer and defer; a second answer is told of the first."""
+    """Approve with an edit, deny, answer and defer; a second answer reports the first."""
     task_id, approval = _asked(there, "gated")
     done = there("approve", approval[-8:], "--set", 'argv=["echo", "less"]', "--json").json
     assert (done["status"], done["decision"]["by"]) == ("approved", "owner")
@@ -191,8 +193,8 @@ def test_questions_are_answered(there: Command) -> None:
     assert there("watch", task_id, "--json").json["output"] == "blue"
 
 
-def test_a_file_is_handed_over(there: Command, tmp_path: Path) -> None:
-    """A workflow that only this machine has is put on record there, and started."""
+def test_a_workflow_file_is_sent(there: Command, tmp_path: Path) -> None:
+    """A local workflow file is recorded at the remote agent and started."""
     path = tmp_path / "own.yaml"
     path.write_text(
         "name: own\ninputs: {n: {type: integer}}\nsteps: {one: {wait: 1ms}}\n"
@@ -202,26 +204,26 @@ def test_a_file_is_handed_over(there: Command, tmp_path: Path) -> None:
     path.write_text("name: own\nsteps: {one: {wiat: 1ms}}\n")
     assert "own.yaml:2" in there("run", str(path), code=2).err
     path.write_text("name: filed\nsteps: {one: {wait: 1ms}}\n")
-    assert "lives in" in there("run", str(path), code=3).err
+    assert "is defined in" in there("run", str(path), code=3).err
 
 
 def test_long_lists_come_in_pages(
     there: Command, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as were asked for, whatever one answer may hold."""
+    """A list is complete however many pages it takes."""
     monkeypatch.setattr(remote, "_TASKS_PAGE", 2)
     monkeypatch.setattr(remote, "_PAGE", 2)
     made = [there("run", "signalled", "--json").json["id"] for _ in range(5)]
     listed = there("tasks", "--limit", "5", "--json").json
-    assert [each["id"] for each in listed] == made[::-1]
+    assert [task["id"] for task in listed] == made[::-1]
     assert len(there("events", "--limit", "7", "--json").json["events"]) == 7
 
 
 @pytest.mark.parametrize(
     "arguments", [["up"], ["init"], ["doctor"], ["db", "upgrade"], ["token", "list"]]
 )
-def test_what_cannot_be_done_elsewhere(there: Command, arguments: list[str]) -> None:
-    """What works on this machine's files says so, and does nothing."""
+def test_local_commands_are_refused(there: Command, arguments: list[str]) -> None:
+    """A command for local files is refused and does nothing."""
     assert "leave out --server" in there(*arguments, code=2).err + there(*arguments, code=2).out
     assert not Path("config.toml").exists()
 
@@ -230,13 +232,13 @@ def test_what_cannot_be_done_elsewhere(there: Command, arguments: list[str]) -> 
     "url",
     ["ftp://x", "http://", "http://u:p@127.0.0.1", "http://h:x", "http://h/?token=1", "http://h:0"],
 )
-def test_addresses_that_are_none(command: Command, url: str) -> None:
-    """An address is told apart from anything else before a token is sent anywhere."""
+def test_invalid_addresses_are_refused(command: Command, url: str) -> None:
+    """An invalid address is refused before a token is sent."""
     assert "--server" in command("--server", url, "tasks", code=2).err
 
 
 def test_tokens(command: Command, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the environment, from a file, or this machine's own, and that never goes elsewhere."""
+    """From the environment, a file, or the local home directory; the last is never sent elsewhere."""
     url = running.server.url
     monkeypatch.setenv("AGENT_TOKEN", "wrong")
     assert "does not accept this token" in command("--server", url, "tasks", code=3).err
@@ -255,17 +257,17 @@ def test_tokens(command: Command, running: Running, monkeypatch: pytest.MonkeyPa
     assert "operate" in command("run", "quick", code=3).err
 
 
-def test_nobody_there(command: Command) -> None:
-    """An address without an agent is told at once, with the code of a database that is not there."""
+def test_an_address_without_an_agent(command: Command) -> None:
+    """An address without an agent is reported at once, with the exit code of a missing database."""
     assert "does not answer" in command("--server", "http://127.0.0.1:1", "tasks", code=5).err
-    told = command("--server", "http://127.0.0.1:1", "tasks", "--json", code=5).json
-    assert told["error"]["code"] == "no_database"
+    document = command("--server", "http://127.0.0.1:1", "tasks", "--json", code=5).json
+    assert document["error"]["code"] == "no_database"
 
 
-def test_an_agent_that_is_busy_is_asked_again(
+def test_requests_to_a_busy_agent_are_retried(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What may be repeated is, as the answer says when; what may not is told."""
+    """Repeatable requests are retried after `Retry-After`; others report the refusal."""
     monkeypatch.setenv("AGENT_TOKEN", running.token)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     client = transport.Transport(running.server.url, running.settings, notify=print)
@@ -274,8 +276,8 @@ def test_an_agent_that_is_busy_is_asked_again(
     answers: list[Any] = []
     sent: list[Any] = []
 
-    def request(_method: str, path: str, **given: Any) -> httpx.Response:
-        sent.append((path, given.get("headers")))
+    def request(_method: str, path: str, **options: Any) -> httpx.Response:
+        sent.append((path, options.get("headers")))
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -286,7 +288,7 @@ def test_an_agent_that_is_busy_is_asked_again(
     assert client.get("tasks") == [1]
     answers += [httpx.ReadError("cut"), httpx.Response(201, content=b"[2]")]
     assert client.post("workflows/a/tasks", {}, key="k") == [2]
-    assert [each[1] for each in sent[-2:]] == [{"Idempotency-Key": "k"}] * 2
+    assert [request[1] for request in sent[-2:]] == [{"Idempotency-Key": "k"}] * 2
     for lost in (busy, httpx.ReadError("cut")):
         answers.append(lost)
         with pytest.raises(CommandError):
@@ -295,8 +297,8 @@ def test_an_agent_that_is_busy_is_asked_again(
     client.close()
 
 
-def test_following_waits_for_what_comes(there: Command, running: Running) -> None:
-    """`watch` goes on until the task has ended, whoever ends it."""
+def test_watch_follows_a_task_to_its_end(there: Command, running: Running) -> None:
+    """`watch` ends when the task has ended."""
     task_id = there("run", "signalled", "--json").json["id"]
     with running.client() as client:
         wait_for(lambda: client.post(f"/api/v1/tasks/{task_id}/signals/go", json=1).is_success)

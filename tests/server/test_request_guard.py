@@ -1,4 +1,4 @@
-"""Who is let in: every route by table, tokens and scopes, hosts and origins, failures."""
+"""Access: every route with its scope, tokens, hosts, origins and failed logins."""
 
 import re
 import time
@@ -13,12 +13,12 @@ from agent.core.clock import SECOND, to_iso
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import SCOPES
 from agent.server import failed_auth_limiter, route_registry
-from agent.server.application import TABLES
+from agent.server.application import ROUTES
 from agent.server.route_registry import Endpoint
 from agent.store.db.database import Database
 from tests.support.server import Running, wait_for
 
-ENDPOINTS = [endpoint for each in TABLES for endpoint in each.endpoints]
+ENDPOINTS = [endpoint for registry in ROUTES for endpoint in registry.endpoints]
 GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.scope != "public"]
 
 
@@ -26,20 +26,20 @@ def _named(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
 
-def _ask(client: httpx.Client, endpoint: Endpoint, **given: str) -> httpx.Response:
-    """Send a request with a body that is no JSON: whoever reads it first would say so."""
+def _ask(client: httpx.Client, endpoint: Endpoint, **headers: str) -> httpx.Response:
+    """Send a request whose body is not JSON, which shows if the body is read before the checks."""
     path = re.sub(r"\{\w+\}", "nothing", endpoint.path)
     return client.request(
         endpoint.method,
         path,
         content=b"{" if endpoint.method == "POST" else None,
-        headers={"Content-Type": "application/json", **given},
+        headers={"Content-Type": "application/json", **headers},
     )
 
 
 @pytest.fixture
 def _patience_with_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 100_000)
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def stranger(running: Running, _patience_with_failures: None) -> Iterator[httpx.
         yield client
 
 
-def test_only_health_and_what_is_signed_is_public() -> None:
-    """Nothing else may be asked without a token; a new public route fails here first."""
+def test_only_health_and_signed_routes_are_public() -> None:
+    """No other route works without a token; a new public route fails here first."""
     public = {_named(endpoint) for endpoint in ENDPOINTS if endpoint.scope == "public"}
     assert public == {
         "GET /healthz",
@@ -67,15 +67,17 @@ def test_only_health_and_what_is_signed_is_public() -> None:
 def test_every_route_refuses_without_a_token(stranger: httpx.Client, endpoint: Endpoint) -> None:
     """No token, a wrong one, one by another scheme or in the address: 401, before the body is read."""
     assert _ask(stranger, endpoint).status_code == 401
-    for given in ("Bearer wrong", "Bearer", "Basic d3Jvbmc6", "nonsense"):
-        refused = _ask(stranger, endpoint, Authorization=given)
-        assert refused.status_code == 401, given
+    for authorization in ("Bearer wrong", "Bearer", "Basic d3Jvbmc6", "nonsense"):
+        refused = _ask(stranger, endpoint, Authorization=authorization)
+        assert refused.status_code == 401, authorization
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.headers["www-authenticate"].startswith("Bearer")
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=_named)
-def test_every_route_refuses_too_small_a_scope(running: Running, endpoint: Endpoint) -> None:
+def test_every_route_refuses_a_token_without_its_scope(
+    running: Running, endpoint: Endpoint
+) -> None:
     """A token without the scope that a route needs gets 403, before the body is read."""
     for scope in SCOPES:
         with running.client(running.token_with(scope)) as client:
@@ -88,13 +90,13 @@ def test_every_route_refuses_too_small_a_scope(running: Running, endpoint: Endpo
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/nothing", "/docs", "/openapi.json", "/HEALTHZ"])
-def test_what_is_not_there_needs_a_token_too(stranger: httpx.Client, path: str) -> None:
-    """Without a token nobody learns which addresses exist."""
+def test_missing_addresses_need_a_token_too(stranger: httpx.Client, path: str) -> None:
+    """Without a token, existing and missing addresses look the same."""
     assert stranger.get(path).status_code == 401
 
 
 def test_no_token_in_an_address(running: Running, stranger: httpx.Client) -> None:
-    """A token counts only in its header: addresses end up in logs."""
+    """A token is accepted only in its header: addresses end up in logs."""
     for name in ("token", "access_token", "authorization"):
         assert stranger.get("/api/v1/tasks", params={name: running.token}).status_code == 401
 
@@ -117,40 +119,40 @@ def test_no_token_in_an_address(running: Running, stranger: httpx.Client) -> Non
     ],
 )
 def test_only_known_hosts(client: httpx.Client, host: str, *, is_allowed: bool) -> None:
-    """A name that was rebound to this machine does not reach the API, token or not."""
-    found = client.get("/api/v1/tasks", headers={"Host": host})
-    assert found.status_code == (200 if is_allowed else 400)
+    """A DNS name rebound to this machine does not reach the API, with or without a token."""
+    response = client.get("/api/v1/tasks", headers={"Host": host})
+    assert response.status_code == (200 if is_allowed else 400)
 
 
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "http://localhost:1", "file://", "http://[", ""]
 )
 def test_no_foreign_origin(client: httpx.Client, origin: str) -> None:
-    """A web page of another origin is refused, also on this machine; no answer allows any."""
-    found = client.get("/api/v1/tasks", headers={"Origin": origin})
-    assert found.status_code == 403
-    assert "access-control-allow-origin" not in found.headers
+    """A web page of another origin is refused, also a local one; no response has CORS headers."""
+    response = client.get("/api/v1/tasks", headers={"Origin": origin})
+    assert response.status_code == 403
+    assert "access-control-allow-origin" not in response.headers
 
 
-def test_one_host_alone(running: Running) -> None:
-    """Of two nobody knows which one a proxy went by."""
-    said = f"Authorization: Bearer {running.token}\r\nHost: localhost\r\nHost: evil.example"
+def test_two_host_headers_are_refused(running: Running) -> None:
+    """With two Host headers it is unclear which one a proxy used."""
+    headers = f"Authorization: Bearer {running.token}\r\nHost: localhost\r\nHost: evil.example"
     with running.connected() as client:
-        client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{said}\r\n\r\n".encode())
+        client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{headers}\r\n\r\n".encode())
         assert client.recv(12) == b"HTTP/1.1 400"
 
 
 def test_own_and_listed_origins(running: Running, client: httpx.Client) -> None:
     """The server's own origin may call it."""
-    found = client.get("/api/v1/tasks", headers={"Origin": running.server.url})
-    assert found.status_code == 200
+    response = client.get("/api/v1/tasks", headers={"Origin": running.server.url})
+    assert response.status_code == 200
 
 
-def test_failures_are_held_back(
+def test_failed_logins_are_limited(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too many wrong tokens get 429 with a time; the right one is still let in."""
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
+    """Too many wrong tokens get 429 with `Retry-After`; the right one still works."""
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 3)
     # No test is so slow that the first failure is forgotten before the last.
     monkeypatch.setattr(failed_auth_limiter, "WINDOW_SECONDS", 3600.0)
     with Running(sqlite_database, tmp_path) as running:
@@ -162,11 +164,11 @@ def test_failures_are_held_back(
             assert client.get("/api/v1/tasks").status_code == 200
 
 
-def test_failures_are_forgotten() -> None:
-    """After the window an address starts anew; others are not held back with it."""
+def test_failed_logins_expire() -> None:
+    """After the window the count starts again; other addresses are not affected."""
     now = 0.0
     counted = failed_auth_limiter.FailedAuthLimiter(lambda: now)
-    for _ in range(failed_auth_limiter.MOST):
+    for _ in range(failed_auth_limiter.MAX_FAILURES):
         assert counted.add("a") == 0
     assert counted.add("a") > 0
     assert counted.add("b") == 0
@@ -177,7 +179,7 @@ def test_failures_are_forgotten() -> None:
 def test_a_damaged_list_of_tokens_does_not_lock_the_owner_out(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
-    """The owner goes on; whoever was on the list gets 401, as everybody who is unknown."""
+    """The owner's token still works; listed tokens get 401."""
     with Running(sqlite_database, tmp_path) as running, running.client() as owner:
         with running.client(running.token_with("read")) as reader:
             assert reader.get("/api/v1/tasks").status_code == 200
@@ -188,15 +190,15 @@ def test_a_damaged_list_of_tokens_does_not_lock_the_owner_out(
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/v1/tasks"])
 def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
-    """Whoever only looks whether something is there is told the same."""
-    found = client.head(path)
-    assert (found.status_code, found.content) == (200, b"")
+    """HEAD returns the status and headers of GET."""
+    response = client.head(path)
+    assert (response.status_code, response.content) == (200, b"")
     assert client.head("/api/v1/nothing").status_code == 404
 
 
 @pytest.mark.usefixtures("_patience_with_failures")
 def test_a_revoked_token_is_soon_refused(running: Running) -> None:
-    """Making a token takes effect at once, revoking it within a second, without a restart."""
+    """Creating a token takes effect at once, revoking it within a second, without a restart."""
     with running.client(running.token_with("read")) as client:
         assert client.get("/api/v1/tasks").status_code == 200
         running.server.tokens.revoke("read")
@@ -212,25 +214,25 @@ def test_a_revoked_token_is_soon_refused(running: Running) -> None:
         ("Idempotency-Key", ("a", "b")),
     ],
 )
-def test_headers_that_decide_are_there_once(
+def test_repeated_security_headers_are_refused(
     running: Running, name: str, values: tuple[str, str]
 ) -> None:
-    """Of two headers neither is chosen: the request is refused."""
-    given = [("Host", "localhost"), ("Authorization", f"Bearer {running.token}")]
-    given = [each for each in given if each[0] != name]
-    given += [(name, value.format(token=running.token)) for value in values]
-    head = "".join(f"{key}: {value}\r\n" for key, value in given)
+    """A request that repeats such a header is refused."""
+    headers = [("Host", "localhost"), ("Authorization", f"Bearer {running.token}")]
+    headers = [header for header in headers if header[0] != name]
+    headers += [(name, value.format(token=running.token)) for value in values]
+    head = "".join(f"{key}: {value}\r\n" for key, value in headers)
     with running.connected() as client:
         client.sendall(f"GET /api/v1/tasks HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith(b"HTTP/1.1 400"), answer
-    assert f"{name.lower()} is there twice".encode() in answer
+    assert f"{name.lower()} occurs twice".encode() in answer
 
 
 def test_an_expired_token_is_refused(
     running: Running, monkeypatch: pytest.MonkeyPatch, _patience_with_failures: None
 ) -> None:
-    """A token is good until its instant; then it gets 401, and its open stream ends."""
+    """A token is valid until it expires; then it gets 401, and its open stream ends."""
     tokens = running.server.tokens
     now = tokens._now()
     text = tokens.create("brief", ["read"], None, to_iso(now + 3600 * SECOND))
@@ -248,10 +250,10 @@ def test_an_expired_token_is_refused(
     tokens.revoke("brief")
 
 
-def test_refusals_are_logged_with_a_bound(
+def test_refusals_are_logged_at_a_limited_rate(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed logins and refused scopes are in the log, without the token and not without end."""
+    """Failed logins and refused scopes are logged, without the token and at a limited rate."""
     monkeypatch.setattr(route_registry, "_refusals", LogLimit(most=10, window_seconds=60.0))
     with (
         Running(sqlite_database, tmp_path) as running,
@@ -263,9 +265,9 @@ def test_refusals_are_logged_with_a_bound(
             stranger.get("/api/v1/tasks", headers={"Authorization": "Bearer not-a-token"})
             assert client.post("/api/v1/tasks/none/pause").status_code == 403
     for event in ("api.login_refused", "api.scope_refused"):
-        found = [line for line in lines if line["event"] == event]
-        assert 1 <= len(found) <= 10
-        assert found[0]["address"] == "127.0.0.1"
+        entries = [line for line in lines if line["event"] == event]
+        assert 1 <= len(entries) <= 10
+        assert entries[0]["address"] == "127.0.0.1"
     assert "not-a-token" not in str(lines)
     assert reader not in str(lines)
 
@@ -279,7 +281,7 @@ def test_refusals_are_logged_with_a_bound(
     ],
 )
 def test_json_that_python_cannot_read_is_refused(client: httpx.Client, body: bytes) -> None:
-    """A number of thousands of digits, a deep nesting and bad UTF-8 are the client's mistake."""
+    """A number of thousands of digits, deep nesting and bad UTF-8 are client errors."""
     headers = {"Content-Type": "application/json"}
     refused = client.post("/api/v1/workflows/quick/tasks", content=body, headers=headers)
     assert refused.status_code == 400
@@ -287,8 +289,8 @@ def test_json_that_python_cannot_read_is_refused(client: httpx.Client, body: byt
     assert refused.status_code == 422
 
 
-def test_numbers_in_addresses_are_bounded(client: httpx.Client) -> None:
-    """An item's number of thousands of digits is no item, and no defect."""
+def test_numbers_in_addresses_are_limited(client: httpx.Client) -> None:
+    """An item number of thousands of digits is 404, not a defect."""
     task_id = client.post("/api/v1/workflows/signalled/tasks").json()["id"]
     name = "ask[" + "1" * 5000 + "]"
     for answer in (
@@ -299,23 +301,23 @@ def test_numbers_in_addresses_are_bounded(client: httpx.Client) -> None:
         assert answer.status_code in (200, 404, 422), answer.text
 
 
-def test_readiness_asks_the_database_once_a_second(running: Running) -> None:
-    """However often it is asked for, without a token, the database has little to do."""
-    asked = 0
-    reading = running.server._context.reading  # type: ignore[union-attr]
-    read = reading.read
+def test_readiness_queries_the_database_once_a_second(running: Running) -> None:
+    """Frequent calls without a token cause one query a second."""
+    queries = 0
+    read_pool = running.server._context.read_pool  # type: ignore[union-attr]
+    read = read_pool.read
 
     async def count(function: Callable[..., object]) -> object:
-        nonlocal asked
-        asked += 1
+        nonlocal queries
+        queries += 1
         return await read(function)
 
-    reading.read = count  # type: ignore[method-assign]
+    read_pool.read = count  # type: ignore[method-assign]
     try:
         began = time.monotonic()
         with running.client("") as stranger:
             for _ in range(100):
                 assert stranger.get("/readyz").status_code == 200
-        assert asked <= time.monotonic() - began + 1
+        assert queries <= time.monotonic() - began + 1
     finally:
-        reading.read = read  # type: ignore[method-assign]
+        read_pool.read = read  # type: ignore[method-assign]

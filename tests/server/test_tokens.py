@@ -1,4 +1,4 @@
-"""Tokens on disk: readable by their owner alone, and by their hashes only."""
+"""Tokens on disk: files that only the owner can read, with hashes instead of tokens."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ import pytest
 
 from agent.core.ids import content_hash
 from agent.core.scopes import SCOPES
-from agent.server.tokens import OWNER, Grant, TokenError, Tokens
+from agent.server.tokens import OWNER, TokenError, TokenGrant, Tokens
 from tests.support.server import wait_for
 
 
-def test_the_owners_token_is_made_once(tmp_path: Path) -> None:
-    """It is in a file for its owner alone, stays the same, and allows everything."""
+def test_the_owners_token_is_created_once(tmp_path: Path) -> None:
+    """Its file is readable by the owner alone; it stays the same and has every scope."""
     tokens = Tokens(tmp_path / "home")
     tokens.ensure_owner()
     path = tokens.owner_file
@@ -29,8 +29,8 @@ def test_the_owners_token_is_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "owner", "wrong", "\0", "\udc80"])
-def test_anything_else_is_nobody(tmp_path: Path, text: str) -> None:
-    """Neither an empty token nor a name lets anybody in, also when there is no file at all."""
+def test_other_texts_are_not_tokens(tmp_path: Path, text: str) -> None:
+    """An empty token or a token's name is refused, also when there is no file."""
     tokens = Tokens(tmp_path)
     assert tokens.grant_of(text) is None
     tokens.ensure_owner()
@@ -40,8 +40,8 @@ def test_anything_else_is_nobody(tmp_path: Path, text: str) -> None:
     assert Tokens(tmp_path).grant_of(text) is None
 
 
-def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
-    """The text of a token is nowhere on disk; others see the change; revoking ends it."""
+def test_created_tokens_are_stored_as_hashes(tmp_path: Path) -> None:
+    """A token's text is nowhere on disk; other instances see new and revoked tokens."""
     tokens, others = Tokens(tmp_path), Tokens(tmp_path)
     text = tokens.create("phone", ["approve"], "2026-01-01T00:00:00.000Z")
     path = tmp_path / "tokens.json"
@@ -49,7 +49,7 @@ def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     assert text not in path.read_text()
     grant = others.grant_of(text)
     assert grant is not None
-    assert grant == Grant("phone", frozenset({"read", "approve"}), content_hash(text))
+    assert grant == TokenGrant("phone", frozenset({"read", "approve"}), content_hash(text))
     assert others.listed() == [
         {
             "name": "phone",
@@ -63,8 +63,8 @@ def test_made_tokens_are_kept_as_hashes(tmp_path: Path) -> None:
     wait_for(lambda: others.grant_of(text) is None)
 
 
-def test_what_cannot_be_made(tmp_path: Path) -> None:
-    """Unknown scopes, none, twins and the owner's name are refused."""
+def test_invalid_tokens_are_not_created(tmp_path: Path) -> None:
+    """Unknown scopes, no scopes, a taken name and the owner's name are refused."""
     tokens = Tokens(tmp_path)
     tokens.create("a", ["read"], None)
     for name, scopes in (
@@ -89,8 +89,8 @@ def test_what_cannot_be_made(tmp_path: Path) -> None:
         json.dumps([{"name": "a", "scopes": ["admin"], "hash": "ä"}]),
     ],
 )
-def test_a_damaged_file_lets_nobody_in_but_the_owner(tmp_path: Path, text: str) -> None:
-    """What cannot be read is never an open door, and does not lock the owner out."""
+def test_a_damaged_file_admits_only_the_owner(tmp_path: Path, text: str) -> None:
+    """A damaged file grants nothing, and does not lock the owner out."""
     tokens = Tokens(tmp_path)
     tokens.ensure_owner()
     (tmp_path / "tokens.json").write_text(text)
@@ -102,8 +102,8 @@ def test_a_damaged_file_lets_nobody_in_but_the_owner(tmp_path: Path, text: str) 
         tokens.create("another", ["read"], None)
 
 
-def test_what_a_token_allows_ends_with_it(tmp_path: Path) -> None:
-    """Another token of the same name and the same scopes is another token."""
+def test_a_grant_ends_with_its_token(tmp_path: Path) -> None:
+    """A new token with the same name and scopes does not renew a revoked grant."""
     tokens = Tokens(tmp_path)
     grant = tokens.grant_of(tokens.create("phone", ["read"], None))
     assert grant is not None

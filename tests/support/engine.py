@@ -243,6 +243,10 @@ class Engine(Reader):
             raise failure
 
 
+Start = Callable[..., Engine]
+"""Starts an engine with settings of a test's own."""
+
+
 class Hand(Reader):
     """A worker whose turns are made one by one, with outcomes of the test's choice."""
 
@@ -265,15 +269,13 @@ class Hand(Reader):
         batch = batch or Batch()
         running = len(self.running) - len(batch.completions)
         options = {
-            "worker_id": "",
-            "turn": 0,
             "slots": self.slots - running,
             "running": running,
             "lease_us": 30 * SECOND,
             "most_due": max(self.slots - running, 16),
             # A worker with nothing to write makes a turn because it was told, or found, that
             # something is due.
-            "must_look": batch.is_empty,
+            "must_poll": batch.is_empty,
         }
         room = ClaimCapacity(**{**options, **changes})
         delivered = self.committer.commit(batch, room)

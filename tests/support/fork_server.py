@@ -1,7 +1,7 @@
 """A process that has the program loaded and forks it, so that starting an agent costs little.
 
 What it forks is the whole program in a process of its own: the command line with its arguments, its
-directory, its environment and its files, to the end of the interpreter. Importing the program takes
+directory, its environment and its files. Importing the program takes
 most of a second; a fork takes a hundredth. Nothing that must not be shared exists before the fork:
 no thread, no connection, no random number.
 
@@ -22,8 +22,9 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -36,6 +37,7 @@ _MODULES = (
     "agent.cli.output.terminal",
     "agent.config.loader",
     "agent.daemon.daemon",
+    "agent.daemon.embedded_worker",
     "agent.models.registry",
     "agent.server.bind",
     "agent.steps.http.client",
@@ -190,8 +192,8 @@ def _serve() -> dict[str, Any] | None:
     return None
 
 
-def _become(request: dict[str, Any]) -> None:
-    """Be the program `agent`, in a process that was just forked."""
+def _become(request: dict[str, Any]) -> NoReturn:
+    """Be the program `agent`, in a process that was just forked; end as an interpreter does."""
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -204,9 +206,31 @@ def _become(request: dict[str, Any]) -> None:
     sys.path[0] = request["directory"]  # as `python -m` has it
     if request["is_held"]:
         os.kill(os.getpid(), signal.SIGSTOP)
+    status = _run()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Freeing what was loaded would first copy all of it from the server.
+    os._exit(status)
+
+
+def _run() -> int:
+    """Run the command; return its status."""
     from agent.cli.main import main
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def _redirect(descriptor: int, path: str, flags: int) -> None:
@@ -219,5 +243,4 @@ if __name__ == "__main__":
     _load()
     gc.freeze()
     if (request_ := _serve()) is not None:
-        # What ends the program ends the interpreter, as anywhere: its status, its traceback.
         _become(request_)

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks both providers' protocols, or breaks them as told."""
+"""A real HTTP server on loopback that speaks both providers' protocols, or breaks them as a test says."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ OPENAI_PATH = "/v1/chat/completions"
 
 @dataclass
 class Say:
-    """A good answer, in the words of whichever provider was asked."""
+    """A good answer, in the protocol of the requested provider."""
 
     text: str = "hello"
     stop: str | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 SPECIAL: dict[str, Any] = json.loads(os.environ.get("SPECIAL", "{}"))
-"""Further tools by their names: what is said of each, and under `gives` what it gives."""
+"""Further tools by name: the description of each, and under `gives` its result."""
 TOOLS = ["double", "die", "hang", *(["more"] if os.environ.get("MORE") else [])]
 
 

@@ -11,11 +11,7 @@ from agent.core.state_machine import CallStatus
 from agent.steps.attempt.services import Limits
 from agent.steps.types.outcome import Json, Outcome, Retry
 from tests.support.attempt import Trial, run
-from tests.support.http_server import (
-    Respond,
-    Server,
-    serving,
-)
+from tests.support.http_server import Respond, Server, serving
 
 UNKNOWN, SUCCEEDED, FAILED = CallStatus.UNKNOWN, CallStatus.SUCCEEDED, CallStatus.FAILED
 
@@ -62,14 +58,14 @@ def ask(
 
 @contextmanager
 def refusing() -> Iterator[str]:
-    """Give an address that refuses connections: bound, so that nobody else listens there."""
+    """Give an address that refuses connections: bound, so that no other process listens there."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
 
 
-def told(outcome: Outcome) -> str:
-    """Say in one word what an attempt ended in."""
+def outcome_name(outcome: Outcome) -> str:
+    """Return the outcome of an attempt in one word."""
     if isinstance(outcome, Retry):
         return "unknown" if outcome.is_unknown else "retry"
     return type(outcome).__name__.lower()

@@ -19,11 +19,11 @@ from agent.store.engine import workflow_versions
 from agent.workflows.compile.compiler import compile_text
 
 PATIENCE_SECONDS = 60.0
-"""For what surely happens, on a machine that is slow and busy."""
+"""A generous timeout, for slow and busy machines."""
 
 
 class Running:
-    """A worker and a server, each with its loop, for as long as the block lasts."""
+    """A worker and a server, each with its own loop, for the duration of a block."""
 
     def __init__(self, database: Database, home: Path, **server: Any) -> None:
         self.database = database
@@ -87,9 +87,9 @@ class Running:
 
     def client(self, token: str | None = None, **headers: str) -> httpx.Client:
         """Return a client with a token, the owner's unless another is given; "" for none."""
-        given = self.token if token is None else token
-        if given:
-            headers["Authorization"] = f"Bearer {given}"
+        sent_token = self.token if token is None else token
+        if sent_token:
+            headers["Authorization"] = f"Bearer {sent_token}"
         return httpx.Client(
             base_url=self.server.url,
             headers=headers,
@@ -122,19 +122,30 @@ class Running:
     def wait_for_task(self, client: httpx.Client, task_id: str, status: str) -> dict[str, Any]:
         """Return a task's document once it has a status."""
 
-        def look() -> dict[str, Any] | None:
-            found: dict[str, Any] = client.get(f"/api/v1/tasks/{task_id}").json()
-            return found if found["status"] == status else None
+        def poll() -> dict[str, Any] | None:
+            task: dict[str, Any] = client.get(f"/api/v1/tasks/{task_id}").json()
+            return task if task["status"] == status else None
 
-        done: dict[str, Any] = wait_for(look)
+        done: dict[str, Any] = wait_for(poll)
         return done
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """Return the condition's first true value; fail when it does not come."""
+    """Return the condition's first true value; fail after a timeout."""
     give_up = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < give_up:
         if value := condition():
             return value
         time.sleep(0.02)
     raise AssertionError("what should have happened did not")
+
+
+def read_until_closed(client: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    received = b""
+    try:
+        while piece := client.recv(65_536):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received

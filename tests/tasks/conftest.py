@@ -1,16 +1,15 @@
 """Fixtures of the engine's conformance suite: every test ends with a checked database."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import psycopg
 import pytest
 
-from agent.store.db.database import Database
-from tests.support import step_functions
-from tests.support.engine import Engine, Hand, HandClock, find_violations
-
-Start = Callable[..., Engine]
+from tests.support.engine_fixtures import (  # noqa: F401
+    checked,
+    engine,
+    hand,
+    postgres_database,
+    start,
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,54 +19,3 @@ def emptied_postgres_url(postgres_server: str, postgres_template: str, worker_id
     with psycopg.connect(postgres_server, autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
     return postgres_server.replace("/postgres?", f"/{name}?", 1)
-
-
-@pytest.fixture
-def postgres_database(emptied_postgres_url: str) -> Database:
-    """Return a PostgreSQL database without any row: emptying is quicker than making one."""
-    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT string_agg(tablename, ', ') FROM pg_tables"
-            " WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
-        ).fetchone()
-        assert found is not None
-        connection.execute(f"TRUNCATE {found[0]}")
-    return Database(emptied_postgres_url)
-
-
-@pytest.fixture
-def checked(database: Database) -> Iterator[Database]:
-    """Return a database with a clock of the test's own; the checker must find nothing at the end."""
-    database.clock = HandClock()
-    yield database
-    assert find_violations(database) == []
-
-
-@pytest.fixture
-def start(checked: Database) -> Iterator[Start]:
-    """Return a function that starts a worker with given settings; all are stopped at the end."""
-    engines: list[Engine] = []
-
-    def start(**settings: Any) -> Engine:
-        engines.append(Engine(checked, **settings))
-        return engines[-1]
-
-    yield start
-    step_functions.open_all()
-    for engine in engines:
-        engine.stop()
-        engine.close()
-
-
-@pytest.fixture
-def engine(start: Start) -> Engine:
-    """Return a running worker."""
-    return start()
-
-
-@pytest.fixture
-def hand(checked: Database) -> Iterator[Hand]:
-    """Return a worker whose turns the test makes."""
-    hand = Hand(checked)
-    yield hand
-    hand.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, ROOT, Cli
+from tests.support.cli import PROGRAM, ROOT, Cli
 
 _VERSIONS = ":(glob)agent/**/migrations/versions"
 

@@ -101,7 +101,7 @@ def _wait_for_intent(engine: Engine, task_id: str) -> None:
 
 
 def finish(database: Database) -> None:
-    """Let the dead be dead, run what they left, and answer whatever is asked."""
+    """Declare old workers dead, run what they left, and answer every question."""
     with database.connect("writer") as connection:
         for worker_id, turn, *_ in workers.living(connection):
             with connection.transaction():

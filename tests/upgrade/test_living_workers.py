@@ -1,4 +1,4 @@
-"""PostgreSQL is upgraded while workers of an earlier version live."""
+"""PostgreSQL is upgraded while workers of an earlier version run."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from agent.store.schema import migrate
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
-from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
+from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.support.engine import eventually, find_violations
 from tests.upgrade.history import before_revision, extract, program_of
 

@@ -1,4 +1,4 @@
-"""Who may go on when the schema is upgraded: compatible and breaking migrations, and the fence."""
+"""Workers during an upgrade of the schema: compatible and breaking migrations, and the fence."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ from agent.store.engine import workers
 from agent.store.schema import migrate
 from agent.store.schema.migrate import NewerSchemaError, OlderWorkersError
 from agent.tasks.commit.faults import FencedError
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 from tests.support.engine import Engine, Hand, eventually, find_violations, graph, step
 from tests.support.step_functions import Gate
 from tests.upgrade.revisions import all_revisions, migrate_to
@@ -35,7 +35,7 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 @pytest.fixture
 def breaking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the newest migration be one that older workers cannot live with."""
+    """Mark the newest migration as one that older workers cannot work with."""
     monkeypatch.setattr(migrate, "BREAKING", frozenset({migrate.HEAD}))
 
 
@@ -59,7 +59,7 @@ def _upgrade(database: Database, **options: object) -> None:
 
 
 def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
-    """Nothing is asked of them; they keep their claims."""
+    """They go on and keep their claims."""
     _enroll(earlier, "w")
     _upgrade(earlier)
     migrate.check(earlier)
@@ -68,7 +68,7 @@ def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
 
 @pytest.mark.usefixtures("breaking")
 def test_a_breaking_upgrade_is_refused_while_a_worker_turns(empty_postgres_url: str) -> None:
-    """A worker of another machine whose turn moves within a lease lives; the message names it."""
+    """A worker of another machine whose turn moves within a lease is alive; the message names it."""
     migrate_to(EARLIER, empty_postgres_url)
     database = Database(empty_postgres_url)
     _enroll(database, "w")
@@ -103,7 +103,7 @@ def test_a_breaking_upgrade_goes_on_once_the_silent_are_dead(empty_postgres_url:
     _upgrade(database, on_wait=told.append)
     migrate.check(database)
     assert _dead(database) == {"here": 1, "there": 1}
-    assert told == ["waiting up to 1 s to see whether workers of elsewhere live"]
+    assert told == ["waiting up to 1 s to see whether workers on elsewhere are alive"]
 
 
 @pytest.mark.usefixtures("breaking")

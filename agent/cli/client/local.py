@@ -204,10 +204,10 @@ class LocalClient:
             )
 
     def workflows(self) -> list[Document]:
-        from agent.daemon import workflow_sync
+        from agent.daemon import workflow_overview
 
         has_database = bootstrap.has_database(self._settings)
-        return workflow_sync.overview(self._settings, self._reader if has_database else None)
+        return workflow_overview.overview(self._settings, self._reader if has_database else None)
 
     def workflow(self, name: str, version: int | None) -> Document:
         with self._reader.snapshot():

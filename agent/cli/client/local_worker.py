@@ -26,12 +26,13 @@ def running_tasks(
     Yields a check to call between two polls. It raises `WorkerGoneError` when the other process has
     ended, and what the worker of this process failed with.
     """
-    from agent.daemon import daemon
+    from agent.daemon import database_lock
+    from agent.daemon.embedded_worker import EmbeddedWorker
 
     _interrupt_on_signals()
     try:
-        lock = daemon.take_lock(database, "run")
-    except daemon.AlreadyRunningError:
+        lock = database_lock.take_lock(database, "run")
+    except database_lock.AlreadyRunningError:
         lock, runs_here = None, False
     else:
         # PostgreSQL has no such lock: the workers that are registered decide.
@@ -41,7 +42,7 @@ def running_tasks(
             yield _check_of_holder(database)
             return
         private_files.require(settings, notify)
-        with daemon.InsideCommand(settings, database) as worker:
+        with EmbeddedWorker(settings, database) as worker:
             yield worker.check
     finally:
         if lock is not None:

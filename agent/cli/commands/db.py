@@ -122,12 +122,12 @@ def prune(
 
 def _rewrite(database: "Database") -> None:
     """Rewrite a SQLite file under the daemon's lock, so that no daemon can start meanwhile."""
-    from agent.daemon import daemon
+    from agent.daemon import database_lock
     from agent.store import free_space
 
     try:
-        lock = daemon.take_lock(database, "upkeep")
-    except daemon.AlreadyRunningError as error:
+        lock = database_lock.take_lock(database, "upkeep")
+    except database_lock.AlreadyRunningError as error:
         raise CommandError(f"--vacuum: {error}; stop it first", Exit.REFUSED) from None
     try:
         free_space.rewrite(database)

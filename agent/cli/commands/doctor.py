@@ -109,7 +109,7 @@ def _check_files(settings: "Settings") -> Iterator[CheckResult]:
 
 
 def _check_workflows(settings: "Settings") -> Iterator[CheckResult]:
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     directory = settings.workflow_directory
     if not directory.is_dir():
@@ -117,7 +117,7 @@ def _check_workflows(settings: "Settings") -> Iterator[CheckResult]:
             "workflows", "warning", f"there is no directory {directory}: `agent init` creates it"
         )
         return
-    entries = workflow_sync.scan(settings)
+    entries = workflow_overview.scan(settings)
     broken = [entry for entry in entries if entry.problems]
     for entry in broken:
         yield CheckResult("workflows", "error", str(entry.problems[0]))

@@ -35,12 +35,12 @@ def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     """Check the files with secrets that the configuration and the workflows name."""
     from agent.config import file_exposure
     from agent.core.file_trust import can_be_read_by_others, weaknesses
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
     from agent.steps.attempt.secrets import path_of, referenced_files
 
     trust = file_exposure.trust_of(settings)
     named = referenced_files(settings.model_dump(mode="json"))
-    for entry in workflow_sync.scan(settings):
+    for entry in workflow_overview.scan(settings):
         if entry.workflow is not None:
             named |= referenced_files(entry.workflow.graph.model_dump(mode="json"))
     for name in sorted(named):

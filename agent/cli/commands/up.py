@@ -45,7 +45,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
     from agent.core import event_loop, logging
-    from agent.daemon import daemon, startup_retry
+    from agent.daemon import daemon, database_lock, startup_retry
     from agent.server.bind import check_bind
 
     check_bind(settings.server)
@@ -54,8 +54,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     logging.configure(settings.log.format, settings.log.level)
     database = startup_retry.open_database(settings)
     try:
-        lock = daemon.take_lock(database, "daemon")
-    except daemon.AlreadyRunningError as error:
+        lock = database_lock.take_lock(database, "daemon")
+    except database_lock.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
     bootstrap.hide_secrets(settings)
 
@@ -69,8 +69,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             from agent.tasks.operator.operator import Operator
 
             operator = Operator(database, database.clock)
-            task_id = await startup_retry.patiently(
-                lambda: operator.submit(first_task), may_be_done_twice=False
+            task_id = await startup_retry.with_retries(
+                lambda: operator.submit(first_task), is_idempotent=False
             )
         if not is_worker:
             _print_suggestions(task_id, first_name if first_task is None else first_task.graph.name)
@@ -94,16 +94,16 @@ def _print_greeting(settings: "Settings", database: "Database", *, is_worker: bo
     """Print what runs here; return the name of a workflow to suggest."""
     from agent import __version__
     from agent.cli.output.terminal import print_line
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     where = "PostgreSQL" if database.path is None else str(database.path)
     name = "agent worker" if is_worker else "agent"
     print_line(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
     if is_worker:
         return "NAME"
-    entries = workflow_sync.scan(settings)
+    entries = workflow_overview.scan(settings)
     print_line(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
-    known = workflow_sync.graphs_of(entries)
+    known = workflow_overview.graphs_of(entries)
     for entry in entries:
         if entry.problems:
             count = len(entry.problems)
@@ -112,7 +112,7 @@ def _print_greeting(settings: "Settings", database: "Database", *, is_worker: bo
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
-            about = [description or "", *workflow_sync.remarks(entry, known)]
+            about = [description or "", *workflow_overview.remarks(entry, known)]
         style = "red" if entry.problems else None
         print_line(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
     return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")

@@ -32,17 +32,17 @@ def validate(
 ) -> None:
     """Check workflow files without running them."""
     from agent.cli.output import terminal
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     if files:
         entries = [_read(path, is_trusted=trust) for path in files]
         known = _beside(entries)
     else:
         settings = session.settings()
-        entries = list(workflow_sync.scan(settings))
+        entries = list(workflow_overview.scan(settings))
         if not entries:
             raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
-        known = workflow_sync.graphs_of(entries)
+        known = workflow_overview.graphs_of(entries)
     if as_json:
         terminal.print_json(
             {
@@ -71,7 +71,7 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     """Return the workflows that the files may refer to: each other, and those beside them."""
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview, workflow_sync
     from agent.workflows.directory import Directory
 
     if not any(
@@ -84,25 +84,25 @@ def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     ):
         directory = Directory(directory_path)
         directory.scan()
-        known |= workflow_sync.graphs_of(directory.entries)
-    return known | workflow_sync.graphs_of(entries)
+        known |= workflow_overview.graphs_of(directory.entries)
+    return known | workflow_overview.graphs_of(entries)
 
 
 def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
 
     return {
         "file": str(entry.path),
         "name": entry.name,
         "ok": not entry.problems,
         "problems": [problem.document() for problem in entry.problems],
-        "remarks": [] if entry.problems else workflow_sync.remarks(entry, known),
+        "remarks": [] if entry.problems else workflow_overview.remarks(entry, known),
     }
 
 
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     from agent.cli.output import terminal
-    from agent.daemon import workflow_sync
+    from agent.daemon import workflow_overview
     from agent.workflows.diagnostics import WorkflowError, show
     from agent.workflows.loader import read_content
 
@@ -112,7 +112,7 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
         terminal.print_line(
             f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
         )
-        for remark in workflow_sync.remarks(entry, known):
+        for remark in workflow_overview.remarks(entry, known):
             terminal.print_line(f"  {remark}", "yellow")
         return
     try:

@@ -1,7 +1,7 @@
-"""A form's fields for a value that a JSON Schema describes, so that nobody types JSON on a phone.
+"""Form fields for a value that a JSON Schema describes, instead of JSON typed on a phone.
 
-Only flat objects get them: what is not plain is written as JSON. Whether the value fits is not decided
-here; an answer is held against its schema like every other.
+Only flat objects get fields; other values are typed as JSON. This module does not validate: every
+answer is checked against its schema later.
 """
 
 import json
@@ -12,64 +12,64 @@ from typing import Any, Final
 from agent.core.escape import harmless, harmless_json
 from agent.steps.types.outcome import Json
 
-_MOST: Final = 20
+_MAX_MEMBERS: Final = 20
 _KEYBOARDS: Final = {"string": "text", "integer": "numeric", "number": "decimal"}
 _YES_NO: Final = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of an object, as a field."""
+    """One member of an object, as a form field."""
 
     name: str
     label: str
     hint: str
-    is_needed: bool
+    is_required: bool
     keyboard: str
-    """What a phone should offer to type with."""
+    """The keyboard that a phone should show (`inputmode`)."""
     options: Mapping[str, Json]
-    """What can be chosen, by what is shown; nothing: it is typed."""
+    """The values to choose from, by their labels; empty if the value is typed."""
     default: str
 
     @property
     def field(self) -> str:
-        """Its name in the form."""
+        """The field's name in the form."""
         return f"value:{self.name}"
 
 
 def members_of(schema: Json) -> list[Member]:
-    """Return the members of a flat object; none where its value is better written as JSON."""
+    """Return the members of a flat object; none if the value must be typed as JSON."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return []
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, dict) or not set(required) <= properties.keys():
         return []
-    # What is needed comes first, as it is listed; the rest is in no order of anybody's.
+    # Required members first, in their listed order; the order of the rest has no meaning.
     names = [*required, *(name for name in properties if name not in required)]
-    found = [_member(name, properties[name], name in required) for name in names]
-    plain = [member for member in found if member is not None]
-    return plain if len(plain) == len(found) <= _MOST else []
+    members = [_member(name, properties[name], name in required) for name in names]
+    plain = [member for member in members if member is not None]
+    return plain if len(plain) == len(members) <= _MAX_MEMBERS else []
 
 
 def read(members: list[Member], form: Mapping[str, str]) -> dict[str, Json]:
-    """Return the object that a filled-in form is; what was left empty is left out."""
+    """Return the object in a form, without the members that were left empty."""
     value: dict[str, Json] = {}
     for member in members:
         text = form.get(member.field, "")
-        if text or (member.is_needed and member.keyboard == "text" and not member.options):
+        if text or (member.is_required and member.keyboard == "text" and not member.options):
             value[member.name] = _read(member, text)
     return value
 
 
-def _member(name: str, schema: Any, is_needed: bool) -> Member | None:
+def _member(name: str, schema: Any, is_required: bool) -> Member | None:
     if not isinstance(schema, dict):
         return None
     kind, choices = schema.get("type"), schema.get("enum")
     options: Mapping[str, Json] = {}
     if isinstance(choices, list):
-        options = {_shown(each): each for each in choices}
+        options = {_label(choice): choice for choice in choices}
         if "" in options or len(options) < len(choices):
-            # Nobody could tell which one is meant.
+            # Two choices with the same label cannot be told apart.
             return None
     elif kind == "boolean":
         options = _YES_NO
@@ -77,23 +77,23 @@ def _member(name: str, schema: Any, is_needed: bool) -> Member | None:
         return None
     default = schema.get("default")
     if isinstance(default, str) and (harmless(default) != default or "\n" in default):
-        # A field of one line could not show it, or would change it.
+        # A field of one line cannot show this default unchanged.
         return None
-    chosen = [text for text, each in options.items() if _shown(each) == _shown(default)]
+    chosen = [label for label, value in options.items() if _label(value) == _label(default)]
     return Member(
         name=name,
         label=str(schema.get("title") or name),
         hint=str(schema.get("description") or ""),
-        is_needed=is_needed,
+        is_required=is_required,
         keyboard=_KEYBOARDS.get(str(kind), "text"),
         options=options,
-        default=(chosen or [""])[0] if options else _shown(default),
+        default=(chosen or [""])[0] if options else _label(default),
     )
 
 
 def _read(member: Member, text: str) -> Json:
     if member.options:
-        # What is none of them does not fit, and is told so.
+        # An unknown label stays text, which the schema then refuses.
         return member.options.get(text, text)
     if member.keyboard == "text":
         return text
@@ -103,7 +103,7 @@ def _read(member: Member, text: str) -> Json:
         return text
 
 
-def _shown(value: Json) -> str:
+def _label(value: Json) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else harmless_json(value)

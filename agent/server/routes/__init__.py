@@ -1,1 +1,1 @@
-"""The routes, one module a noun; each names the scope that it needs."""
+"""The routes, one module per resource; each route names the scope that it needs."""

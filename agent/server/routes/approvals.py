@@ -1,4 +1,4 @@
-"""Questions to people: listed, shown, and answered once."""
+"""Questions to people: list, show, and answer once."""
 
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from agent.server.context import caller, here
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import (
+from agent.server.schemas.approvals import (
     Answering,
     ApprovalAnswer,
     ApprovalDocument,
@@ -22,40 +22,40 @@ from agent.server.schemas import (
     Denying,
 )
 
-table = RouteRegistry("approvals")
+routes = RouteRegistry("approvals")
 
 ApprovalId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11"])]
 _REFUSALS = {
-    403: "The token's scopes, or the question's own list of who may answer, do not allow it",
+    403: "The token's scopes, or the question's own list of people, do not allow it",
     404: "No such approval",
-    409: "It was decided before; `decided` says what, and by whom",
+    409: "It was already decided; `decided` contains the decision and its author",
 }
 
 
-@table.route(
-    "GET", "/approvals", scope="read", returns=ApprovalList, summary="What waits for an answer"
-)
+@routes.route("GET", "/approvals", scope="read", returns=ApprovalList, summary="Open questions")
 async def list_approvals(
     request: Request,
-    task: Annotated[str | None, Query(description="Only this task's.", max_length=100)] = None,
+    task: Annotated[
+        str | None, Query(description="Only questions of this task.", max_length=100)
+    ] = None,
     part: PartOfId = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     *,
     every: Annotated[
-        bool, Query(alias="all", description="Also what was decided, the newest first.")
+        bool, Query(alias="all", description="Also decided ones, the newest first.")
     ] = False,
 ) -> Response:
-    """Give the questions that wait for an answer, the oldest first; or all there ever were."""
-    found = await here(request).reading.read(
+    """Return the open questions, the oldest first; or all questions."""
+    approvals = await here(request).read_pool.read(
         lambda connection: approval_documents.list_approvals(
             connection, is_all=every, task_id=task, limit=limit + 1, after=cursor, like=part
         )
     )
-    return answer(page("approvals", found, limit))
+    return answer(page("approvals", approvals, limit))
 
 
-@table.route(
+@routes.route(
     "GET",
     "/approvals/{approval_id}",
     scope="read",
@@ -64,59 +64,59 @@ async def list_approvals(
     summary="One question",
 )
 async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
-    """Give a question with what will be done, in full, and what was decided."""
+    """Return a question with its full request and its decision."""
     return answer(
-        await here(request).reading.read(
+        await here(request).read_pool.read(
             lambda connection: approval_documents.approval_document(connection, approval_id)
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/approve",
     scope="approve",
     returns=ApprovalAnswer,
     refuses=_REFUSALS,
-    summary="Say yes",
+    summary="Approve",
 )
 async def approve(
-    request: Request, approval_id: ApprovalId, asked: Approving | None = None
+    request: Request, approval_id: ApprovalId, body: Approving | None = None
 ) -> Response:
-    """Let the step do what was shown, with what is edited here."""
-    asked = asked or Approving()
+    """Let the step run the request as shown, with the edits given here."""
+    body = body or Approving()
     return await _decide(
-        request, approval_id, "approve", comment=asked.comment, edits=asked.edits or None
+        request, approval_id, "approve", comment=body.comment, edits=body.edits or None
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/deny",
     scope="approve",
     returns=ApprovalAnswer,
     refuses=_REFUSALS,
-    summary="Say no",
+    summary="Deny",
 )
-async def deny(request: Request, approval_id: ApprovalId, asked: Denying | None = None) -> Response:
-    """Let the step fail; the reason reaches the workflow."""
-    return await _decide(request, approval_id, "deny", comment=asked.reason if asked else None)
+async def deny(request: Request, approval_id: ApprovalId, body: Denying | None = None) -> Response:
+    """Fail the step; the workflow sees the reason."""
+    return await _decide(request, approval_id, "deny", comment=body.reason if body else None)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/answer",
     scope="approve",
     returns=ApprovalAnswer,
     refuses=_REFUSALS,
-    summary="Give a value",
+    summary="Answer with a value",
 )
-async def give(request: Request, approval_id: ApprovalId, asked: Answering) -> Response:
-    """Give the value that a step asks for, or say what became of an unknown effect."""
-    return await _decide(request, approval_id, "answer", comment=asked.comment, value=asked.value)
+async def give(request: Request, approval_id: ApprovalId, body: Answering) -> Response:
+    """Send the value that a step asks for, or the verdict on an unknown effect."""
+    return await _decide(request, approval_id, "answer", comment=body.comment, value=body.value)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/approvals/{approval_id}/defer",
     scope="approve",
@@ -124,30 +124,30 @@ async def give(request: Request, approval_id: ApprovalId, asked: Answering) -> R
     refuses=_REFUSALS,
     summary="Be reminded later",
 )
-async def defer(request: Request, approval_id: ApprovalId, asked: Deferring) -> Response:
-    """Leave a question open and be reminded of it later; it expires when it would have."""
+async def defer(request: Request, approval_id: ApprovalId, body: Deferring) -> Response:
+    """Leave a question open and send a reminder later; its expiry does not change."""
     context, principal = here(request), caller(request).principal
-    await context.commands.run(
-        lambda: answering.defer(context.database, approval_id, asked.seconds, principal=principal)
+    await context.command_pool.run(
+        lambda: answering.defer(context.database, approval_id, body.seconds, principal=principal)
     )
     return await get_approval(request, approval_id)
 
 
 async def _decide(
-    request: Request, approval_id: str, decision: AnswerVerb, **given: Any
+    request: Request, approval_id: str, decision: AnswerVerb, **details: Any
 ) -> Response:
     context, principal = here(request), caller(request).principal
-    done = await context.commands.run(
+    result = await context.command_pool.run(
         lambda: answering.answer(
-            context.database, approval_id, decision, principal=principal, **given
+            context.database, approval_id, decision, principal=principal, **details
         )
     )
     return answer(
         {
-            "approval": done.approval_id,
-            "task": done.task_id,
-            "step": done.step,
-            "status": done.status,
-            "message": done.message,
+            "approval": result.approval_id,
+            "task": result.task_id,
+            "step": result.step,
+            "status": result.status,
+            "message": result.message,
         }
     )

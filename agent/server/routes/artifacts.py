@@ -1,4 +1,4 @@
-"""Large values, by their content."""
+"""Large values, by the hash of their content."""
 
 from typing import Annotated, Final
 
@@ -10,36 +10,36 @@ from agent.server.context import here
 from agent.server.route_registry import RouteRegistry
 from agent.tasks.read_models import task_documents
 
-table = RouteRegistry("artifacts")
+routes = RouteRegistry("artifacts")
 
 _EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 Hash = Annotated[
     str,
     Path(
-        description="Its hash, or the beginning of it.",
+        description="The hash, or its beginning.",
         pattern="^[0-9a-f]{6,64}$",
         examples=[_EXAMPLE],
     ),
 ]
 
 
-@table.route(
+@routes.route(
     "GET",
     "/artifacts/{hash}",
     scope="read",
-    refuses={404: "No such artifact", 409: "Several begin so"},
+    refuses={404: "No such artifact", 409: "Several hashes begin like this"},
     summary="A large value",
     response_class=Response,
     responses={
         200: {
-            "description": "The value, as it is kept: JSON.",
+            "description": "The stored value: JSON.",
             "content": {"application/json": {"example": "a long text"}},
         }
     },
 )
 async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
-    """Give what is kept under a hash; the documents of tasks show such values all the same."""
-    content = await here(request).reading.read(
+    """Return the value with this hash; task documents contain such values as well."""
+    content = await here(request).read_pool.read(
         lambda connection: task_documents.find_artifact(connection, name)
     )
     return Response(content, media_type="application/json")

@@ -1,4 +1,4 @@
-"""What tasks use of models, and how they get more."""
+"""Budgets: what tasks have used of models, and their limits."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,8 +7,9 @@ from agent.server.context import here
 from agent.server.problems import Problem
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.schemas import BudgetDocument, CommandAnswer, DayDocument, NewBudget
+from agent.server.routes.tasks import REFUSALS, TaskId, command_response
+from agent.server.schemas.budgets import BudgetDocument, DayDocument, NewBudget
+from agent.server.schemas.tasks import CommandAnswer
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
@@ -16,10 +17,10 @@ from agent.tasks.operator import budget_pause
 from agent.tasks.read_models import spending
 from agent.tasks.rules.budgets import MICROUSD
 
-table = RouteRegistry("budgets")
+routes = RouteRegistry("budgets")
 
 
-@table.route(
+@routes.route(
     "GET",
     "/budget",
     scope="read",
@@ -27,14 +28,14 @@ table = RouteRegistry("budgets")
     summary="What all tasks have used of models today",
 )
 async def get_day(request: Request) -> Response:
-    """Give what is taken of the day (UTC), calls whose use is not known included, and its limits."""
+    """Return what was used today (UTC), calls of unknown use included, and the limits of a day."""
     limits, clock = here(request).settings.budget, here(request).database.clock
-    return await here(request).reading.read(
+    return await here(request).read_pool.read(
         lambda connection: answer(spending.day_document(connection, limits, clock.now()))
     )
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/budget",
     scope="read",
@@ -43,42 +44,42 @@ async def get_day(request: Request) -> Response:
     summary="What a task has used of models",
 )
 async def get_budget(request: Request, task_id: TaskId) -> Response:
-    """Give what a task's calls of models used, and its budgets with what is taken of each."""
+    """Return what a task's calls of models used, and its budgets with what was used of each."""
 
     def read(connection: Connection) -> Response:
         if not views.has_task(connection, task_id):
             raise NotFoundError(f"there is no task {task_id}")
         return answer(spending.budget_document(connection, task_id))
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/budget",
     scope="approve",
     returns=CommandAnswer,
     refuses=REFUSALS,
-    summary="Set a task's budget anew",
+    summary="Set a task's budget",
 )
-async def set_budget(request: Request, task_id: TaskId, asked: NewBudget) -> Response:
-    """Set what a task, or one of its steps, may use in all; a task that was paused for it goes on.
+async def set_budget(request: Request, task_id: TaskId, body: NewBudget) -> Response:
+    """Set what a task, or one of its steps, may use in total; resume a task paused by its budget.
 
-    It needs `approve`: a program must not lift the limit that it was given.
+    This needs the scope `approve`: a program must not raise its own limit.
     """
-    if asked.tokens is None and asked.usd is None and asked.seconds is None:
+    if body.tokens is None and body.usd is None and body.seconds is None:
         raise Problem(422, "invalid", "give tokens, usd or seconds")
-    usd = asked.usd
+    usd = body.usd
     operator = here(request).operator
-    return told(
-        await here(request).commands.run(
+    return command_response(
+        await here(request).command_pool.run(
             lambda: budget_pause.raise_budget(
                 operator,
                 task_id,
-                step=asked.step,
-                tokens=asked.tokens,
+                step=body.step,
+                tokens=body.tokens,
                 microusd=None if usd is None else round(usd * MICROUSD),
-                seconds=asked.seconds,
+                seconds=body.seconds,
             )
         )
     )

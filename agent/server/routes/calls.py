@@ -1,4 +1,4 @@
-"""Calls: what a task's models were asked, what they and their tools gave, as it goes on."""
+"""The calls of a task's models and their tools."""
 
 from typing import Annotated
 
@@ -10,33 +10,35 @@ from agent.server.context import here
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
-from agent.server.schemas import CallList
+from agent.server.schemas.calls import CallList
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import transcript
 
-table = RouteRegistry("calls")
+routes = RouteRegistry("calls")
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/calls",
     scope="read",
     returns=CallList,
     refuses={404: "No such task"},
-    summary="What its models did",
+    summary="The calls of a task",
 )
 async def list_calls(
     request: Request,
     task_id: TaskId,
-    after: Annotated[str, Query(max_length=100, description="The `id` of the last one seen.")] = "",
+    after: Annotated[
+        str, Query(max_length=100, description="The `id` of the last call received.")
+    ] = "",
 ) -> Response:
-    """Give the calls of a task's steps that ask models, their tools' included, in their order."""
+    """Return the calls of models and tools by a task's steps, in order."""
 
     def read(connection: Connection) -> Response:
         if not views.has_task(connection, task_id):
             raise NotFoundError(f"there is no task {task_id}")
         return answer({"calls": transcript.calls_after(connection, task_id, after)})
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)

@@ -1,4 +1,4 @@
-"""The API's own description."""
+"""The OpenAPI description of the API."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,10 +7,10 @@ from agent.server.openapi import describe
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 
-table = RouteRegistry("description")
+routes = RouteRegistry("description")
 
 
-@table.route(
+@routes.route(
     "GET",
     "/openapi.json",
     scope="read",
@@ -23,5 +23,5 @@ table = RouteRegistry("description")
     },
 )
 async def openapi(request: Request) -> Response:
-    """Give the OpenAPI description of everything here."""
+    """Return the OpenAPI description of this API."""
     return answer(describe(request.app))

@@ -1,4 +1,4 @@
-"""What happened: events by cursor, and as a stream."""
+"""Events by cursor, and as a stream."""
 
 from typing import Annotated
 
@@ -10,32 +10,32 @@ from agent.server.context import Context, caller, here
 from agent.server.problems import Problem
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import EventPage
+from agent.server.schemas.events import EventPage
 from agent.store.read import views
 from agent.tasks.read_models import task_documents
 
-table = RouteRegistry("events")
+routes = RouteRegistry("events")
 
 After = Annotated[
-    str | None, Query(description="Only what came after this cursor.", examples=["0-1204"])
+    str | None, Query(description="Only events after this cursor.", examples=["0-1204"])
 ]
-Task = Annotated[str | None, Query(description="Only this task's.", max_length=100)]
+Task = Annotated[str | None, Query(description="Only events of this task.", max_length=100)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-@table.route("GET", "/events", scope="read", returns=EventPage, summary="Events by cursor")
+@routes.route("GET", "/events", scope="read", returns=EventPage, summary="Events by cursor")
 async def list_events(
     request: Request, after: After = None, task: Task = None, limit: Limit = 100
 ) -> Response:
-    """Give events in the order of their commits; none is ever missed by going on from `cursor`."""
+    """Return events in commit order; a client that continues from `cursor` misses none."""
     _check(after)
-    found = await here(request).reading.read(
+    events = await here(request).read_pool.read(
         lambda connection: task_documents.read_events(connection, after, task, limit)
     )
-    return answer({"events": found, "cursor": found[-1]["cursor"] if found else after})
+    return answer({"events": events, "cursor": events[-1]["cursor"] if events else after})
 
 
-@table.route(
+@routes.route(
     "GET",
     "/events/stream",
     scope="read",
@@ -54,26 +54,27 @@ async def stream_events(
     after: After = None,
     task: Task = None,
     last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", description="The `id` of the last event seen.")
+        str | None,
+        Header(alias="Last-Event-ID", description="The `id` of the last event received."),
     ] = None,
 ) -> Response:
-    """Give events from now on, or from after a cursor; a client that lost the stream resumes it."""
+    """Stream events from now on, or after a cursor; a client that lost the stream resumes it."""
     start = last_event_id or after
     _check(start)
     if start is None:
         start = await _latest(here(request))
     context, grant = here(request), caller(request)
-    context.feed.check()
+    context.event_stream.check()
     return StreamingResponse(
-        context.feed.stream(
-            context.reading, start, task, lambda: context.tokens.still_holds(grant)
+        context.event_stream.stream(
+            context.read_pool, start, task, lambda: context.tokens.still_holds(grant)
         ),
         media_type="text/event-stream",
     )
 
 
 async def _latest(context: Context) -> str:
-    xid, event_id = await context.reading.read(views.latest_event)
+    xid, event_id = await context.read_pool.read(views.latest_event)
     return f"{xid}-{event_id}"
 
 
@@ -81,6 +82,6 @@ def _check(cursor: str | None) -> None:
     try:
         xid, event_id = task_documents.parse_cursor(cursor)
         if max(xid, event_id) >= 2**63:
-            raise ValueError(f"{cursor!r} is no cursor")
+            raise ValueError(f"{cursor!r} is not a cursor")
     except ValueError as error:
         raise Problem(422, "invalid", str(error), errors=[str(error)]) from None

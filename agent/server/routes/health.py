@@ -1,4 +1,4 @@
-"""Whether the agent is well, for those who look after it."""
+"""Health, readiness and metrics, for monitoring."""
 
 import structlog
 from starlette.requests import Request
@@ -7,42 +7,42 @@ from starlette.responses import Response
 from agent.core.log_limit import LogLimit
 from agent.server import examples
 from agent.server.context import here
-from agent.server.metrics import MEDIA_TYPE, standing
+from agent.server.metrics import MEDIA_TYPE, read_gauges
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import Health
+from agent.server.schemas.health import Health
 from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)
 
-table = RouteRegistry("health", prefix="")
+routes = RouteRegistry("health", prefix="")
 
 _troubles = LogLimit(most=10, window_seconds=60.0)
-"""Anybody may ask, as often as they like."""
+"""`/readyz` needs no token, so its log lines are limited."""
 
 
-@table.route("GET", "/healthz", scope="public", returns=Health, summary="Is it alive?")
+@routes.route("GET", "/healthz", scope="public", returns=Health, summary="Is it alive?")
 async def healthz() -> Response:
-    """Answer: that alone says that the process lives. No token is needed."""
+    """Return 200 as long as the process runs. No token is needed."""
     return answer({"status": "ok"})
 
 
-@table.route("GET", "/readyz", scope="public", returns=Health, summary="Can it work?")
+@routes.route("GET", "/readyz", scope="public", returns=Health, summary="Can it work?")
 async def readyz(request: Request) -> Response:
-    """Say whether tasks can be taken: the database can be used and nothing starts or stops.
+    """Return 200 if tasks are accepted: the database works, and the agent is not starting or stopping.
 
-    While the store of large values does not answer, tasks can be taken and those that need it wait:
-    the status is then `degraded`, with 200.
+    While the store of large values does not respond, tasks are accepted and those that need it
+    wait: the status is then `degraded`, with 200.
     """
     context = here(request)
-    if not context.desk.is_open:
+    if not context.task_submitter.is_open:
         return answer({"status": "stopping"}, 503)
     if not context.startup.has_workflows:
         return answer({"status": "starting"}, 503)
-    if context.desk.database_problem() is not None:
+    if context.task_submitter.database_problem() is not None:
         return _without_database()
     try:
-        # Not from memory, as the question to the database: a file is gone within a moment.
+        # Not cached, unlike the query: a deleted file must show at once.
         context.database.check_file()
         await context.readiness.check()
     except StoreError as error:
@@ -60,11 +60,11 @@ def _without_database() -> Response:
     return answer({"status": "unavailable", "because": ["database"]}, 503)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/metrics",
     scope="read",
-    summary="Figures for Prometheus",
+    summary="Metrics for Prometheus",
     responses={
         200: {
             "content": {"text/plain": {"example": examples.METRICS}},
@@ -74,8 +74,8 @@ def _without_database() -> Response:
     response_class=Response,
 )
 async def metrics(request: Request) -> Response:
-    """Give tasks and steps by state, turns, queue age, attempts, unknowns, approvals and spend."""
+    """Return tasks and steps by status, commits, queue age, attempts, unknowns, approvals and spend."""
     clock = here(request).database.clock
-    now = await here(request).reading.read(lambda connection: standing(connection, clock))
+    gauges = await here(request).read_pool.read(lambda connection: read_gauges(connection, clock))
     events = await here(request).event_counts.current()
-    return Response(here(request).meters.exposition(now, events), media_type=MEDIA_TYPE)
+    return Response(here(request).metrics.exposition(gauges, events), media_type=MEDIA_TYPE)

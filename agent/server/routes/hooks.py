@@ -1,4 +1,4 @@
-"""Webhooks: calls from outside that start a workflow, once per delivery."""
+"""Webhooks: signed deliveries that start a workflow, once per delivery."""
 
 from typing import Annotated, Any, Final
 
@@ -14,36 +14,36 @@ from agent.server.context import Context, here
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
-from agent.server.schemas import HookAnswer
+from agent.server.schemas.hooks import HookAnswer
 from agent.server.webhook_signatures import Delivery, SignatureError
 from agent.tasks.errors import NotFoundError
 from agent.tasks.submission import StartableWorkflow
 
 log = structlog.get_logger(__name__)
 
-table = RouteRegistry("hooks", prefix="")
+routes = RouteRegistry("hooks", prefix="")
 
-_REFUSAL: Final = "no webhook of this name takes this delivery: its signature does not fit"
+_REFUSAL: Final = "there is no such webhook, or the signature of this delivery is not valid"
 _refusals = LogLimit(most=10, window_seconds=60.0)
 
 
-@table.route(
+@routes.route(
     "POST",
     "/hooks/{name}",
     scope="public",
     status=202,
     returns=HookAnswer,
-    refuses={401: "No webhook of this name, or its signature does not fit"},
+    refuses={401: "No such webhook, or the signature is not valid"},
     summary="Deliver a webhook",
     responses={
         200: {
-            "description": "An answer to the sender's test; nothing was started",
+            "description": "The response to the sender's test; nothing was started",
             "content": {"application/json": {"schema": {}, "example": {"challenge": "abc"}}},
         }
     },
     openapi_extra={
         "requestBody": {
-            "description": "What the sender sends: JSON, or else taken as text.",
+            "description": "The delivery: JSON, or any other text.",
             "content": {"application/json": {"schema": {}, "example": {"type": "invoice.paid"}}},
         }
     },
@@ -51,28 +51,28 @@ _refusals = LogLimit(most=10, window_seconds=60.0)
 async def deliver(
     request: Request, name: Annotated[str, Path(max_length=200, examples=["on-payment"])]
 ) -> Response:
-    """Start the workflow for this delivery, if its signature fits `on: webhook` of the workflow.
+    """Start the workflow for this delivery, if its signature is valid by `on: webhook` of the workflow.
 
-    When this answers, the task is on record; the same delivery again is the same task.
+    A 202 response means that the task is durable. A redelivery returns the same task.
     """
     context = here(request)
-    # First: a client that holds its body back gets no work out of the database.
+    # First: a client that withholds its body must not cause database work.
     body = await request.body()
     workflow = await _hooked(context, name)
     try:
         delivery = _verified(context, workflow, request, body)
     except SignatureError as error:
         _count_failure(request, name, str(error))
-        # The same for an unknown name: without a proof a sender does not learn what there is.
+        # The same for an unknown name: an unverified sender must not learn which workflows exist.
         raise Problem(401, "bad-signature", _REFUSAL) from None
     except SecretError as error:
         _count_failure(request, name, str(error))
-        # The sender cannot help it, and may come again.
+        # Not the sender's fault: it may deliver again later.
         raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None
     assert workflow is not None
     if delivery.reply is not None:
         return answer(delivery.reply)
-    task_id = await here(request).desk.submit(
+    task_id = await context.task_submitter.submit(
         workflow,
         {},
         trigger={
@@ -87,9 +87,9 @@ async def deliver(
 
 
 async def _hooked(context: Context, name: str) -> StartableWorkflow | None:
-    """Return a workflow that takes webhooks; None if there is none of this name."""
+    """Return the workflow of a webhook; None if there is none."""
     try:
-        workflow = await context.desk.workflow(name)
+        workflow = await context.task_submitter.workflow(name)
     except NotFoundError:
         return None
     return workflow if workflow.graph.on.get("webhook") is not None else None
@@ -100,7 +100,7 @@ def _verified(
 ) -> Delivery:
     if workflow is None:
         webhook_signatures.spend_time(body)
-        raise SignatureError("no workflow of this name takes webhooks")
+        raise SignatureError("no workflow of this name has `on: webhook`")
     keys: dict[str, Any] = workflow.graph.on["webhook"]
     return webhook_signatures.verify(
         keys.get("verify", "standard"),
@@ -112,13 +112,13 @@ def _verified(
 
 
 def _count_failure(request: Request, name: str, reason: str) -> None:
-    """Count a delivery that proves nothing against its sender; the log has the reason."""
+    """Count an unverified delivery against its sender, and log the reason."""
     address = client_address(request.scope)
     held_back = _refusals.admit()
     if held_back is not None:
         log.warning(
             "webhook.refused", workflow=name, address=address, reason=reason, held_back=held_back
         )
-    wait = here(request).failures.add(address)
+    wait = here(request).failed_auth_limiter.add(address)
     if wait > 0:
-        raise retry_later(429, "too-many", "too many deliveries that do not fit", wait)
+        raise retry_later(429, "too-many", "too many deliveries without a valid signature", wait)

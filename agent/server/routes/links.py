@@ -1,7 +1,7 @@
-"""Answers without a token: by a signed link that a person opens, and by a program's signature.
+"""Answers without a token: by a signed link that a person opens, or by a program's signature.
 
-A link's address is all that it takes, so whoever only follows it must change nothing: GET shows, and
-only POST decides. It is good for one question and until a time; the question itself is decided once.
+A link's address is the only credential, and mail scanners follow links: GET only shows the question,
+and POST decides it. A link is valid for one question and until a time; a question is decided once.
 """
 
 import json
@@ -28,7 +28,7 @@ from agent.server.pages.schema_form import members_of, read
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
-from agent.server.schemas import ApprovalAnswer
+from agent.server.schemas.approvals import ApprovalAnswer
 from agent.server.webhook_signatures import SignatureError
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
@@ -36,7 +36,7 @@ from agent.tasks.errors import NotFoundError
 
 log = structlog.get_logger(__name__)
 
-table = RouteRegistry("links", prefix="")
+routes = RouteRegistry("links", prefix="")
 
 CHANNEL = "webhook"
 LinkToken = Annotated[str, Path(max_length=200)]
@@ -44,7 +44,7 @@ Form = dict[str, str]
 
 
 class SignedAnswer(BaseModel):
-    """What a program says."""
+    """A program's answer."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,18 +59,18 @@ class SignedAnswer(BaseModel):
     edits: dict[str, Any] | None = None
 
 
-@table.route("GET", "/links/{token}", scope="public", include_in_schema=False)
+@routes.route("GET", "/links/{token}", scope="public", include_in_schema=False)
 async def show(request: Request, token: LinkToken) -> Response:
-    """Show a question, or what was decided; this changes nothing."""
+    """Show a question, or its decision; this changes nothing."""
     try:
         return page(await _approval(request, _link(request, token)))
     except (BadLinkError, NotFoundError) as problem:
         return page(None, title=_sentence(problem), status=404)
 
 
-@table.route("POST", "/links/{token}", scope="public", include_in_schema=False)
+@routes.route("POST", "/links/{token}", scope="public", include_in_schema=False)
 async def decide(request: Request, token: LinkToken) -> Response:
-    """Take the answer that the page's form gives."""
+    """Record the answer from the page's form."""
     try:
         link = _link(request, token)
         approval = await _approval(request, link)
@@ -78,26 +78,26 @@ async def decide(request: Request, token: LinkToken) -> Response:
         return page(None, title=_sentence(problem), status=404)
     form = _form(await request.body())
     try:
-        await _answer(request, link.approval_id, "link", **_said(approval, form))
+        await _answer(request, link.approval_id, "link", **_answer_in(approval, form))
     except (InvalidAnswerError, NotAllowedError) as problem:
         status = 403 if isinstance(problem, NotAllowedError) else 422
         return page(approval, problem=_sentence(problem), typed=form, status=status)
     except DecidedError as late:
         now = await _approval(request, link)
         return page(now, problem=f"Your answer came too late: {late}.", status=409)
-    # Relative: a proxy may have put something before our path.
+    # Relative: a proxy may serve us under a path of its own.
     return Response(status_code=303, headers={"location": token, "referrer-policy": "no-referrer"})
 
 
-@table.route(
+@routes.route(
     "POST",
     "/answers",
     scope="public",
     returns=ApprovalAnswer,
     refuses={
-        401: "The signature does not fit",
+        401: "The signature is not valid",
         404: "No such approval, or no webhook is configured",
-        409: "It was decided before; `decided` says what, and by whom",
+        409: "It was already decided; `decided` contains the decision and its author",
     },
     summary="Answer with a signature",
     openapi_extra={
@@ -108,7 +108,7 @@ async def decide(request: Request, token: LinkToken) -> Response:
     },
 )
 async def answer_signed(request: Request) -> Response:
-    """Take a program's answer, signed by the Standard Webhooks scheme with the webhook's secret."""
+    """Record a program's answer, signed by the Standard Webhooks scheme with the webhook's secret."""
     secret, _ = _secret(request)
     body = await request.body()
     try:
@@ -118,24 +118,25 @@ async def answer_signed(request: Request) -> Response:
         _count_failure(request)
         raise Problem(401, "bad-signature", str(error)) from None
     try:
-        said = SignedAnswer.model_validate_json(body)
+        signed = SignedAnswer.model_validate_json(body)
     except ValidationError as error:
-        found = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise Problem(422, "invalid", "; ".join(found), errors=found) from None
-    done = await _answer(request, said.approval, "program", **said.model_dump(exclude={"approval"}))
+        errors = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors()]
+        raise Problem(422, "invalid", "; ".join(errors), errors=errors) from None
+    details = signed.model_dump(exclude={"approval"})
+    result = await _answer(request, signed.approval, "program", **details)
     return answer(
         {
-            "approval": done.approval_id,
-            "task": done.task_id,
-            "step": done.step,
-            "status": done.status,
-            "message": done.message,
+            "approval": result.approval_id,
+            "task": result.task_id,
+            "step": result.step,
+            "status": result.status,
+            "message": result.message,
         }
     )
 
 
 def _secret(request: Request) -> tuple[str, bytes]:
-    """Return the webhook's secret, and the key in it."""
+    """Return the webhook's secret, as text and decoded."""
     hook = here(request).settings.channels.webhook
     if not hook.secret:
         raise Problem(404, "not-found", "there is nothing at this address")
@@ -149,7 +150,7 @@ def _secret(request: Request) -> tuple[str, bytes]:
 
 
 def _link(request: Request, token: str) -> Link:
-    """Return what a link is for, if it is one of ours and its time is not over."""
+    """Return the content of a link; raise `BadLinkError` if it is forged or has expired."""
     _, key = _secret(request)
     try:
         return read_link(key, token, here(request).database.clock.now())
@@ -159,40 +160,42 @@ def _link(request: Request, token: str) -> Link:
 
 
 def _count_failure(request: Request) -> None:
-    wait = here(request).failures.add(client_address(request.scope))
+    wait = here(request).failed_auth_limiter.add(client_address(request.scope))
     if wait > 0:
-        raise retry_later(429, "too-many", "too many links or signatures that do not fit", wait)
+        raise retry_later(429, "too-many", "too many links or signatures that are not valid", wait)
 
 
 async def _approval(request: Request, link: Link) -> dict[str, Json]:
-    return await here(request).reading.read(
+    return await here(request).read_pool.read(
         lambda connection: approval_documents.approval_document(connection, link.approval_id)
     )
 
 
-async def _answer(request: Request, approval_id: str, by: str, **said: Any) -> answering.Answered:
+async def _answer(
+    request: Request, approval_id: str, by: str, **details: Any
+) -> answering.Answered:
     context = here(request)
     source = client_address(request.scope)
     # The signature is the permission to answer.
     principal = Principal(CHANNEL, by, frozenset({"approve"}))
-    with audit.recorded(f"{CHANNEL}:{by}", source, str(said["decision"]), approval=approval_id):
-        return await context.commands.run(
-            lambda: answering.answer(context.database, approval_id, principal=principal, **said)
+    with audit.recorded(f"{CHANNEL}:{by}", source, str(details["decision"]), approval=approval_id):
+        return await context.command_pool.run(
+            lambda: answering.answer(context.database, approval_id, principal=principal, **details)
         )
 
 
 def _form(body: bytes) -> Form:
-    """Read a form; of a field that is there twice the last one counts."""
+    """Read a form; of a repeated field the last value counts."""
     try:
-        found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=200)
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=200)
     except ValueError:
         return {}
-    # Browsers end the lines of a form with both characters.
-    return {name: texts[-1].replace("\r\n", "\n") for name, texts in found.items()}
+    # Browsers send CRLF line ends.
+    return {name: texts[-1].replace("\r\n", "\n") for name, texts in fields.items()}
 
 
-def _said(approval: dict[str, Json], form: Form) -> dict[str, Any]:
-    """Return the answer that a filled-in form is; raise `InvalidAnswerError` if it is none."""
+def _answer_in(approval: dict[str, Json], form: Form) -> dict[str, Any]:
+    """Return the answer in a form; raise `InvalidAnswerError` if there is none."""
     pressed = form.get("decision")
     if approval["kind"] == "unknown" and pressed in VERDICTS:
         output = form.get("output", "").strip()
@@ -200,13 +203,13 @@ def _said(approval: dict[str, Json], form: Form) -> dict[str, Any]:
         if output and pressed == "done":
             value = {"verdict": pressed, "output": _json(output, "its output")}
         return {"decision": "answer", "value": value}
-    said: dict[str, Any] = {"comment": form.get("comment", "").strip() or None}
+    details: dict[str, Any] = {"comment": form.get("comment", "").strip() or None}
     if pressed == "deny":
-        return {**said, "decision": "deny"}
+        return {**details, "decision": "deny"}
     if pressed == "answer" and approval["kind"] == "input":
-        return {**said, "decision": "answer", "value": _value(approval, form)}
+        return {**details, "decision": "answer", "value": _value(approval, form)}
     if pressed == "approve":
-        return {**said, "decision": "approve", "edits": _edits(approval, form) or None}
+        return {**details, "decision": "approve", "edits": _edits(approval, form) or None}
     raise InvalidAnswerError("press one of the buttons")
 
 
@@ -224,7 +227,7 @@ def _value(approval: dict[str, Json], form: Form) -> Json:
 
 
 def _edits(approval: dict[str, Json], form: Form) -> dict[str, Json]:
-    """Return what was changed of what may be; what was text stays text."""
+    """Return the changed values by path; a value that was text stays text."""
     edits: dict[str, Json] = {}
     for path, before in editable_values(approval).items():
         text = form.get(f"edit:{path}")

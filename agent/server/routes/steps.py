@@ -1,4 +1,4 @@
-"""The steps of a task: what they are, what they said, and what became of their effects."""
+"""The steps of a task: their state, logs, calls and unknown effects."""
 
 from typing import Annotated
 
@@ -9,21 +9,23 @@ from starlette.responses import Response
 from agent.server.context import caller, here
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.routes.tasks import REFUSALS, TaskId, told
-from agent.server.schemas import CommandAnswer, LogPage, Resolution, StepList, Transcript
+from agent.server.routes.tasks import REFUSALS, TaskId, command_response
+from agent.server.schemas.calls import Transcript
+from agent.server.schemas.steps import LogPage, Resolution, StepList
+from agent.server.schemas.tasks import CommandAnswer
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import task_documents, transcript
 
-table = RouteRegistry("steps")
+routes = RouteRegistry("steps")
 
 StepName = Annotated[
-    str, Path(description="A step's name; an item's has its number.", examples=["lines[3]"])
+    str, Path(description="A step's name; an item's includes its number.", examples=["lines[3]"])
 ]
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/steps",
     scope="read",
@@ -32,25 +34,25 @@ StepName = Annotated[
     summary="A task's steps",
 )
 async def list_steps(request: Request, task_id: TaskId) -> Response:
-    """Give a task's steps in order, the items of a group after it."""
-    found = await here(request).reading.read(
+    """Return a task's steps in order, each group before its items."""
+    document = await here(request).read_pool.read(
         lambda connection: task_documents.task_document(connection, task_id)
     )
-    return answer({"steps": found["steps"]})
+    return answer({"steps": document["steps"]})
 
 
-Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Only of this attempt.")]
-After = Annotated[int, Query(ge=0, lt=2**63, description="`next` of the last page.")]
+Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Only this attempt.")]
+After = Annotated[int, Query(ge=0, lt=2**63, description="`next` of the previous page.")]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/logs",
     scope="read",
     returns=LogPage,
     refuses={404: "No such task"},
-    summary="What all its steps said",
+    summary="The logs of all steps of a task",
 )
 async def read_all_logs(
     request: Request,
@@ -59,23 +61,23 @@ async def read_all_logs(
     after: After = 0,
     limit: Limit = 1000,
 ) -> Response:
-    """Give what a task's steps wrote, the oldest first; ask again after `next` for what came since."""
+    """Return the log lines of a task's steps, the oldest first; continue with `after` = `next`."""
 
     def read(connection: Connection) -> Response:
         if not views.has_task(connection, task_id):
             raise NotFoundError(f"there is no task {task_id}")
         return _logs(connection, task_id, None, attempt, after, limit)
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/steps/{name}/logs",
     scope="read",
     returns=LogPage,
     refuses={404: "No such task or step"},
-    summary="What a step said",
+    summary="The logs of a step",
 )
 async def read_logs(
     request: Request,
@@ -85,47 +87,47 @@ async def read_logs(
     after: After = 0,
     limit: Limit = 1000,
 ) -> Response:
-    """Give what a step wrote, the oldest first; ask again after `next` for what came since."""
+    """Return the log lines of a step, the oldest first; continue with `after` = `next`."""
 
     def read(connection: Connection) -> Response:
         if not views.has_step(connection, task_id, name):
             raise NotFoundError(f"there is no task {task_id} with a step called {name!r}")
         return _logs(connection, task_id, name, attempt, after, limit)
 
-    return await here(request).reading.read(read)
+    return await here(request).read_pool.read(read)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}/steps/{name}/calls",
     scope="read",
     returns=Transcript,
     refuses={404: "No such task or step"},
-    summary="What a step asked for and was given",
+    summary="The calls of a step",
 )
 async def read_calls(request: Request, task_id: TaskId, name: StepName) -> Response:
-    """Give all calls of a step in their order: of an agent, its whole conversation."""
+    """Return all calls of a step in order: for an agent, its whole conversation."""
     return answer(
-        await here(request).reading.read(
+        await here(request).read_pool.read(
             lambda connection: transcript.transcript(connection, task_id, name)
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/steps/{name}/resolve",
     scope="approve",
     returns=CommandAnswer,
     refuses=REFUSALS,
-    summary="Say what became of an effect",
+    summary="Resolve an unknown effect",
 )
-async def resolve(request: Request, task_id: TaskId, name: StepName, asked: Resolution) -> Response:
-    """Settle a step whose effect's outcome is unknown: it happened, it did not, or give it up."""
+async def resolve(request: Request, task_id: TaskId, name: StepName, body: Resolution) -> Response:
+    """Settle a step whose effect has an unknown result: it happened, it did not, or give up."""
     context, by = here(request), caller(request).name
-    return told(
-        await context.commands.run(
-            lambda: context.operator.resolve(task_id, name, asked.verdict, asked.output, by)
+    return command_response(
+        await context.command_pool.run(
+            lambda: context.operator.resolve(task_id, name, body.verdict, body.output, by)
         )
     )
 
@@ -138,5 +140,5 @@ def _logs(
     after: int,
     limit: int,
 ) -> Response:
-    found = task_documents.step_logs(connection, task_id, step, attempt, after, limit)
-    return answer({"logs": found, "next": found[-1]["id"] if found else after})
+    logs = task_documents.step_logs(connection, task_id, step, attempt, after, limit)
+    return answer({"logs": logs, "next": logs[-1]["id"] if logs else after})

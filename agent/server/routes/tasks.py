@@ -1,4 +1,4 @@
-"""Tasks: started, listed, shown and steered."""
+"""Tasks: start, list, show and control."""
 
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from agent.server.idempotency import IdempotencyKey
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
 from agent.server.route_registry import PREFIX, RouteRegistry
-from agent.server.schemas import (
+from agent.server.schemas.tasks import (
     CommandAnswer,
     CreatedTask,
     Fork,
@@ -24,13 +24,13 @@ from agent.server.schemas import (
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 
-table = RouteRegistry("tasks")
+routes = RouteRegistry("tasks")
 
 REFUSALS = {404: "No such task or step", 409: "Not allowed in this state"}
 TaskId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10"])]
 
 
-@table.route(
+@routes.route(
     "POST",
     "/workflows/{name}/tasks",
     scope="operate",
@@ -42,20 +42,20 @@ TaskId = Annotated[str, Path(max_length=100, examples=["0199d2c4-7d5e-7c31-9d0f-
 async def create_task(
     request: Request,
     name: Annotated[str, Path(max_length=200, examples=["invoice-triage"])],
-    asked: NewTask | None = None,
+    body: NewTask | None = None,
     key: IdempotencyKey = None,
 ) -> Response:
-    """Create a task and start it. When this answers, it is on record and survives anything."""
-    asked = asked or NewTask()
-    workflow = await here(request).desk.workflow(name)
+    """Create a task and start it. A 201 response means that the task is durable."""
+    body = body or NewTask()
+    workflow = await here(request).task_submitter.workflow(name)
     address = f"POST /workflows/{name}/tasks"
-    task_id = await here(request).desk.submit(
+    task_id = await here(request).task_submitter.submit(
         workflow,
-        asked.input,
+        body.input,
         trigger={"kind": "api", "by": caller(request).name},
-        priority=asked.priority,
-        dedupe_key=await here(request).repeats.dedupe_key(
-            caller(request), key, address, asked.model_dump()
+        priority=body.priority,
+        dedupe_key=await here(request).idempotency_keys.dedupe_key(
+            caller(request), key, address, body.model_dump()
         ),
     )
     url = f"{PREFIX}/tasks/{task_id}"
@@ -64,25 +64,27 @@ async def create_task(
     )
 
 
-@table.route("GET", "/tasks", scope="read", returns=TaskPage, summary="Tasks, the newest first")
+@routes.route("GET", "/tasks", scope="read", returns=TaskPage, summary="Tasks, the newest first")
 async def list_tasks(
     request: Request,
-    status: Annotated[TaskStatus | None, Query(description="Only these.")] = None,
-    workflow: Annotated[str | None, Query(description="Only of this one.", max_length=200)] = None,
+    status: Annotated[TaskStatus | None, Query(description="Only tasks with this status.")] = None,
+    workflow: Annotated[
+        str | None, Query(description="Only tasks of this workflow.", max_length=200)
+    ] = None,
     part: PartOfId = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
-    """Give a page of tasks; pages do not shift when new tasks come."""
-    found = await here(request).reading.read(
+    """Return a page of tasks; new tasks do not shift pages."""
+    tasks = await here(request).read_pool.read(
         lambda connection: task_documents.list_tasks(
             connection, status.value if status else None, workflow, limit + 1, cursor, part
         )
     )
-    return answer(page("tasks", found, limit))
+    return answer(page("tasks", tasks, limit))
 
 
-@table.route(
+@routes.route(
     "GET",
     "/tasks/{task_id}",
     scope="read",
@@ -91,15 +93,15 @@ async def list_tasks(
     summary="Everything about a task",
 )
 async def get_task(request: Request, task_id: TaskId) -> Response:
-    """Give the task's document: the same that `agent show --json` prints."""
+    """Return the task's document: the same that `agent show --json` prints."""
     return answer(
-        await here(request).reading.read(
+        await here(request).read_pool.read(
             lambda connection: task_documents.task_document(connection, task_id)
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/pause",
     scope="operate",
@@ -107,15 +109,15 @@ async def get_task(request: Request, task_id: TaskId) -> Response:
     refuses=REFUSALS,
     summary="Pause a task",
 )
-async def pause(request: Request, task_id: TaskId, asked: Reason | None = None) -> Response:
-    """Start nothing new; steps in flight finish, or stop at their next checkpoint."""
-    reason = asked.reason if asked else None
-    return told(
-        await here(request).commands.run(lambda: here(request).operator.pause(task_id, reason))
+async def pause(request: Request, task_id: TaskId, body: Reason | None = None) -> Response:
+    """Start nothing new; running steps finish, or stop at their next checkpoint."""
+    reason = body.reason if body else None
+    return command_response(
+        await here(request).command_pool.run(lambda: here(request).operator.pause(task_id, reason))
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/resume",
     scope="operate",
@@ -124,11 +126,13 @@ async def pause(request: Request, task_id: TaskId, asked: Reason | None = None) 
     summary="Resume a task",
 )
 async def resume(request: Request, task_id: TaskId) -> Response:
-    """Let a paused task go on."""
-    return told(await here(request).commands.run(lambda: here(request).operator.resume(task_id)))
+    """Continue a paused task."""
+    return command_response(
+        await here(request).command_pool.run(lambda: here(request).operator.resume(task_id))
+    )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/cancel",
     scope="operate",
@@ -136,15 +140,15 @@ async def resume(request: Request, task_id: TaskId) -> Response:
     refuses=REFUSALS,
     summary="Cancel a task",
 )
-async def cancel(request: Request, task_id: TaskId, asked: Reason | None = None) -> Response:
-    """End a task now; its steps in flight are stopped."""
-    reason = asked.reason if asked else None
-    return told(
-        await here(request).commands.run(lambda: here(request).operator.cancel(task_id, reason))
+async def cancel(request: Request, task_id: TaskId, body: Reason | None = None) -> Response:
+    """End a task now; its running steps are stopped."""
+    reason = body.reason if body else None
+    return command_response(
+        await here(request).command_pool.run(lambda: here(request).operator.cancel(task_id, reason))
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/retry",
     scope="operate",
@@ -153,34 +157,38 @@ async def cancel(request: Request, task_id: TaskId, asked: Reason | None = None)
     summary="Retry a task",
 )
 async def retry(request: Request, task_id: TaskId) -> Response:
-    """Run again what has not succeeded, as a new task; asked twice it is the same new task."""
-    return told(await here(request).commands.run(lambda: here(request).operator.retry(task_id)))
+    """Run what has not succeeded again, in a new task; a second request returns the same new task."""
+    return command_response(
+        await here(request).command_pool.run(lambda: here(request).operator.retry(task_id))
+    )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/fork",
     scope="operate",
     returns=CommandAnswer,
     refuses=REFUSALS,
-    summary="Run again from a step on",
+    summary="Run again from a step",
 )
 async def fork(
-    request: Request, task_id: TaskId, asked: Fork, key: IdempotencyKey = None
+    request: Request, task_id: TaskId, body: Fork, key: IdempotencyKey = None
 ) -> Response:
-    """Make a new task that keeps what came before a step, and runs the rest with other inputs."""
+    """Create a task that keeps the results before a step and runs the rest with changed inputs."""
     address = f"POST /tasks/{task_id}/fork"
-    own = await here(request).repeats.dedupe_key(caller(request), key, address, asked.model_dump())
-    return told(
-        await here(request).commands.run(
+    dedupe_key = await here(request).idempotency_keys.dedupe_key(
+        caller(request), key, address, body.model_dump()
+    )
+    return command_response(
+        await here(request).command_pool.run(
             lambda: here(request).operator.fork(
-                task_id, asked.from_step, asked.input, dedupe_key=own
+                task_id, body.from_step, body.input, dedupe_key=dedupe_key
             )
         )
     )
 
 
-@table.route(
+@routes.route(
     "POST",
     "/tasks/{task_id}/signals/{name}",
     scope="operate",
@@ -192,16 +200,18 @@ async def signal(
     request: Request,
     task_id: TaskId,
     name: Annotated[str, Path(max_length=200, examples=["go"])],
-    payload: Annotated[Any, Body(description="What it carries: any JSON, or nothing.")] = None,
+    payload: Annotated[Any, Body(description="The signal's value: any JSON, or nothing.")] = None,
 ) -> Response:
-    """Send a signal with a value to a task; it keeps until a step takes it."""
-    return told(
-        await here(request).commands.run(
+    """Send a signal with a value to a task; it is kept until a step consumes it."""
+    return command_response(
+        await here(request).command_pool.run(
             lambda: here(request).operator.signal(task_id, name, payload)
         )
     )
 
 
-def told(done: Answer) -> Response:
-    """Return what a command did."""
-    return answer({"changed": done.is_changed, "message": done.message, "task_id": done.task_id})
+def command_response(result: Answer) -> Response:
+    """Return the response to a command."""
+    return answer(
+        {"changed": result.is_changed, "message": result.message, "task_id": result.task_id}
+    )

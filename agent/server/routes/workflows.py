@@ -1,4 +1,4 @@
-"""Workflows on record: listed, shown, and, where they do not live in files, changed."""
+"""Recorded workflows: list, show, and change those that are not defined in files."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,19 +11,19 @@ from agent.server.context import Context, here
 from agent.server.problems import Problem, unsupported
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas import WorkflowDocument, WorkflowList
+from agent.server.schemas.workflows import WorkflowDocument, WorkflowList
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import workflow_documents
 from agent.tasks.submission import TooManyStepsError
 from agent.workflows.compile.compiler import compile_text
 
-table = RouteRegistry("workflows")
+routes = RouteRegistry("workflows")
 
 Name = Annotated[str, Path(max_length=200, examples=["invoice-triage"])]
 VersionNumber = Annotated[
     Annotated[int, Field(ge=1, lt=2**31)] | Literal["latest"],
-    Path(description="Its number, or `latest`.", examples=[2]),
+    Path(description="The number, or `latest`.", examples=[2]),
 ]
 _EXAMPLE = """\
 name: hello
@@ -32,15 +32,15 @@ steps:
 """
 
 
-@table.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
+@routes.route("GET", "/workflows", scope="read", returns=WorkflowList, summary="All workflows")
 async def list_workflows(request: Request) -> Response:
-    """Give the workflows that can be started, each in its newest version."""
+    """Return the workflows that can be started, each in its newest version."""
     return answer(
-        {"workflows": await here(request).reading.read(workflow_documents.list_workflows)}
+        {"workflows": await here(request).read_pool.read(workflow_documents.list_workflows)}
     )
 
 
-@table.route(
+@routes.route(
     "GET",
     "/workflows/{name}",
     scope="read",
@@ -49,14 +49,14 @@ async def list_workflows(request: Request) -> Response:
     summary="One workflow",
 )
 async def get_workflow(request: Request, name: Name) -> Response:
-    """Give a workflow in its newest version, as it was written and as it was compiled."""
-    found = await _document(here(request), name)
-    if found["removed_at"] is not None:
+    """Return the newest version of a workflow: its source and its compiled graph."""
+    document = await _document(here(request), name)
+    if document["removed_at"] is not None:
         raise NotFoundError(f"the workflow {name!r} was removed; its versions are still there")
-    return answer(found)
+    return answer(document)
 
 
-@table.route(
+@routes.route(
     "GET",
     "/workflows/{name}/versions/{version}",
     scope="read",
@@ -65,17 +65,17 @@ async def get_workflow(request: Request, name: Name) -> Response:
     summary="One version of a workflow",
 )
 async def get_version(request: Request, name: Name, version: VersionNumber) -> Response:
-    """Give a version of a workflow; also of one that was removed, since its tasks go on."""
+    """Return a version of a workflow; also of a removed one, whose tasks continue."""
     number = None if version == "latest" else version
     return answer(await _document(here(request), name, number))
 
 
-@table.route(
+@routes.route(
     "POST",
     "/workflows",
     scope="admin",
     returns=WorkflowDocument,
-    refuses={409: "The workflow lives in a file", 415: "Neither YAML nor JSON"},
+    refuses={409: "The workflow is defined in a file", 415: "Neither YAML nor JSON"},
     summary="Create or change a workflow",
     responses={201: {"description": "A new version", "model": WorkflowDocument}},
     openapi_extra={
@@ -93,35 +93,35 @@ async def get_version(request: Request, name: Name, version: VersionNumber) -> R
     },
 )
 async def put_workflow(request: Request) -> Response:
-    """Check a workflow and keep it; what is equal to the newest version changes nothing.
+    """Check a workflow and record it; one equal to the newest version changes nothing.
 
-    A definition is code: whoever may write one may run anything that the agent may.
+    A workflow is code: a client that may write one can run anything that the agent can.
     """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in ("application/json", "application/yaml", "application/x-yaml", "text/yaml"):
         raise unsupported("application/yaml or application/json")
     body = await request.body()
-    document, is_new = await here(request).commands.run(lambda: _keep(here(request), body))
+    document, is_new = await here(request).command_pool.run(lambda: _record(here(request), body))
     return answer(document, 201 if is_new else 200)
 
 
-@table.route(
+@routes.route(
     "DELETE",
     "/workflows/{name}",
     scope="admin",
     status=204,
-    refuses={404: "No such workflow", 409: "The workflow lives in a file"},
+    refuses={404: "No such workflow", 409: "The workflow is defined in a file"},
     summary="Remove a workflow",
 )
 async def delete_workflow(request: Request, name: Name) -> Response:
-    """Remove a workflow: it cannot be started any more. Its tasks go on, its versions stay."""
-    await here(request).commands.run(lambda: _remove(here(request), name))
+    """Remove a workflow: it can no longer be started. Its tasks continue and its versions stay."""
+    await here(request).command_pool.run(lambda: _remove(here(request), name))
     return Response(status_code=204)
 
 
 async def _document(context: Context, name: str, number: int | None = None) -> dict[str, Any]:
     try:
-        return await context.reading.read(
+        return await context.read_pool.read(
             lambda connection: workflow_documents.workflow_document(connection, name, number)
         )
     except NotFoundError:
@@ -130,7 +130,7 @@ async def _document(context: Context, name: str, number: int | None = None) -> d
         raise
 
 
-def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
+def _record(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
     graph = compile_text(body, "workflow.yaml")
     steps_per_task = context.settings.engine.steps_per_task
     if len(graph.steps) > steps_per_task:
@@ -152,13 +152,13 @@ def _keep(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
 
 def _remove(context: Context, name: str) -> None:
     with context.database.connect("writer") as connection, connection.transaction():
-        found = workflow_versions.latest(connection, name)
-        if found is None:
+        latest = workflow_versions.latest(connection, name)
+        if latest is None:
             raise NotFoundError(f"there is no workflow {name!r}")
-        _check_writable(name, found[3])
+        _check_writable(name, latest[3])
         workflow_versions.remove(connection, name, context.database.clock.now())
 
 
 def _check_writable(name: str, path: str | None) -> None:
     if path is not None:
-        raise Problem(409, "read-only", f"{name!r} lives in {path}: change it there")
+        raise Problem(409, "read-only", f"{name!r} is defined in {path}: change it there")

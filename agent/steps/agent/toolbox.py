@@ -130,11 +130,12 @@ def _make_tools(
 ) -> list[AgentTool]:
     is_effect = config.effect != "none"
     if config.workflow is not None:
-        return [workflows.make_tool(name, shown, is_effect=is_effect) for shown in snapshots]
+        return [workflows.make_tool(name, snapshot, is_effect=is_effect) for snapshot in snapshots]
     if config.mcp is not None:
         server = config.mcp.server
         return [
-            mcp.make_tool(name, server, shown, sessions, is_effect=is_effect) for shown in snapshots
+            mcp.make_tool(name, server, snapshot, sessions, is_effect=is_effect)
+            for snapshot in snapshots
         ]
     if config.files is not None:
         return files.make_tools(name, config.files)

@@ -198,10 +198,10 @@ class Calls:
     def _redact_request(self, numbered: NumberedRequest) -> tuple[Json, str]:
         """Return a request's body as it is recorded, and as text; any thread may call this."""
         body = numbered.request.body
-        shown = self._secrets.redact_value(body)
-        if shown is body:
+        redacted = self._secrets.redact_value(body)
+        if redacted is body:
             return body, numbered.body_text
-        return shown, encode(shown, f"the request of {numbered.action}")
+        return redacted, encode(redacted, f"the request of {numbered.action}")
 
     async def _store_request(self, text: str) -> None:
         """Store a large request ahead of its intent; the step waits if that cannot be done now."""

@@ -11,7 +11,7 @@ from agent.steps.types.call_types import NumberedRequest, Process
 from agent.steps.types.outcome import Json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class StoredBody:
     """A request's body as it is recorded."""
 

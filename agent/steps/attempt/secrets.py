@@ -127,7 +127,7 @@ class SecretWatcher:
         return list(self._seen)
 
     def add(self, value: Json) -> None:
-        """SecretWatcher all references in a part of a configuration or of a definition."""
+        """Watch all references in a part of a configuration or of a definition."""
         for place in references(value):
             reference = value_at(value, place)
             if reference not in self._seen:

@@ -13,7 +13,7 @@ _TASK_OVER: Final = StepError("deadline", "timeout", "the task's time was over")
 _STEP_OVER: Final = StepError("budget_exhausted", "timeout", "the step's time was over")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class TimeLimit:
     """The time of one attempt."""
 

@@ -42,7 +42,7 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
     request = context.request(
         f"http.{config.method}",
         body,
-        on_unknown="reconcile" if config.reconcile else "retry" if is_repeatable else "check",
+        on_unknown="reconcile" if config.reconcile else "retry" if is_repeatable else "ask",
         timeout=seconds,
         reconcile=(lambda _: _reconcile(config, context)) if config.reconcile else None,
     )

@@ -22,10 +22,10 @@ def environment_of(
 
     The marks come last: they identify orphans, so nothing may replace them.
     """
-    passed = BASIC | set(inherit)
+    inheritable = BASIC | set(inherit)
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name in passed or name.startswith("LC_")
+        if name in inheritable or name.startswith("LC_")
     }
     return {**inherited, **own, **marks(step_id, attempt)}

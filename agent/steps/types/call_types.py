@@ -30,7 +30,7 @@ class Request:
     reservation: Reservation | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class NumberedRequest:
     """A request as the ledger identifies it: by its number in the attempt and the hash of its body."""
 
@@ -55,7 +55,7 @@ class MeasuredResponse:
     spend: Spend | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class EncodedResponse:
     """A call's response as it is recorded: without secrets, and as text."""
 

@@ -42,7 +42,7 @@ class AttemptLoader:
         """Take over what a committed transaction claimed."""
         if result.claimed:
             self._pending += result.claimed
-            self.is_isolated = result.is_alone
+            self.is_isolated = result.is_isolated
 
     def load_all(self, connection: Connection) -> list[AttemptInput]:
         """Return the inputs of every pending attempt, and keep none of them."""

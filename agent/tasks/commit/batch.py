@@ -98,7 +98,7 @@ class TxResult:
     """Child tasks whose parent step no longer waits for them."""
     pauses: list[FamilyPause] = field(default_factory=list)
     is_draining: bool = False
-    is_alone: bool = False
+    is_isolated: bool = False
     has_more: bool = False
     """Whether due work is left that this worker may claim at once."""
     has_locked: bool = False
@@ -119,7 +119,7 @@ class TxResult:
     def merge(self, part: "TxResult") -> None:
         """Add what another transaction for the same batch did."""
         self.created.update(part.created)
-        self.is_alone = self.is_alone or part.is_alone
+        self.is_isolated = self.is_isolated or part.is_isolated
         self.is_draining = self.is_draining or part.is_draining
         self.claimed += part.claimed
         self.settled += part.settled

@@ -43,7 +43,7 @@ from agent.tasks.state.graph_cache import GraphCache
 
 log = structlog.get_logger(__name__)
 
-_NO_CAPACITY: Final = ClaimCapacity(worker_id="", turn=0, slots=0, running=0, lease_us=0)
+_NO_CAPACITY: Final = ClaimCapacity(slots=0, running=0, lease_us=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Committer:
 
     def _run(self, connection: Connection, tx: InFlightTx) -> TxResult:
         """Run a transaction on an open connection; the pipeline commits it."""
-        capacity = replace(tx.capacity, worker_id=self.worker_id, turn=tx.number)
+        capacity = replace(tx.capacity, worker_id=self.worker_id, sequence=tx.number)
         now = self.clock.now()
         scope = TxScope(connection, tx.batch, capacity, self.graphs, self.cache, now, tx.may_assume)
         return transaction.run(scope)

@@ -70,7 +70,7 @@ def _advance(tx: Connection, locked: LockedTask, lease_us: int) -> None:
             continue
         if step.status == StepStatus.RUNNING:
             # Dead workers are found by `rescue.maintenance`.
-            step.wake_at = claiming.look_at(locked.now, lease_us)
+            step.wake_at = claiming.check_at(locked.now, lease_us)
         elif step.status == StepStatus.WAITING:
             _wake(tx, locked, step)
 

@@ -48,7 +48,7 @@ class InFlightTx:
         return (
             self.wait is not None
             and result is not None
-            and not (result.is_alone or result.is_draining)
+            and not (result.is_isolated or result.is_draining)
         )
 
     @property

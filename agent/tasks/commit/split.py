@@ -123,6 +123,6 @@ def commit_due_tasks(
         # Before the next part, which may fail for the database's sake: these are claimed.
         loader.add_claims(result)
         result.claimed = []
-        if result.is_alone or result.is_draining:
+        if result.is_isolated or result.is_draining:
             break
     result.has_more = claimed > 0

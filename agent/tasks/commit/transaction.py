@@ -40,7 +40,7 @@ def _claim(scope: TxScope, tasks: list[LockedTask]) -> None:
     result, slots = scope.result, scope.capacity.slots
     claims = claiming.claim(tasks, scope.capacity)
     result.claimed = claims.steps
-    result.is_draining, result.is_alone = claims.is_draining, claims.is_alone
+    result.is_draining, result.is_isolated = claims.is_draining, claims.is_isolated
     # Without a free slot there is nothing to poll for: the next completion brings the next commit.
     has_slots = len(claims.steps) < slots and not claims.is_draining
     result.has_more = result.has_more and has_slots and len(claims.steps) > 0

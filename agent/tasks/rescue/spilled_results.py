@@ -1,6 +1,6 @@
-"""Results of calls that found no database when their worker ended: kept in a file for the next start.
+"""Results of calls that a worker could not record before it ended: kept in a file until the next start.
 
-Without them an effect that is known to have happened would be put to a person as unknown.
+Without them a person would be asked about an effect that is known to have happened.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 def leave(database: Database, notes: Iterable[JournalEntry]) -> Path | None:
-    """Write the results among what could not be recorded to a file; return its path."""
+    """Write the results of unrecorded journal entries to a file; return its path."""
     entries = [_entry(note, note.result) for note in notes if note.result is not None]
     if not entries or database.directory is None:
         return None
@@ -43,7 +43,7 @@ def leave(database: Database, notes: Iterable[JournalEntry]) -> Path | None:
             os.fsync(file.fileno())
         unfinished.rename(path)
     except OSError as error:
-        # They are unknown then, which is what the ledger says of them.
+        # The calls stay unknown in the ledger.
         log.warning("results.not_kept", calls=len(entries), error=str(error))
         with contextlib.suppress(OSError):
             unfinished.unlink()
@@ -52,7 +52,7 @@ def leave(database: Database, notes: Iterable[JournalEntry]) -> Path | None:
 
 
 def replay(database: Database, connection: Connection, graphs: GraphCache) -> int:
-    """Resolve in the ledger what earlier processes could not; return how many calls."""
+    """Record the results that earlier processes left in files; return how many calls."""
     if database.directory is None:
         return 0
     count = 0
@@ -72,7 +72,7 @@ def replay(database: Database, connection: Connection, graphs: GraphCache) -> in
                 with connection.transaction():
                     count += _resolve(connection, graphs, entry, database.clock.now())
             except UnreadableError as error:
-                # It is kept until its task can be read; to tell the others again changes nothing.
+                # Keep the file until the task can be read; recording the others again has no effect.
                 log.error("task.unreadable", task=entry["task_id"], error=str(error))
                 is_done = False
         if is_done:
@@ -81,7 +81,7 @@ def replay(database: Database, connection: Connection, graphs: GraphCache) -> in
 
 
 def _prefix(database: Database) -> str:
-    """Begin the names of files that belong to a database: several may share a directory."""
+    """Return how the file names of this database begin: several may share a directory."""
     name = database.path.name if database.path else content_hash(database.url)[:12]
     return f"unsettled-{name}-"
 

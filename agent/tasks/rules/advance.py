@@ -4,6 +4,8 @@
 ends a task. The task's `next_wake_time` is derived from its steps when the unit is written.
 """
 
+import json
+
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
@@ -71,7 +73,7 @@ def miss_deadline(tx: Connection, locked: LockedTask) -> None:
         return
     error = StepError("deadline_exceeded", "timeout", "the task's time is over")
     if task.steps_failed == 0:
-        task.also(error=fanout.error_text(error, 0))
+        task.also(error=json.dumps(error.document(0), ensure_ascii=False))
     begin_failing(tx, locked, "deadline")
 
 

@@ -19,9 +19,9 @@ REASON: Final = "budget: "
 
 
 def pause(locked: LockedTask, reason: str, budget_of: str | None = None) -> None:
-    """Pause a task for a budget, unless it is paused already; its family is paused after it.
+    """Pause a running task because a budget is exhausted; after the commit, its family too.
 
-    The budget is its own, or that of a task above.
+    `budget_of` is the ancestor task whose budget it is, if it is not the task's own.
     """
     task = locked.task
     if task.status == TaskStatus.RUNNING:
@@ -33,7 +33,7 @@ def pause(locked: LockedTask, reason: str, budget_of: str | None = None) -> None
 def raise_limits(
     tx: Connection, locked: LockedTask, step: str | None, tokens: int | None, microusd: int | None
 ) -> None:
-    """Set the limits of a task's or a step's budget anew."""
+    """Set new limits for the budget of a task or of a step."""
     task = locked.task
     name, definition = task.id, locked.graph.budget
     if step is not None:
@@ -46,7 +46,7 @@ def raise_limits(
 
 
 def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
-    """Set a task's time anew, counted from its start; return its new deadline."""
+    """Set a new time limit for a task, counted from its start; return the deadline."""
     ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
     locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
     locked.emit("budget.raised", None, {"seconds": seconds})
@@ -54,9 +54,9 @@ def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
 
 
 def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: float) -> int:
-    """Set the time of a step anew, counted from its first start; return when it is over then.
+    """Set a new time limit for a step, counted from its first start; return when that ends.
 
-    Its next attempt goes by what was told last.
+    The step's next attempt reads the limit from the last event.
     """
     started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
     locked.emit("budget.raised", None, {"seconds": seconds, "step": step})
@@ -64,35 +64,35 @@ def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: floa
 
 
 def is_paused_for_budget(tx: Connection, locked: LockedTask) -> bool:
-    """Whether a task is paused because a budget is used up."""
+    """Whether a task is paused because a budget is exhausted."""
     return locked.task.status == TaskStatus.PAUSED and is_exhausted(tx, locked.task.id)
 
 
 def is_exhausted(tx: Connection, task_id: str) -> bool:
-    """Whether a task stands paused for a budget; read without a lock."""
+    """Whether a task is recorded as paused for a budget; it need not be locked."""
     return (store.pause_reason(tx, task_id) or "").startswith(REASON)
 
 
 def pauses_when_time_is_over(graph: Graph) -> bool:
-    """Whether a task's time is a budget that pauses it, and no limit that fails it."""
+    """Whether a task pauses when its time is over; otherwise it fails."""
     budget = graph.budget
     return bool(budget and budget.get("time_seconds") and policy_of(budget) == "pause")
 
 
 def policy_of(budget: dict[str, Any] | None) -> str:
-    """Return what happens when a budget is used up: `pause` or `fail`."""
+    """Return what happens when a budget is exhausted: `pause` or `fail`."""
     return str((budget or {}).get("on_exhausted", "pause"))
 
 
 def limits_of(budget: dict[str, Any] | None) -> tuple[int | None, int | None]:
     """Return the limits of tokens and money that a definition sets."""
-    found = budget or {}
-    usd = found.get("usd")
-    return found.get("tokens"), None if usd is None else round(usd * MICROUSD)
+    limits = budget or {}
+    usd = limits.get("usd")
+    return limits.get("tokens"), None if usd is None else round(usd * MICROUSD)
 
 
 def dollars(microusd: int) -> str:
-    """Write money for people."""
+    """Return an amount of money as people write it."""
     text = f"{microusd / MICROUSD:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"${whole}.{part.ljust(2, '0')}"

@@ -1,4 +1,4 @@
-"""Choosing what to run next: by priority, fairly among tasks, a poisonous step alone.
+"""Chooses what to run next: by priority, fairly among tasks, a poisonous step isolated.
 
 Candidates are the steps that this transaction released and those that the index says are due. Tasks
 of one priority take turns, one step each, so that a wide task does not hold every slot. A task that
@@ -20,8 +20,8 @@ from agent.tasks.state.rows import StepRow
 AGING_US = 5 * SECOND
 """After so long a wait a task counts as one priority higher."""
 
-LOOK_US = 15 * SECOND
-"""Running steps are looked at on multiples of this, so that a task's wake time seldom changes."""
+CHECK_US = 15 * SECOND
+"""Running steps are checked at multiples of this, so that a task's wake time seldom changes."""
 
 
 _Queue = tuple[int, int, LockedTask, list[StepRow]]
@@ -32,50 +32,51 @@ _RANK_AND_SINCE: Final = itemgetter(0, 1)
 
 @dataclass(frozen=True, slots=True)
 class ClaimCapacity:
-    """How much a worker may take on in this turn."""
+    """How much a worker may claim in one transaction."""
 
-    worker_id: str
-    turn: int
     slots: int
     """Free slots."""
     running: int
-    """Attempts in flight, those not counted that this turn settles."""
+    """Attempts in flight, without those that this transaction settles."""
     lease_us: int
-    may_run_alone: bool = True
-    """False when a step that must run alone may run beside others after all."""
+    worker_id: str = ""
+    """Filled in by the committer, like `sequence`."""
+    sequence: int = 0
+    may_isolate: bool = True
+    """False when a step that must be isolated may run beside others after all."""
     max_depth: int = 8
     """How deep tasks may be nested."""
     most_due: int = 0
-    """How many due tasks to look at, also when there is no slot: timers and deadlines pass."""
-    must_look: bool = False
-    """Whether to look for what is due even where nothing should be: the poll, as a safety net."""
+    """How many due tasks to visit, also without a free slot: timers fire and deadlines pass."""
+    must_poll: bool = False
+    """Whether to query what is due even where nothing should be: the poll is the safety net."""
     passed_over: frozenset[str] = frozenset()
-    """Due tasks that are not to be looked at."""
+    """Due tasks that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What was claimed, and whether a step waits to run alone."""
+    """What was claimed, and whether a step waits to be isolated."""
 
     steps: list[tuple[LockedTask, StepRow]]
     is_draining: bool
-    """True when nothing more was claimed because a step is to run alone."""
-    is_alone: bool
-    """True when the one claimed step runs alone."""
+    """True when nothing more was claimed because a step must be isolated."""
+    is_isolated: bool
+    """True when the one claimed step runs isolated."""
     left_over: int
     """Due steps that found no slot."""
 
 
-def look_at(now: int, lease_us: int) -> int:
-    """Return when a step claimed now is to be looked at: after a lease, rounded up."""
-    return -(-(now + lease_us) // LOOK_US) * LOOK_US
+def check_at(now: int, lease_us: int) -> int:
+    """Return when to check on a step that is claimed now: after a lease, rounded up."""
+    return -(-(now + lease_us) // CHECK_US) * CHECK_US
 
 
-def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
+def claim(locked_tasks: Iterable[LockedTask], capacity: ClaimCapacity) -> Claims:
     """Claim as many due steps as there are slots."""
     queues: list[_Queue] = []
     due = 0
-    alone: tuple[LockedTask, StepRow] | None = None
+    poisonous: tuple[LockedTask, StepRow] | None = None
     for locked in locked_tasks:
         if locked.task.status != TaskStatus.RUNNING:
             continue
@@ -83,23 +84,23 @@ def claim(locked_tasks: Iterable[LockedTask], room: ClaimCapacity) -> Claims:
         if not steps:
             continue
         due += len(steps)
-        if alone is None and room.may_run_alone:
+        if poisonous is None and capacity.may_isolate:
             for step in steps:
                 if step.alone:
-                    alone = (locked, step)
+                    poisonous = (locked, step)
                     break
         since = steps[0].wake_at or locked.now
         queues.append((_rank(locked, since), since, locked, steps))
-    if alone is not None:
-        if room.running > 0 or room.slots < 1:
-            return Claims([], is_draining=True, is_alone=False, left_over=due)
-        _claim(*alone, room, is_isolated=True)
-        return Claims([alone], is_draining=False, is_alone=True, left_over=due - 1)
+    if poisonous is not None:
+        if capacity.running > 0 or capacity.slots < 1:
+            return Claims([], is_draining=True, is_isolated=False, left_over=due)
+        _claim(*poisonous, capacity, is_isolated=True)
+        return Claims([poisonous], is_draining=False, is_isolated=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
-    claimed = list(islice(_in_turns(queues), room.slots))
+    claimed = list(islice(_in_turns(queues), capacity.slots))
     for locked, step in claimed:
-        _claim(locked, step, room, is_isolated=False)
-    return Claims(claimed, is_draining=False, is_alone=False, left_over=due - len(claimed))
+        _claim(locked, step, capacity, is_isolated=False)
+    return Claims(claimed, is_draining=False, is_isolated=False, left_over=due - len(claimed))
 
 
 def _claimable(locked: LockedTask) -> list[StepRow]:
@@ -131,6 +132,9 @@ def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
             tasks = [task for task in tasks if len(task[1]) > place]
 
 
-def _claim(locked: LockedTask, step: StepRow, room: ClaimCapacity, *, is_isolated: bool) -> None:
-    at = look_at(locked.now, room.lease_us)
-    transitions.claim(locked, step, room.worker_id, room.turn, at, is_isolated=is_isolated)
+def _claim(
+    locked: LockedTask, step: StepRow, capacity: ClaimCapacity, *, is_isolated: bool
+) -> None:
+    at = check_at(locked.now, capacity.lease_us)
+    worker_id, sequence = capacity.worker_id, capacity.sequence
+    transitions.claim(locked, step, worker_id, sequence, at, is_isolated=is_isolated)

@@ -1,8 +1,9 @@
-"""Groups: a step that became many, one row an item, made as the window reaches them.
+"""Groups: a step that was expanded into items, each with a row of its own.
 
-A group's row waits while its items run. Its counters say how far they have come: `items_placed`
-items have rows, `items_ended` have ended, `items_done` of them well. A held group has items to admit
-when a place gets free: the window's one mechanism serves `max_parallel` and `concurrency` alike.
+A group's row waits while its items run. Its counters: `items_placed` items have rows, `items_ended` of
+them have ended, `items_done` of these ended well. Rows of items are created as the windows have room
+for them (`max_parallel` of the task, `concurrency` of the group). A group is held back while it has
+items to admit: `advance` then calls `admit`, as it releases held steps.
 """
 
 import json
@@ -21,81 +22,83 @@ from agent.tasks.state.rows import StepRow
 
 
 def expand(locked: LockedTask, step: StepRow, items: list[Json]) -> None:
-    """Turn a step whose items have been decided into a group."""
+    """Turn a step whose items are known into a group."""
     step.parallel_count = len(items)
     step.also(items=json_values.encode(items, "items"))
     if not items:
         transitions.succeed(locked, step, None)
         return
     transitions.wait(locked, step, Items(len(items)), None, None)
-    # The group itself does nothing any more: its place goes to its items.
-    if step.placed:
-        step.placed = 0
-        locked.task.places_taken = locked.task.places_taken - 1
+    # From now on only the items run: the group's place in the window is free for them.
+    transitions.leave_windows(locked, step)
     transitions.hold(locked, step)
 
 
 def admit(tx: Connection, locked: LockedTask, group: StepRow) -> bool:
-    """Let as many items begin as both windows have room for; say whether any did."""
+    """Start as many items as both windows have room for; return whether any started."""
     assert group.parallel_count is not None
+    held = locked.load_held_items(tx, group.index) if is_reopened(group) else []
+    active = group.items_placed - group.items_ended - len(held)
     fanout = locked.definition(group).fanout
     concurrency = fanout.concurrency if fanout is not None else None
-    carried = locked.load_held_items(tx, group.index) if is_reopened(group) else []
-    active = group.items_placed - group.items_ended - len(carried)
-    room = len(carried) + group.parallel_count - group.items_placed
+    room = len(held) + group.parallel_count - group.items_placed
     if concurrency is not None:
         room = min(room, concurrency - active)
     if locked.graph.max_parallel is not None:
         room = min(room, locked.graph.max_parallel - locked.task.places_taken)
-    for item in carried[: max(room, 0)]:
+    room = max(room, 0)
+    released = held[:room]
+    for item in released:
         transitions.release(locked, item)
-    released = min(len(carried), max(room, 0))
-    count = min(room - released, locked.admissions)
-    if count > 0:
-        _make_items(tx, locked, group, count)
-        locked.admissions -= count
-    left = len(carried) - released + group.parallel_count - group.items_placed
-    if left == 0 or (concurrency is not None and active + released + count >= concurrency):
+    created = min(room - len(released), locked.admissions)
+    if created > 0:
+        _create_items(tx, locked, group, created)
+        locked.admissions -= created
+    started = len(released) + created
+    has_more = len(released) < len(held) or group.items_placed < group.parallel_count
+    is_full = concurrency is not None and active + started >= concurrency
+    if not has_more or is_full:
         transitions.let_go(locked, group)
         group.wake_at = None
     elif locked.admissions == 0:
-        # This transaction has made all the rows it may: go on in the next turn.
+        # This transaction has created as many rows as it may; the next one goes on.
         group.wake_at = locked.now
-    return released + count > 0
+    return started > 0
 
 
 def is_reopened(group: StepRow) -> bool:
     """Whether a group was carried over from another task: it was never claimed in this one.
 
-    Its items that are to run again have rows already, held back until the window reaches them.
+    Its items that run again have rows already and are held back (`carry_over`).
     """
     return group.claim_token == 0
 
 
-def _make_items(tx: Connection, locked: LockedTask, group: StepRow, count: int) -> None:
-    items = json.loads(group.extra.get("items") or reads.group_items(tx, group.id))
-    definition = locked.definition(group)
+def _create_items(tx: Connection, locked: LockedTask, group: StepRow, count: int) -> None:
+    """Create and release the next items of a group."""
+    values = json.loads(group.extra.get("items") or reads.group_items(tx, group.id))
+    max_attempts = locked.definition(group).retry.max_attempts
     first = group.items_placed
-    made = []
+    items = []
     for parallel_index in range(first, first + count):
         item = StepRow.new(
             new_id(),
             group.task_id,
             group.index,
             parallel_index=parallel_index,
-            max_attempts=definition.retry.max_attempts,
+            max_attempts=max_attempts,
             parallel_count=group.parallel_count,
         )
-        item.also(item=json.dumps(items[parallel_index], ensure_ascii=False))
-        made.append(locked.add(item))
+        item.also(item=json.dumps(values[parallel_index], ensure_ascii=False))
+        items.append(locked.add(item))
         transitions.release(locked, item)
-    inherited_calls.inherit_items(tx, locked, made)
+    inherited_calls.inherit_items(tx, locked, items)
     group.items_placed = first + count
     locked.task.steps_open = locked.task.steps_open + count
 
 
 def count_item(tx: Connection, locked: LockedTask, item: StepRow) -> None:
-    """Count an ended item off its group, which admits the next one or ends."""
+    """Count an ended item in its group; then the group ends, or is held to admit further items."""
     locked.load(tx, [(item.index, -1)])
     group = locked.steps[(item.index, -1)]
     group.items_ended = group.items_ended + 1
@@ -112,7 +115,7 @@ def count_item(tx: Connection, locked: LockedTask, item: StepRow) -> None:
 
 
 def close_if_over(locked: LockedTask, group: StepRow) -> bool:
-    """End a group whose items have all ended, or all those that will ever begin."""
+    """End a group if all its items have ended and no further one will start; return whether it did."""
     if group.status != StepStatus.WAITING or group.items_ended < group.items_placed:
         return False
     if group.items_placed < (group.parallel_count or 0) and not _is_stopping(locked, group):
@@ -128,12 +131,7 @@ def close_if_over(locked: LockedTask, group: StepRow) -> bool:
 
 
 def _is_stopping(locked: LockedTask, group: StepRow) -> bool:
-    """Whether no further item of a group is to begin."""
+    """Whether a group starts no further items."""
     if group.items_failed > 0 and locked.graph.fail_fast:
         return True
     return locked.task.phase != "normal" and locked.definition(group).run_on == "success"
-
-
-def error_text(error: StepError, attempt: int) -> str:
-    """Write an error as it is stored."""
-    return json.dumps(error.document(attempt), ensure_ascii=False)

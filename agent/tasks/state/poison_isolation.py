@@ -20,32 +20,32 @@ class PoisonIsolation:
     def __init__(self, solo_seconds: float) -> None:
         self._solo_seconds = solo_seconds
         self._draining_since: float | None = None
-        self._alone_since: float | None = None
+        self._isolated_since: float | None = None
 
-    def room(self, slots: int, running: int, now: float) -> tuple[int, bool]:
+    def limit(self, slots: int, running: int, now: float) -> tuple[int, bool]:
         """Return how many of the free slots may be used, and whether a step may be isolated.
 
-        `running` leaves out the attempts that this turn settles: without any, the step that ran
-        isolated has ended, and the next one may be.
+        `running` leaves out the attempts that this transaction settles: without any, the isolated
+        step has ended, and the next one may be isolated.
         """
-        may_run_alone = True
+        may_isolate = True
         if self._draining_since is not None:
-            may_run_alone = now - self._draining_since < self._solo_seconds
-        if self._alone_since is not None and running > 0:
-            if now - self._alone_since < self._solo_seconds:
+            may_isolate = now - self._draining_since < self._solo_seconds
+        if self._isolated_since is not None and running > 0:
+            if now - self._isolated_since < self._solo_seconds:
                 slots = 0
-            may_run_alone = False
-        return slots, may_run_alone
+            may_isolate = False
+        return slots, may_isolate
 
-    def note_turn(self, now: float, *, is_alone: bool, is_draining: bool) -> None:
-        """Take note of what a turn claimed."""
-        if is_alone:
-            self._alone_since, self._draining_since = now, None
+    def note_commit(self, now: float, *, is_isolated: bool, is_draining: bool) -> None:
+        """Record what a transaction claimed."""
+        if is_isolated:
+            self._isolated_since, self._draining_since = now, None
         elif not is_draining:
             self._draining_since = None
         elif self._draining_since is None:
             self._draining_since = now
 
     def note_end(self) -> None:
-        """Take note that the step that ran isolated is settled."""
-        self._alone_since = None
+        """Record that the isolated step has ended."""
+        self._isolated_since = None

@@ -22,7 +22,7 @@ from agent.tasks.worker.outbox import Outbox
 from agent.tasks.worker.uploads import Uploads
 
 MOST_WAITING: Final = 1000
-"""So many steps may wait for a download without taking up a slot."""
+"""How many steps may wait for a download without taking up a slot."""
 
 
 class ExternalValues:
@@ -77,7 +77,7 @@ class ExternalValues:
         return beyond + isolated + self._committer.pending_attempts - ended
 
     def is_stranded(self, attempts: int) -> bool:
-        """Whether all of so many attempts are over and wait for a store that does not answer."""
+        """Whether this number of attempts is over and waits for a store that does not answer."""
         uploads = self._uploads
         return uploads is not None and uploads.is_stranded and uploads.ended >= attempts
 

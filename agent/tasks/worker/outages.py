@@ -1,6 +1,6 @@
 """Outages of stores outside the database: detected, recorded once, and over once a store answers.
 
-The beginning and the end of an outage are events, of which channels notify people. Each step that
+The beginning and the end of an outage are events, and channels notify people of them. Each step that
 waits for a store has an event in its own task.
 """
 

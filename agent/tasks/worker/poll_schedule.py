@@ -88,7 +88,7 @@ class PollSchedule:
             self._note_progress()
             if result.has_locked:
                 self.request()
-        elif tx.capacity.must_look and (result.has_locked or is_anything_due()):
+        elif tx.capacity.must_poll and (result.has_locked or is_anything_due()):
             self._next_claim = now + self._backoff.next_seconds()
 
     def _note_progress(self) -> None:

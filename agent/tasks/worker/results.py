@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from agent.tasks.commit.batch import CommitResult
+from agent.tasks.commit.batch import CommitResult, TxResult
 from agent.tasks.commit.committer import PollResult
 from agent.tasks.rescue import maintenance
 
@@ -13,22 +13,35 @@ if TYPE_CHECKING:
 def act_on(worker: "Worker", done: CommitResult) -> None:
     """Act on a committed transaction."""
     result = done.result
-    for entry, is_recorded in result.journaled:
-        worker.journal.answer(entry, is_recorded)
-    for completion, _ in result.settled:
-        attempt = worker.attempts.remove(completion.claim)
-        if attempt is not None:
-            worker.slots.note_end(attempt)
+    _answer_waiting(worker, done)
     worker.attempts_started += len(done.attempts)
     for claimed in done.attempts:
         worker.attempts.start(claimed, is_isolated=done.is_isolated)
     worker.external.note_commit(done)
     for step_id, _ in result.stops:
         worker.attempts.stop(step_id, "another step failed")
-    worker.submitters.resolve(result.created, done.refused)
     worker.slots.note_commit(result)
     if result.has_more:
         worker.notice()
+    if result.ended or result.orphans or result.pauses:
+        _follow_tasks(worker, result)
+    if result.events:
+        worker.call_listeners(result.events)
+
+
+def _answer_waiting(worker: "Worker", done: CommitResult) -> None:
+    """Free the slots of completed attempts, and answer journal entries and submitters."""
+    for entry, is_recorded in done.result.journaled:
+        worker.journal.answer(entry, is_recorded)
+    for completion, _ in done.result.settled:
+        attempt = worker.attempts.remove(completion.claim)
+        if attempt is not None:
+            worker.slots.note_end(attempt)
+    worker.submitters.resolve(done.result.created, done.refused)
+
+
+def _follow_tasks(worker: "Worker", result: TxResult) -> None:
+    """Start what a transaction leaves to others: parents, abandoned children, paused families."""
     for end in result.ended:
         if end.parent_step_id is not None:
             worker.outbox.add_child_end(end)
@@ -37,8 +50,6 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
         maintenance.cancel_soon(worker.committer, task_id, worker.notice)
     for pause in result.pauses:
         maintenance.pause_soon(worker.committer, pause, worker.notice)
-    if result.events:
-        worker.call_listeners(result.events)
 
 
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:

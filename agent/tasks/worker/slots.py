@@ -39,25 +39,25 @@ class Slots:
         if unconfirmed is not None:
             running += unconfirmed.more_running
         slots = min(self._settings.slots - running, self._settings.batch)
-        slots, may_isolate = self._isolation.room(slots, running, self._clock.monotonic())
+        slots, may_isolate = self._isolation.limit(slots, running, self._clock.monotonic())
         if is_stopping:
             slots = 0
         return ClaimCapacity(
-            worker_id="",
-            turn=0,
             slots=max(slots, 0),
             running=running,
             lease_us=int(self._settings.lease_seconds * SECOND),
-            may_run_alone=may_isolate,
+            may_isolate=may_isolate,
             max_depth=self._settings.task_depth,
             most_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
-            must_look=is_polling,
+            must_poll=is_polling,
         )
 
     def note_commit(self, result: TxResult) -> None:
         """Record what a transaction claimed."""
-        self._isolation.note_turn(
-            self._clock.monotonic(), is_alone=result.is_alone, is_draining=result.is_draining
+        self._isolation.note_commit(
+            self._clock.monotonic(),
+            is_isolated=result.is_isolated,
+            is_draining=result.is_draining,
         )
 
     def note_end(self, attempt: Attempt) -> None:

@@ -67,8 +67,8 @@ class Uploads:
 
     def has_completion(self, claim: Claim) -> bool:
         """Whether the completion of an attempt waits here."""
-        queue = self._queues.get(_key(claim), ())
-        return len(queue) > 0 and isinstance(queue[-1], Completion)
+        queue = self._queues.get(_key(claim))
+        return queue is not None and len(queue) > 0 and isinstance(queue[-1], Completion)
 
     def add_completion(self, completion: Completion, size: int = 0) -> None:
         """Queue a completion behind what its attempt has not recorded yet."""

@@ -13,22 +13,20 @@ import structlog
 
 from agent.config.models import McpSettings
 from agent.config.settings import EngineSettings
-from agent.core.backoff import Backoff
 from agent.core.clock import SECOND, Clock
 from agent.core.thread_bridge import ThreadBridge
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.services import Limits, Services
 from agent.store.db.database import Database, StoreError
-from agent.store.db.dialect import Fault
 from agent.store.schema.migrate import NewerSchemaError
 from agent.tasks.commit.batch import Batch, CommitResult
 from agent.tasks.commit.committer import Committer
-from agent.tasks.commit.faults import Phase, Response, response_to
+from agent.tasks.commit.faults import Phase
 from agent.tasks.commit.metrics import Blocks
 from agent.tasks.rules.creation import Submission
-from agent.tasks.worker import results, shutdown
+from agent.tasks.worker import failures, results, shutdown
 from agent.tasks.worker.attempts import Attempts
-from agent.tasks.worker.batch_sender import BatchSender, CommitFailure, Completed
+from agent.tasks.worker.batch_sender import BatchSender, Completed
 from agent.tasks.worker.external_values import ExternalValues
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.journal import WorkerJournal
@@ -45,9 +43,6 @@ log = structlog.get_logger(__name__)
 RETRY_LONG_LOCKED_SECONDS: Final = 0.5
 """Between tries to record a completion whose task another process holds for long."""
 LOG_SECONDS: Final = 0.25
-_FIRST_PAUSE_SECONDS: Final = 0.05
-_PAUSE_SECONDS: Final = 0.5
-_LONGEST_PAUSE_SECONDS: Final = 5.0
 
 CommitListener = Callable[[list[tuple[Any, ...]]], None]
 
@@ -102,7 +97,7 @@ class Worker:
         self.submitters = Submitters()
         self.slots = Slots(settings, self.attempts, self.external, self.clock)
         self._sender = BatchSender(self.committer, self.database_thread, self.outbox, self.slots)
-        self._peers = PeerWatch(
+        self.peers = PeerWatch(
             self.committer,
             self.database_thread,
             self.clock,
@@ -111,10 +106,11 @@ class Worker:
         )
         self._polls = PollSchedule(settings.poll_seconds, settings.lease_seconds)
         self._wakeup = asyncio.Event()
-        self._is_stopping = False
+        self.is_stopping = False
         self._failure: StoreError | None = None
         self._outdated: NewerSchemaError | None = None
-        self._last_commit = 0.0
+        self.last_commit = 0.0
+        """By the monotonic clock."""
         self._carrying_commits = 0
         """Commits in a row that left something queued because its task was locked."""
 
@@ -153,14 +149,14 @@ class Worker:
 
     def stop(self) -> None:
         """Begin to end: nothing more is claimed, and attempts in flight get their grace."""
-        self._is_stopping = True
+        self.is_stopping = True
         self._wakeup.set()
 
     async def run(self) -> None:
         """Work until `stop`, then let attempts in flight end within their grace."""
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self.database_thread.close)
-            await self._enroll()
+            await failures.enroll(self)
             self.external.connect()
             if self.database.is_sqlite:
                 check_file = self.committer.session.check_file
@@ -171,7 +167,7 @@ class Worker:
             else:
                 stack.callback(Listener(self.database, self.notice).close)
             try:
-                while not self._is_stopping:
+                while not self.is_stopping:
                     await self._run_once()
                 await self._complete_unconfirmed()
                 await shutdown.shut_down(self)
@@ -185,20 +181,6 @@ class Worker:
         """Let the loop end with an error that no commit has met yet."""
         self._failure = error
         self._wakeup.set()
-
-    async def _enroll(self) -> None:
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        while True:
-            try:
-                await self.database_thread.run(self.committer.enroll)
-            except StoreError as error:
-                if response_to(Phase.ENROLL, error) is Response.STOP or self._is_stopping:
-                    raise
-                log.warning("worker.cannot_start_yet", error=error.message)
-                await asyncio.sleep(backoff.next_seconds())
-            else:
-                self._last_commit = self.clock.monotonic()
-                return
 
     async def _run_once(self) -> None:
         """Poll if there is a reason to, commit if there is a reason to, else wait for one."""
@@ -232,7 +214,7 @@ class Worker:
         )
 
     def _has_slot(self) -> bool:
-        return self.slots.capacity(Batch(), is_stopping=self._is_stopping).slots > 0
+        return self.slots.capacity(Batch(), is_stopping=self.is_stopping).slots > 0
 
     def _is_commit_due(self) -> bool:
         """Whether the heartbeat, or something that waits, needs a commit."""
@@ -241,7 +223,7 @@ class Worker:
         return self._seconds_to_heartbeat() <= 0
 
     def _seconds_to_heartbeat(self) -> float:
-        since = self.clock.monotonic() - self._last_commit
+        since = self.clock.monotonic() - self.last_commit
         limit = self.settings.lease_seconds / 3
         if self.outbox.has_logs:
             limit = min(limit, LOG_SECONDS)
@@ -269,7 +251,7 @@ class Worker:
             poll = await self.database_thread.run(lambda: self.committer.poll(claims))
         except StoreError as error:
             self._polls.request()
-            await self._retry_later(Phase.POLL, error)
+            await failures.retry_later(self, Phase.POLL, error)
             return None
         self._polls.end_poll(self.clock.monotonic())
         await results.signal_attempts(self, poll)
@@ -284,20 +266,20 @@ class Worker:
         commit is committed, and its claims are given back.
         """
         try:
-            if await self._peers.check(self.notice):
+            if await self.peers.check(self.notice):
                 self._polls.request()
         except NewerSchemaError as error:
             log.error("worker.outdated", error=error.message)
             self._outdated = error
             self.stop()
         except StoreError as error:
-            await self._retry_later(Phase.POLL, error)
+            await failures.retry_later(self, Phase.POLL, error)
 
     async def commit(self, *, is_polling: bool = False) -> None:
         """Send a batch and act on what is committed; a failed one is sent again after a pause."""
         self._wakeup.clear()
         await self._handle(
-            await self._sender.commit(is_polling=is_polling, is_stopping=self._is_stopping)
+            await self._sender.commit(is_polling=is_polling, is_stopping=self.is_stopping)
         )
 
     async def _complete_unconfirmed(self) -> None:
@@ -314,16 +296,14 @@ class Worker:
             if isinstance(outcome, CommitResult):
                 self.note_commit()
                 results.act_on(self, outcome)
-                self._polls.note_commit(
-                    tx, outcome.result, self._last_commit, self._is_anything_due
-                )
+                self._polls.note_commit(tx, outcome.result, self.last_commit, self._is_anything_due)
                 is_carrying = self.outbox.carry(outcome.result) or is_carrying
         for _, outcome in completed:
-            if not isinstance(outcome, CommitResult) and await self._recover(outcome):
+            if not isinstance(outcome, CommitResult) and await failures.recover(self, outcome):
                 return
         if self.committer.pending_attempts:
             # Their inputs cannot be read at the moment.
-            await self.sleep(_PAUSE_SECONDS)
+            await self.sleep(failures.PAUSE_SECONDS)
         self._carrying_commits = self._carrying_commits + 1 if is_carrying else 0
         if is_carrying:
             is_long = self._carrying_commits > 2 * PATIENT_TRIES
@@ -335,7 +315,7 @@ class Worker:
 
     def note_commit(self) -> None:
         """Record that a transaction was committed: it is a heartbeat."""
-        self._last_commit = self.clock.monotonic()
+        self.last_commit = self.clock.monotonic()
         if self.health.resolve("database") is not None:
             log.info("database.usable_again")
 
@@ -346,35 +326,3 @@ class Worker:
                 listener(events)
             except Exception:
                 log.exception("listener.failed")
-
-    async def _recover(self, error: CommitFailure) -> bool:
-        """Do what follows a failed commit; return whether that took a while."""
-        response = response_to(Phase.COMMIT, error)
-        if response is Response.ENROLL:
-            await self._enroll_again()
-        elif isinstance(error, StoreError):
-            await self._retry_later(Phase.COMMIT, error)
-        return response is not Response.RESEND
-
-    async def _retry_later(self, phase: Phase, error: StoreError) -> None:
-        """Pause before the next try; raise an error that cannot get better."""
-        if response_to(phase, error) is Response.STOP:
-            raise error
-        if self.health.report("database", error.message) or error.fault is Fault.BUSY:
-            log.warning("commit.retried", fault=str(error.fault), error=error.message)
-        await asyncio.sleep(_FIRST_PAUSE_SECONDS if error.fault is Fault.BUSY else _PAUSE_SECONDS)
-
-    async def _enroll_again(self) -> None:
-        """Take a new identity after being declared dead: every claim of the old one is gone."""
-        log.warning("worker.fenced", worker=self.worker_id)
-        self.attempts.stop_all("this worker was declared dead")
-        self.journal.refuse_all()
-        self.slots.reset()
-        self.external.reset()
-        if self.database.is_sqlite:
-            await self.database_thread.run(self.committer.session.check_row)
-        # From now on this worker checks its peers: the steps of its old identity are taken over.
-        self._peers.expect_peers()
-        # The attempts complete under the old claims, which no longer hold.
-        await self._enroll()
-        self.notice()

@@ -11,8 +11,8 @@ from agent.store.channels import cursors as store
 from agent.store.channels import pairings
 from agent.store.engine import outages, workflow_versions
 from agent.workflows.compile.compiler import compile_text
-from tests.channels.conftest import Chat, Open, close
 from tests.support.approvals import asked, asks, everything, gated, say, token
+from tests.support.chat import Chat, Open, close
 from tests.support.chat_server import Failure, Shown, received, shown_to
 from tests.support.engine import eventually, graph, step
 from tests.support.step_functions import runs

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.channels.conftest import Chat
 from tests.support.approvals import asked, gated, say, token
+from tests.support.chat import Chat
 from tests.support.chat_server import shown_to
 from tests.support.telegram_server import BotServer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 
 PAYING = """\
 name: paying

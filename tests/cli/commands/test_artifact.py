@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 
 WORKFLOW = """\
 name: large

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 
 WORKFLOW = """\
 name: asks

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, Cli
+from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 
 ASKING = """\
 name: asking

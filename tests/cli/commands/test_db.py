@@ -11,7 +11,7 @@ from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database
 from agent.store.db.sqlite import driver
 from agent.store.read import audit_rows
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 from tests.support.rows import insert_task
 
 GOOD = """\

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.conftest import PROGRAM, Cli
+from tests.support.cli import PROGRAM, Cli
 
 DIAMOND = """\
 name: diamond

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agent.core.audit import NAME
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 
 
 def _audited(cli: Cli) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import PATIENCE_SECONDS, PROGRAM, ROOT, Cli
+from tests.support.cli import PATIENCE_SECONDS, PROGRAM, ROOT, Cli
 
 pytestmark = pytest.mark.process
 

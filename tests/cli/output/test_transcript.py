@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cli.conftest import Cli
+from tests.support.cli import Cli
 
 SCRIPT = [
     {"tool_uses": [{"name": "notes_read", "arguments": {"path": "note"}}], "tokens_out": 7},

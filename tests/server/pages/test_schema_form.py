@@ -1,4 +1,4 @@
-"""Fields for values: what gets them, what is written as JSON, and what was meant by a form."""
+"""Form fields for values: which schemas get them, and how a form is read."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ def _object(**properties: Any) -> dict[str, Any]:
         _object(**{f"m{number}": {"type": "string"} for number in range(21)}),
     ],
 )
-def test_what_is_not_plain_is_written_as_json(schema: Any) -> None:
-    """Where a field could not say what is meant there is none."""
+def test_nested_schemas_get_no_fields(schema: Any) -> None:
+    """A schema that fields cannot represent gets none."""
     assert members_of(schema) == []
 
 
-def test_every_plain_member_is_read_as_it_is_meant() -> None:
-    """Text stays text, numbers are numbers, choices are what they stand for; nothing is left out."""
+def test_every_flat_member_is_read_by_its_type() -> None:
+    """Text, numbers and choices are read by their types; empty members are left out."""
     schema = _object(
         text={"type": "string"},
         count={"type": "integer"},
@@ -45,36 +45,36 @@ def test_every_plain_member_is_read_as_it_is_meant() -> None:
     )
     members = members_of(schema)
     typed = {"text": "12", "count": "12", "price": "1.5", "sure": "yes", "size": "2"}
-    given = {f"value:{name}": text for name, text in typed.items()}
-    assert read(members, given) == {
+    form = {f"value:{name}": text for name, text in typed.items()}
+    assert read(members, form) == {
         "text": "12", "count": 12, "price": 1.5, "sure": True, "size": 2
     }  # fmt: skip
     assert read(members, {}) == {}
-    assert read(members, dict.fromkeys(given, "")) == {}
+    assert read(members, dict.fromkeys(form, "")) == {}
 
 
-def test_what_does_not_fit_is_kept_for_the_schema_to_refuse() -> None:
-    """Nothing is guessed: 1,000 is neither one nor a thousand."""
+def test_invalid_values_are_left_to_the_schema() -> None:
+    """Nothing is guessed: `1,000` stays text."""
     members = members_of(_object(price={"type": "number"}, sure={"type": "boolean"}))
-    given = {"value:price": "1,000", "value:sure": "perhaps"}
-    assert read(members, given) == {"price": "1,000", "sure": "perhaps"}
+    form = {"value:price": "1,000", "value:sure": "perhaps"}
+    assert read(members, form) == {"price": "1,000", "sure": "perhaps"}
 
 
-def test_a_text_that_is_needed_may_be_empty() -> None:
-    """Other members that are needed and left empty are missed by the schema."""
+def test_required_text_may_be_empty() -> None:
+    """Other required members that are left empty fail the schema."""
     needed = _object(name={"type": "string"}, count={"type": "integer"}, size={"enum": ["s"]})
     members = members_of(needed | {"required": ["name", "count", "size"]})
     assert read(members, {}) == {"name": ""}
 
 
-def test_what_is_needed_comes_first() -> None:
-    """In the order in which the schema lists it."""
+def test_required_members_come_first() -> None:
+    """In the schema's order of `required`."""
     schema = _object(**{name: {"type": "string"} for name in "abcd"}) | {"required": ["d", "b"]}
     assert "".join(member.name for member in members_of(schema)) == "dbac"
 
 
 def test_defaults_are_filled_in() -> None:
-    """Whoever agrees with them only presses the button."""
+    """A form with defaults can be sent unchanged."""
     schema = _object(
         count={"type": "integer", "default": 0},
         sure={"type": "boolean", "default": False},

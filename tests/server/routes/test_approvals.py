@@ -7,25 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.schemas import ApprovalDocument
+from agent.server.schemas.approvals import ApprovalDocument
+from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 
-GATED = """\
-name: gated
-inputs:
-  word: {type: string, default: paid}
-steps:
-  pay:
-    approval: {message: "Pay?", editable: [argv]}
-    shell: {argv: [echo, "{{ inputs.word }}"], effect: none}
-output: "{{ steps.pay.output.stdout | trim }}"
-"""
-ASKING = """\
-name: asking
-steps:
-  color: {input: {message: "Which color?", choices: [red, blue]}}
-output: "{{ steps.color.output.value }}"
-"""
 LISTED = """\
 name: listed
 steps:
@@ -37,7 +22,7 @@ steps:
 
 @pytest.fixture
 def approver(running: Running) -> Iterator[httpx.Client]:
-    """Return a client that may only look and approve, and workflows that ask."""
+    """Return a client with the scope `approve`, and add workflows with questions."""
     for text in (GATED, ASKING, LISTED):
         running.add_workflow(text)
     with running.client(running.token_with("approve")) as client:
@@ -45,20 +30,20 @@ def approver(running: Running) -> Iterator[httpx.Client]:
 
 
 def _asked(client: httpx.Client, workflow: str) -> tuple[str, dict[str, Any]]:
-    """Start a workflow and return its task and the question that it comes to."""
+    """Start a workflow and return its task and its question."""
     task_id = client.post(f"/api/v1/workflows/{workflow}/tasks").json()["id"]
 
     def look() -> Any:
         return client.get("/api/v1/approvals", params={"task": task_id}).json()["approvals"]
 
-    (found,) = wait_for(look)
-    return task_id, found
+    (approval,) = wait_for(look)
+    return task_id, approval
 
 
-def test_a_yes_from_anywhere_counts_once(
+def test_concurrent_approvals_decide_once(
     running: Running, client: httpx.Client, approver: httpx.Client
 ) -> None:
-    """Many answers at once: one decides, the others are told what was decided and by whom."""
+    """Of many concurrent answers one decides; the others report the decision and its author."""
     task_id, question = _asked(client, "gated")
     ApprovalDocument.model_validate(question)
     assert question["request"]["config"]["argv"] == ["echo", "paid"]
@@ -79,11 +64,13 @@ def test_a_yes_from_anywhere_counts_once(
     running.wait_for_task(client, task_id, ending)
     assert client.get(address).json()["decision"]["by"] == "approve"
     everything = client.get("/api/v1/approvals", params={"all": "true", "task": task_id}).json()
-    assert [each["status"] for each in everything["approvals"]] == [first["status"]]
+    assert [approval["status"] for approval in everything["approvals"]] == [first["status"]]
 
 
-def test_an_edited_yes(running: Running, client: httpx.Client, approver: httpx.Client) -> None:
-    """What the question lets be changed may be; anything else is refused and decides nothing."""
+def test_an_approval_with_edits(
+    running: Running, client: httpx.Client, approver: httpx.Client
+) -> None:
+    """Editable values can be changed; any other edit is refused and decides nothing."""
     task_id, question = _asked(client, "gated")
     address = f"/api/v1/approvals/{question['id']}/approve"
     assert approver.post(address, json={"edits": {"cwd": "/"}}).status_code == 422
@@ -93,7 +80,7 @@ def test_an_edited_yes(running: Running, client: httpx.Client, approver: httpx.C
 
 
 def test_a_value(running: Running, client: httpx.Client, approver: httpx.Client) -> None:
-    """A value that does not fit is refused; one that does reaches the step."""
+    """An invalid value is refused; a valid one reaches the step."""
     task_id, question = _asked(client, "asking")
     address = f"/api/v1/approvals/{question['id']}"
     assert approver.post(f"{address}/answer", json={"value": "green"}).status_code == 422
@@ -105,7 +92,7 @@ def test_a_value(running: Running, client: httpx.Client, approver: httpx.Client)
 
 
 def test_who_may_answer(client: httpx.Client, approver: httpx.Client) -> None:
-    """A question's own list counts, whatever the token allows."""
+    """A question's own list of people applies in addition to the token's scopes."""
     _, question = _asked(client, "listed")
     for asking in (client, approver):
         refused = asking.post(f"/api/v1/approvals/{question['id']}/approve")
@@ -116,18 +103,18 @@ def test_who_may_answer(client: httpx.Client, approver: httpx.Client) -> None:
 
 
 def test_pages_of_questions(client: httpx.Client, approver: httpx.Client) -> None:
-    """Following `next` gives every question once: those that wait, the oldest first, or all."""
+    """Following `next` returns every question once: the open ones, or all."""
     made = [_asked(client, "asking")[1]["id"] for _ in range(3)]
 
-    def every(**given: str) -> list[str]:
+    def every(**filters: str) -> list[str]:
         seen: list[str] = []
         cursor: str | None = None
         while True:
             at = {"cursor": cursor} if cursor else {}
-            found = client.get("/api/v1/approvals", params={"limit": "2", **given, **at}).json()
-            seen += [each["id"] for each in found["approvals"]]
-            if (cursor := found["next"]) is None:
-                return [each for each in seen if each in made]
+            page = client.get("/api/v1/approvals", params={"limit": "2", **filters, **at}).json()
+            seen += [approval["id"] for approval in page["approvals"]]
+            if (cursor := page["next"]) is None:
+                return [approval_id for approval_id in seen if approval_id in made]
 
     assert every() == made
     approver.post(f"/api/v1/approvals/{made[0]}/deny")

@@ -7,21 +7,21 @@ from tests.support.server import Running
 
 
 def test_a_large_value(running: Running, client: httpx.Client) -> None:
-    """It comes as it was kept; what is not there, or is no hash, is refused."""
+    """The stored value is returned; an unknown or malformed hash is refused."""
     content = b'"' + b"long " * 1000 + b'"'
     with running.database.connect("writer") as connection, connection.transaction():
         name = artifact_rows.put(connection, content, 1)
     for part in (name, name[:8]):
-        found = client.get(f"/api/v1/artifacts/{part}")
-        assert (found.status_code, found.content) == (200, content)
-        assert found.headers["content-type"] == "application/json"
+        response = client.get(f"/api/v1/artifacts/{part}")
+        assert (response.status_code, response.content) == (200, content)
+        assert response.headers["content-type"] == "application/json"
     assert client.get(f"/api/v1/artifacts/{'0' * 64}").status_code == 404
     for wrong in ("12345", "x" * 8, name.upper()):
         assert client.get(f"/api/v1/artifacts/{wrong}").status_code == 422
 
 
-def test_a_beginning_that_several_share(running: Running, client: httpx.Client) -> None:
-    """Which of several was meant is not guessed."""
+def test_an_ambiguous_hash(running: Running, client: httpx.Client) -> None:
+    """An ambiguous beginning of a hash is refused."""
     with running.database.connect("writer") as connection, connection.transaction():
         for tail in ("a", "b"):
             connection.execute(

@@ -1,11 +1,11 @@
-"""What tasks use of models, over HTTP: seen by everybody, raised by whoever may approve."""
+"""Budgets over HTTP: `read` shows them, `approve` raises them."""
 
 import re
 
 import httpx
 import pytest
 
-from agent.server.schemas import BudgetDocument, DayDocument
+from agent.server.schemas.budgets import BudgetDocument, DayDocument
 from agent.store.engine import budgets as store
 from agent.tasks.read_models import spending
 from tests.support.server import Running
@@ -17,8 +17,8 @@ def task(client: httpx.Client) -> str:
     return str(client.post("/api/v1/workflows/signalled/tasks").json()["id"])
 
 
-def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, task: str) -> None:
-    """The document is the command line's own; a raise counts at once."""
+def test_a_budget_is_shown_and_raised(running: Running, client: httpx.Client, task: str) -> None:
+    """The document equals the command line's; a new limit applies at once."""
     address = f"/api/v1/tasks/{task}/budget"
     assert client.get(address).json()["budgets"] == []
     with running.client(running.token_with("operate")) as program:
@@ -26,12 +26,12 @@ def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, tas
     with running.client(running.token_with("approve")) as person:
         raised = person.post(address, json={"usd": 2.5, "tokens": 900, "seconds": 86_400})
     assert (raised.status_code, raised.json()["changed"]) == (200, True)
-    found = client.get(address).json()
-    BudgetDocument.model_validate(found)
-    (budget,) = found["budgets"]
+    document = client.get(address).json()
+    BudgetDocument.model_validate(document)
+    (budget,) = document["budgets"]
     assert (budget["usd_limit"], budget["tokens_limit"]) == (2.5, 900)
     with running.database.connect("reader") as connection:
-        assert found == spending.budget_document(connection, task)
+        assert document == spending.budget_document(connection, task)
     assert client.get(f"/api/v1/tasks/{task}").json()["deadline"] is not None
 
 
@@ -47,36 +47,38 @@ def test_a_budget_is_seen_and_raised(running: Running, client: httpx.Client, tas
         ({"seconds": 0.000001}, 409),
     ],
 )
-def test_budgets_that_are_none(
+def test_invalid_budgets_are_refused(
     client: httpx.Client, task: str, body: dict[str, object], code: int
 ) -> None:
-    """What is no budget is refused and changes nothing."""
+    """An invalid budget is refused and changes nothing."""
     assert client.post(f"/api/v1/tasks/{task}/budget", json=body).status_code == code
     assert client.get(f"/api/v1/tasks/{task}/budget").json()["budgets"] == []
 
 
 def test_a_day(running: Running, client: httpx.Client) -> None:
-    """What all tasks have used today is there for whoever may read."""
-    found = client.get("/api/v1/budget").json()
-    DayDocument.model_validate(found)
+    """`read` shows what all tasks have used today."""
+    document = client.get("/api/v1/budget").json()
+    DayDocument.model_validate(document)
     limits = running.settings.budget
     with running.database.connect("reader") as connection:
-        assert found == spending.day_document(connection, limits, running.database.clock.now())
+        assert document == spending.day_document(connection, limits, running.database.clock.now())
 
 
 def test_an_unknown_task(client: httpx.Client) -> None:
-    """There is no budget where there is no task."""
+    """The budget of a missing task is 404."""
     assert client.get("/api/v1/tasks/none/budget").status_code == 404
     assert client.post("/api/v1/tasks/none/budget", json={"usd": 1}).status_code == 404
 
 
 def _figures(client: httpx.Client) -> dict[str, float]:
-    found = re.findall(r"^(agent_[a-z_]+) ([0-9.e+-]+)$", client.get("/metrics").text, re.MULTILINE)
-    return {name: float(value) for name, value in found}
+    figures = re.findall(
+        r"^(agent_[a-z_]+) ([0-9.e+-]+)$", client.get("/metrics").text, re.MULTILINE
+    )
+    return {name: float(value) for name, value in figures}
 
 
 def test_metrics_and_the_day_agree(running: Running, client: httpx.Client) -> None:
-    """The gauges of the day are the day's document, unknown calls included; counters only grow."""
+    """The day's gauges equal the day's document, unknown calls included; counters only grow."""
     today = client.get("/api/v1/budget").json()["day"]
     with running.database.connect("writer") as tx, tx.transaction():
         for day in (today, "2020-01-01"):
@@ -84,16 +86,16 @@ def test_metrics_and_the_day_agree(running: Running, client: httpx.Client) -> No
         # Used, then set aside: tokens and millionths of a dollar; at last milliseconds.
         used_and_open = (700, 1_250_001, 90, 40_000, 3500, 60_000)
         store.add_to_days(tx, [(today, *used_and_open), ("2020-01-01", 5, 7, 0, 0, 1000, 0)])
-    found, day = _figures(client), client.get("/api/v1/budget").json()
-    assert found["agent_model_tokens_today"] == day["tokens"] == 790
-    assert found["agent_spend_usd_today"] == day["usd"] == 1.290001
-    assert found["agent_model_seconds_today"] == day["seconds"] == 63.5
-    assert found["agent_model_tokens_total"] == 705
-    assert found["agent_model_usd_total"] == 1.250008
-    assert found["agent_model_seconds_total"] == 4.5
+    figures, day = _figures(client), client.get("/api/v1/budget").json()
+    assert figures["agent_model_tokens_today"] == day["tokens"] == 790
+    assert figures["agent_spend_usd_today"] == day["usd"] == 1.290001
+    assert figures["agent_model_seconds_today"] == day["seconds"] == 63.5
+    assert figures["agent_model_tokens_total"] == 705
+    assert figures["agent_model_usd_total"] == 1.250008
+    assert figures["agent_model_seconds_total"] == 4.5
     with running.database.connect("writer") as tx, tx.transaction():
         # What was set aside turns out to have been used in part.
         store.add_to_days(tx, [(today, 10, 1, -90, -40_000, 500, -60_000)])
-    found, day = _figures(client), client.get("/api/v1/budget").json()
-    assert found["agent_model_tokens_today"] == day["tokens"] == 710
-    assert found["agent_model_tokens_total"] == 715
+    figures, day = _figures(client), client.get("/api/v1/budget").json()
+    assert figures["agent_model_tokens_today"] == day["tokens"] == 710
+    assert figures["agent_model_tokens_total"] == 715

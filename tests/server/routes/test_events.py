@@ -11,17 +11,17 @@ import httpx
 import pytest
 
 from agent.server import event_stream
-from agent.server.schemas import EventPage
+from agent.server.schemas.events import EventPage
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
-from tests.server.conftest import SIGNALLED
+from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running, wait_for
 
 STREAM = "/api/v1/events/stream"
 
 
 def _frames(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Read a stream's events, its comments left out."""
+    """Read a stream's events, without its comments."""
     frame: dict[str, str] = {}
     for line in lines:
         if line:
@@ -39,14 +39,14 @@ def _start(client: httpx.Client, workflow: str) -> str:
 
 
 def test_pages_of_events(running: Running, client: httpx.Client) -> None:
-    """Going on from each page's cursor gives a task's events without a gap."""
+    """Continuing from each page's cursor returns a task's events without a gap."""
     task_id = _start(client, "quick")
     running.wait_for_task(client, task_id, "succeeded")
     seen: list[int] = []
     after = None
     while True:
-        given = {"task": task_id, "limit": "2", **({"after": after} if after else {})}
-        page = client.get("/api/v1/events", params=given).json()
+        params = {"task": task_id, "limit": "2", **({"after": after} if after else {})}
+        page = client.get("/api/v1/events", params=params).json()
         EventPage.model_validate(page)
         if not page["events"]:
             assert page["cursor"] == after
@@ -58,15 +58,15 @@ def test_pages_of_events(running: Running, client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "-1-2", "1-2-3", "9" * 30 + "-1"])
-def test_what_is_no_cursor(client: httpx.Client, cursor: str) -> None:
-    """A cursor that events do not carry is refused, in pages and in streams."""
+def test_invalid_cursors_are_refused(client: httpx.Client, cursor: str) -> None:
+    """A malformed cursor is refused, in pages and in streams."""
     for path in ("/api/v1/events", STREAM):
         assert client.get(path, params={"after": cursor}).status_code == 422
     assert client.get(STREAM, headers={"Last-Event-ID": cursor}).status_code == 422
 
 
-def test_a_stream_gives_what_happens(database: Database, tmp_path: Path) -> None:
-    """A stream begins now, gives what any process commits, and resumes where it was cut."""
+def test_a_stream_has_new_events(database: Database, tmp_path: Path) -> None:
+    """A stream starts now, has the commits of every process, and resumes after its last event."""
     with Running(database, tmp_path) as running, running.client() as client:
         running.add_workflow(SIGNALLED)
         before = _start(client, "signalled")
@@ -100,7 +100,7 @@ def test_a_stream_gives_what_happens(database: Database, tmp_path: Path) -> None
 
 
 def test_streams_end_with_the_server(sqlite_database: Database, tmp_path: Path) -> None:
-    """An open stream does not keep the daemon from ending; its reader sees an end, no error."""
+    """An open stream does not delay the daemon's stop; its client sees an end, not an error."""
     is_open = threading.Event()
     ended = threading.Event()
 
@@ -117,8 +117,8 @@ def test_streams_end_with_the_server(sqlite_database: Database, tmp_path: Path) 
     assert ended.wait(60)
 
 
-def test_streams_are_bounded(sqlite_database: Database, tmp_path: Path) -> None:
-    """One stream more than allowed is told to come back; a closed one makes room."""
+def test_streams_are_limited(sqlite_database: Database, tmp_path: Path) -> None:
+    """A stream above the limit gets 503; a closed one frees a slot."""
     with (
         Running(sqlite_database, tmp_path, max_streams=1) as running,
         running.client() as client,
@@ -138,12 +138,12 @@ def test_streams_are_bounded(sqlite_database: Database, tmp_path: Path) -> None:
         wait_for(is_free)
 
 
-def test_a_quiet_stream_says_that_it_lives(
+def test_a_quiet_stream_is_kept_alive(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing happens a comment comes now and then, so that nobody takes it for broken."""
-    monkeypatch.setattr(event_stream, "_BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(event_stream, "_LOOK_SECONDS", 0.05)
+    """Without events a comment is sent now and then, to keep the connection alive."""
+    monkeypatch.setattr(event_stream, "_KEEPALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(event_stream, "_POLL_SECONDS", 0.05)
     with (
         Running(sqlite_database, tmp_path) as running,
         running.client() as client,
@@ -153,8 +153,10 @@ def test_a_quiet_stream_says_that_it_lives(
         assert comments == [": events follow", ": still here", ": still here"]
 
 
-def test_who_does_not_read_holds_up_nobody(sqlite_database: Database, tmp_path: Path) -> None:
-    """A stream that nobody reads keeps a page in memory, not the log; its end is noticed."""
+def test_a_client_that_does_not_read_blocks_no_other(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """A client that does not read costs one page of memory, and its disconnect is noticed."""
     with (
         Running(sqlite_database, tmp_path, max_streams=1) as running,
         running.client() as client,

@@ -46,7 +46,7 @@ def _hex(secret: str, text: bytes) -> str:
 def sign(
     preset: str, body: bytes, *, delivery: str = "one", at: int | None = None, secret: str = ""
 ) -> dict[str, str]:
-    """Return the headers that a sender of this kind would send."""
+    """Return the headers that a sender of this scheme sends."""
     secret = secret or SECRETS[preset]
     at = int(time.time()) if at is None else at
     match preset:
@@ -77,7 +77,7 @@ def sign(
 
 @pytest.fixture(autouse=True)
 def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 100_000)
     for preset, secret in SECRETS.items():
         monkeypatch.setenv(f"HOOK_{preset.upper()}", secret)
 
@@ -94,34 +94,34 @@ def sender(running: Running) -> Iterator[httpx.Client]:
 def _deliver(
     client: httpx.Client, preset: str, headers: dict[str, str], body: bytes = BODY
 ) -> httpx.Response:
-    given = {"Content-Type": "application/json", **headers}
-    return client.post(f"/hooks/on-{preset}", content=body, headers=given)
+    all_headers = {"Content-Type": "application/json", **headers}
+    return client.post(f"/hooks/on-{preset}", content=body, headers=all_headers)
 
 
 @pytest.mark.parametrize("preset", SECRETS)
 def test_a_good_delivery_starts_one_task(
     running: Running, client: httpx.Client, sender: httpx.Client, preset: str
 ) -> None:
-    """It is on record when 202 comes; sent again, at once or later, it is the same task."""
+    """After 202 the task is durable; a redelivery, at once or later, returns the same task."""
     headers = sign(preset, BODY)
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(lambda _: _deliver(sender, preset, headers), range(12)))
     assert {answer.status_code for answer in answers} == {202}
     (task_id,) = {answer.json()["task"] for answer in answers}
-    found = client.get(f"/api/v1/tasks/{task_id}").json()
-    assert found["trigger"]["kind"] == "webhook"
-    assert found["trigger"]["body"]["amount"] == 7
+    task = client.get(f"/api/v1/tasks/{task_id}").json()
+    assert task["trigger"]["kind"] == "webhook"
+    assert task["trigger"]["body"]["amount"] == 7
     assert running.wait_for_task(client, task_id, "succeeded")["output"] == "7"
     assert _deliver(sender, preset, headers).json()["task"] == task_id
     # What proves the sender is not for the record.
-    assert SECRETS[preset] not in json.dumps(found)
+    assert SECRETS[preset] not in json.dumps(task)
 
 
 @pytest.mark.parametrize("preset", SECRETS)
 def test_a_bad_delivery_starts_nothing(
     client: httpx.Client, sender: httpx.Client, preset: str
 ) -> None:
-    """No signature, another secret's, or a changed body: 401 and no task."""
+    """No signature, one of another secret, or a changed body: 401 and no task."""
     before = client.get("/api/v1/tasks", params={"workflow": f"on-{preset}"}).json()["tasks"]
     other = {"standard": "whsec_" + base64.b64encode(KEY[::-1]).decode()}.get(preset, "other")
     refused = [
@@ -142,7 +142,7 @@ def test_a_bad_delivery_starts_nothing(
     "off", [-webhook_signatures.TOLERANCE_SECONDS - 1, webhook_signatures.TOLERANCE_SECONDS + 1]
 )
 def test_old_and_future_deliveries(preset: str, off: int) -> None:
-    """A signed time more than five minutes off is refused, to the second, in both directions."""
+    """A signed timestamp more than five minutes off is refused, to the second, in both directions."""
     now = 1_700_000_000
     verify = webhook_signatures.verify
     headers = sign(preset, BODY, at=now)
@@ -153,8 +153,8 @@ def test_old_and_future_deliveries(preset: str, off: int) -> None:
 
 @pytest.mark.parametrize("preset", ["standard", "stripe", "slack"])
 @pytest.mark.parametrize("stamp", ["", "x", "-1", "1e9", "\u0661", "9" * 40])
-def test_times_that_are_none(preset: str, stamp: str) -> None:
-    """A missing or strange time is refused, whatever is signed."""
+def test_invalid_timestamps_are_refused(preset: str, stamp: str) -> None:
+    """A missing or malformed timestamp is refused, even if signed."""
     headers = sign(preset, BODY, at=1_700_000_000)
     changed = {name: value.replace("1700000000", stamp) for name, value in headers.items()}
     with pytest.raises(SignatureError):
@@ -162,25 +162,23 @@ def test_times_that_are_none(preset: str, stamp: str) -> None:
 
 
 def test_one_of_several_signatures_is_enough() -> None:
-    """While a secret is being changed senders sign with both; the order does not matter."""
+    """While a secret is rotated, senders sign with both; the order does not matter."""
     at = 1_700_000_000
     good = sign("standard", BODY, at=at)
     for signature in (f"v1,x {good['webhook-signature']}", f"{good['webhook-signature']} v1a,y"):
         headers = {**good, "webhook-signature": signature}
-        found = webhook_signatures.verify(
+        delivery = webhook_signatures.verify(
             "standard", SECRETS["standard"], headers, BODY, at * SECOND
         )
-        assert found.id == "one"
+        assert delivery.id == "one"
     stripe = sign("stripe", BODY, at=at)["stripe-signature"]
     for signature in (stripe + ",v1=00", stripe.replace("v1=", "v1=00,v0=1,v1=")):
         headers = {"stripe-signature": signature}
         assert webhook_signatures.verify("stripe", SECRETS["stripe"], headers, BODY, at * SECOND).id
 
 
-def test_senders_that_only_ask_whether_anybody_is_there(
-    client: httpx.Client, sender: httpx.Client
-) -> None:
-    """GitHub's ping and Slack's challenge are answered and start nothing; unsigned they are not."""
+def test_senders_tests_are_answered(client: httpx.Client, sender: httpx.Client) -> None:
+    """GitHub's ping and Slack's challenge get a response and start nothing; unsigned they get 401."""
     ping = {**sign("github", BODY, delivery="ping"), "x-github-event": "ping"}
     assert _deliver(sender, "github", ping).status_code == 200
     body = b'{"type": "url_verification", "challenge": "abc"}'
@@ -188,25 +186,27 @@ def test_senders_that_only_ask_whether_anybody_is_there(
     assert _deliver(sender, "slack", {}, body).status_code == 401
     events = client.get("/api/v1/tasks", params={"limit": 500}).json()["tasks"]
     triggers = [client.get(f"/api/v1/tasks/{task['id']}").json()["trigger"] for task in events]
-    assert not [each for each in triggers if each.get("event") in ("ping", "url_verification")]
+    assert not [
+        trigger for trigger in triggers if trigger.get("event") in ("ping", "url_verification")
+    ]
 
 
-def test_deliveries_that_are_no_json(client: httpx.Client, sender: httpx.Client) -> None:
-    """A form's text is kept as it came; a body that cannot be stored is refused."""
+def test_deliveries_that_are_not_json(client: httpx.Client, sender: httpx.Client) -> None:
+    """A form's text is stored unchanged; a body that cannot be stored is refused."""
     body = b"command=%2Fdeploy&text=now"
-    taken = _deliver(sender, "slack", sign("slack", body), body)
-    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    accepted = _deliver(sender, "slack", sign("slack", body), body)
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["body"] == body.decode()
     bad = b'{"a": "\\u0000"}'
     assert _deliver(sender, "github", sign("github", bad, delivery="bad"), bad).status_code == 422
 
 
 def test_a_stranger_does_not_learn_which_workflows_take_webhooks(sender: httpx.Client) -> None:
-    """An unknown name, a workflow without `on: webhook` and a bad signature get the same answer."""
+    """An unknown name, a workflow without `on: webhook` and a bad signature get the same response."""
     names = ("none", "quick", *(f"on-{preset}" for preset in SECRETS))
     refused = [sender.post(f"/hooks/{name}", content=b"{}") for name in names]
-    assert {each.status_code for each in refused} == {401}
-    assert len({each.text for each in refused}) == 1
+    assert {response.status_code for response in refused} == {401}
+    assert len({response.text for response in refused}) == 1
     assert sender.get("/hooks/on-github").status_code == 405
 
 
@@ -214,44 +214,44 @@ def test_a_stranger_does_not_learn_which_workflows_take_webhooks(sender: httpx.C
 def test_every_refused_delivery_counts(
     running: Running, monkeypatch: pytest.MonkeyPatch, sender: httpx.Client, name: str
 ) -> None:
-    """Whatever a delivery is refused for, also for our own secret, its sender is held back."""
+    """Every refused delivery counts against its sender, also one refused for our own secret."""
     monkeypatch.delenv("HOOK_TOKEN")
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 3)
-    running.server._context.failures._times.clear()  # type: ignore[union-attr]
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 3)
+    running.server._context.failed_auth_limiter._times.clear()  # type: ignore[union-attr]
     statuses = [sender.post(f"/hooks/{name}", content=b"{}").status_code for _ in range(5)]
     assert statuses == [503 if name == "on-token" else 401] * 3 + [429] * 2
 
 
 @pytest.mark.parametrize("preset", ["github", "stripe", "slack", "token"])
-def test_a_short_secret_is_no_secret(
+def test_a_short_secret_is_refused(
     sender: httpx.Client, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
-    """A delivery that is signed with a secret of a few characters is not taken."""
+    """A delivery signed with a secret of a few characters is refused."""
     for secret, status in (("x", 503), ("x" * 15, 503), ("x" * 16, 202)):
         monkeypatch.setenv(f"HOOK_{preset.upper()}", secret)
         headers = sign(preset, BODY, delivery=f"short-{len(secret)}", secret=secret)
         assert _deliver(sender, preset, headers).status_code == status
 
 
-def test_svix_names_its_headers_in_its_own_way(client: httpx.Client, sender: httpx.Client) -> None:
-    """The same scheme under `svix-` is taken; names of the two kinds are not mixed."""
+def test_svix_headers(client: httpx.Client, sender: httpx.Client) -> None:
+    """The same scheme with `svix-` headers works; the two header names cannot be mixed."""
     named = sign("standard", BODY, delivery="svix-1")
     own = {name.replace("webhook-", "svix-"): value for name, value in named.items()}
-    taken = _deliver(sender, "standard", own)
-    assert taken.status_code == 202
-    assert _deliver(sender, "standard", named).json() == taken.json()
-    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    accepted = _deliver(sender, "standard", own)
+    assert accepted.status_code == 202
+    assert _deliver(sender, "standard", named).json() == accepted.json()
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["id"] == "svix-1"
     mixed = {**own, "webhook-id": "svix-2"}
     assert _deliver(sender, "standard", mixed).status_code == 401
 
 
-def test_a_form_of_github_is_read(client: httpx.Client, sender: httpx.Client) -> None:
+def test_a_form_of_github_is_parsed(client: httpx.Client, sender: httpx.Client) -> None:
     """GitHub's payload in a form is the same as one in JSON; its signature is over the raw body."""
     body = urlencode({"payload": '{"amount": 7, "text": "a+b & c"}'}).encode()
     headers = {**sign("github", body, delivery="form"), "Content-Type": _FORM}
-    taken = _deliver(sender, "github", headers, body)
-    trigger = client.get(f"/api/v1/tasks/{taken.json()['task']}").json()["trigger"]
+    accepted = _deliver(sender, "github", headers, body)
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["body"] == {"amount": 7, "text": "a+b & c"}
     for odd in (b"payload=1&payload=2", b"other=1", b"payload=%7B"):
         headers = {**sign("github", odd, delivery=odd.decode()), "Content-Type": _FORM}
@@ -259,10 +259,10 @@ def test_a_form_of_github_is_read(client: httpx.Client, sender: httpx.Client) ->
 
 
 @pytest.mark.parametrize("secret", [None, ""])
-def test_a_missing_secret_is_no_open_door(
+def test_a_missing_secret_refuses_deliveries(
     sender: httpx.Client, monkeypatch: pytest.MonkeyPatch, secret: str | None
 ) -> None:
-    """Without its secret nothing is let in, and the sender is told to come again."""
+    """Without its secret every delivery gets 503 with `Retry-After`."""
     if secret is None:
         monkeypatch.delenv("HOOK_TOKEN")
     else:
@@ -274,10 +274,10 @@ def test_a_missing_secret_is_no_open_door(
 
 
 @pytest.mark.parametrize("secret", ["whsec_", "whsec_c2hvcnQ=", "no base64"])
-def test_a_key_that_everybody_has_is_no_open_door(
+def test_a_guessable_secret_refuses_deliveries(
     sender: httpx.Client, monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
-    """Whoever signs with an empty or a short key, as the secret here has by mistake, gets 503."""
+    """If the configured secret is empty or short, a delivery signed with it gets 503."""
     monkeypatch.setenv("HOOK_STANDARD", secret)
     stamp = str(int(time.time()))
     key = b"short" if secret.endswith("=") else b""
@@ -293,7 +293,7 @@ def test_a_key_that_everybody_has_is_no_open_door(
 
 
 def test_a_delivery_without_an_id_is_always_new(sender: httpx.Client) -> None:
-    """A sender that gives only a token and no id gets a task each time."""
+    """A sender with a token and no delivery id creates a task each time."""
     headers = {"x-webhook-token": SECRETS["token"]}
     tasks: set[Any] = {_deliver(sender, "token", headers).json()["task"] for _ in range(2)}
     assert len(tasks) == 2

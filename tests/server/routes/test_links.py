@@ -64,7 +64,7 @@ output: "{{ steps.stay.output.value }}"
 
 @pytest.fixture(scope="module")
 def linked(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Return a running server with a webhook's secret, so that it takes links."""
+    """Return a running server with a webhook's secret, which links need."""
     home = tmp_path_factory.mktemp("linked")
     shutil.copyfile(sqlite_template, home / "agent.db")
     (home / "agent.db").chmod(0o600)
@@ -92,8 +92,8 @@ def owner(linked: Running) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def person(linked: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
-    """Return a client without a token, as a browser is."""
-    monkeypatch.setattr(failed_auth_limiter, "MOST", 100_000)
+    """Return a client without a token, like a browser."""
+    monkeypatch.setattr(failed_auth_limiter, "MAX_FAILURES", 100_000)
     with linked.client("") as client:
         yield client
 
@@ -107,8 +107,8 @@ def _ask(owner: httpx.Client, workflow: str, **inputs: str) -> str:
 
 def _question(owner: httpx.Client, task: str, other_than: str = "") -> dict[str, Any]:
     def look() -> Any:
-        found = owner.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
-        return next((each for each in found if each["id"] != other_than), None)
+        approvals = owner.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
+        return next((approval for approval in approvals if approval["id"] != other_than), None)
 
     question: dict[str, Any] = wait_for(look)
     return question
@@ -123,10 +123,10 @@ def _seen(page: httpx.Response) -> str:
     return unescape(re.sub(r"<[^>]*>", " ", page.text))
 
 
-def test_looking_changes_nothing_and_posting_decides(
+def test_get_changes_nothing_and_post_decides(
     linked: Running, owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """However often a link is followed nothing happens; the form decides, and the page says so."""
+    """Following a link changes nothing; the form decides, and the page shows the decision."""
     task = _ask(owner, "paying")
     approval = _question(owner, task)
     link = _link(approval)
@@ -149,7 +149,7 @@ def test_looking_changes_nothing_and_posting_decides(
 
 
 def test_a_link_decides_once(linked: Running, owner: httpx.Client, person: httpx.Client) -> None:
-    """The second answer by a link changes nothing and is told what was decided."""
+    """A second answer by a link changes nothing, and its page shows the first decision."""
     task = _ask(owner, "paying")
     link = _link(_question(owner, task))
     assert person.post(link, data={"decision": "deny"}).status_code == 303
@@ -159,10 +159,10 @@ def test_a_link_decides_once(linked: Running, owner: httpx.Client, person: httpx
     linked.wait_for_task(owner, task, "failed")
 
 
-def test_the_page_gives_nothing_away_and_loads_nothing(
+def test_the_page_leaks_nothing_and_loads_nothing(
     owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """What is shown is escaped; the page may load, run and tell nothing."""
+    """Values are escaped; the page loads nothing, runs no script and sends no referrer."""
     page = person.get(_link(_question(owner, _ask(owner, "paying", what=NASTY))))
     assert NASTY in _seen(page)
     assert "<script" not in page.text
@@ -177,10 +177,8 @@ def test_the_page_gives_nothing_away_and_loads_nothing(
     assert "unsafe" not in policy
 
 
-def test_nothing_is_shown_in_another_order_than_it_is(
-    owner: httpx.Client, person: httpx.Client
-) -> None:
-    """A character that turns the direction of writing is shown as what it is."""
+def test_bidirectional_characters_are_escaped(owner: httpx.Client, person: httpx.Client) -> None:
+    """A character that changes the writing direction is shown escaped."""
     what = "evil\u202efdp.exe"
     link = _link(_question(owner, _ask(owner, "paying", what=what)))
     shown = person.get(link).text
@@ -221,7 +219,7 @@ output: ["{{{{ steps.choose.output.value }}}}", "{{{{ steps.fill.output.value }}
 
 
 class _Form(HTMLParser):
-    """Reads a page as a browser does: what it would send, and what it shows."""
+    """Reads a page like a browser: the values it would send, and the text it shows."""
 
     def __init__(self, page: httpx.Response) -> None:
         super().__init__()
@@ -232,15 +230,15 @@ class _Form(HTMLParser):
         self.feed(page.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "textarea":
-            self._area = given["name"]
+            self._area = attributes["name"]
             self.sent[self._area] = ""
         elif tag == "option":
-            self.options.append(given["value"])
-        elif tag == "input" and "type" not in given:
-            self.sent[given["name"]] = given["value"]
-            self.seen += given["value"]
+            self.options.append(attributes["value"])
+        elif tag == "input" and "type" not in attributes:
+            self.sent[attributes["name"]] = attributes["value"]
+            self.seen += attributes["value"]
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "textarea":
@@ -255,17 +253,17 @@ class _Form(HTMLParser):
             self.sent[self._area] += data
 
 
-def test_nothing_is_hidden_and_nothing_is_changed_by_a_form(
+def test_a_form_hides_nothing_and_changes_nothing(
     linked: Running, owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """Titles, hints, choices, defaults and fields show what is there, and send it back as it was."""
+    """Titles, hints, choices, defaults and fields show every character and send values back unchanged."""
     linked.add_workflow(SLY)
     task = _ask(owner, "sly")
     pay = _question(owner, task)
     form = _Form(person.get(_link(pay)))
     assert not set(HIDDEN) & set(form.seen)
     assert form.seen.count(r"\u200e\u200f\u061c\u200b\u2060\ufeff") >= 6
-    assert "it has characters that cannot be seen" in form.seen
+    assert "since it has invisible characters" in form.seen
     assert form.sent["edit:cwd"] == "/tmp"
     assert json.loads(form.sent["edit:env.NOTE"]) == f"note{HIDDEN}"
     refused = person.post(_link(pay), data={"decision": "approve", "edit:env.NOTE": "7"})
@@ -283,8 +281,8 @@ def test_nothing_is_hidden_and_nothing_is_changed_by_a_form(
     assert not set(HIDDEN) & set(form.seen)
     for words in (r"Size\u200e", r"Hint\u200e", r"s\u200e", r"n\u200e"):
         assert words in form.seen
-    given = {**form.sent, "value:size": form.options[1]}
-    assert person.post(_link(fill), data={"decision": "answer", **given}).status_code == 303
+    values = {**form.sent, "value:size": form.options[1]}
+    assert person.post(_link(fill), data={"decision": "answer", **values}).status_code == 303
     write = _question(owner, task, fill["id"])
     form = _Form(person.get(_link(write)))
     assert not set(HIDDEN) & set(form.seen)
@@ -295,10 +293,10 @@ def test_nothing_is_hidden_and_nothing_is_changed_by_a_form(
     assert output == [f"a{HIDDEN}", {"size": f"s{HIDDEN}", f"n{HIDDEN}": "plain"}]
 
 
-def test_edits_within_what_is_editable(
+def test_editable_values_can_be_edited(
     linked: Running, owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """What the form changed is approved as changed; a mistake keeps what was typed."""
+    """Edits of the form are approved; after a mistake the form keeps the typed values."""
     task = _ask(owner, "paying")
     link = _link(_question(owner, task))
     refused = person.post(link, data={"decision": "approve", "edit:argv": "[echo", "comment": "hm"})
@@ -315,7 +313,7 @@ def test_edits_within_what_is_editable(
 
 
 def test_values_by_a_form(linked: Running, owner: httpx.Client, person: httpx.Client) -> None:
-    """A choice is chosen, a value typed; what does not fit is told why."""
+    """A choice or a typed value answers the question; an invalid one is explained."""
     task = _ask(owner, "asking")
     which = _question(owner, task)
     link = _link(which)
@@ -333,27 +331,27 @@ def test_values_by_a_form(linked: Running, owner: httpx.Client, person: httpx.Cl
 def test_a_flat_object_has_a_field_for_each_member(
     linked: Running, owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """Nobody types JSON on a phone: what was typed and does not fit is still there."""
+    """Each member is a form field; an invalid answer keeps the typed values."""
     task = _ask(owner, "booking")
     link = _link(_question(owner, task))
     shown = person.get(link)
-    for words in ("Nights", "How many you stay.", "breakfast (may be left empty)", "double"):
+    for words in ("Nights", "How many you stay.", "breakfast (optional)", "double"):
         assert words in _seen(shown)
     assert '"properties"' not in _seen(shown)
-    given = {"decision": "answer", "value:nights": "some", "value:room": "double"}
-    refused = person.post(link, data=given)
+    form = {"decision": "answer", "value:nights": "some", "value:room": "double"}
+    refused = person.post(link, data=form)
     assert refused.status_code == 422
     assert 'value="some"' in refused.text
     assert '<option value="double" selected>double</option>' in refused.text
-    done = person.post(link, data=given | {"value:nights": "3", "value:breakfast": "no"})
+    done = person.post(link, data=form | {"value:nights": "3", "value:breakfast": "no"})
     assert done.status_code == 303
     assert linked.wait_for_task(owner, task, "succeeded")["output"] == {
         "nights": 3, "room": "double", "breakfast": False, "name": ""
     }  # fmt: skip
 
 
-def test_values_that_are_too_deep(owner: httpx.Client, person: httpx.Client) -> None:
-    """What nobody can read is an answer that does not fit, as any other."""
+def test_too_deeply_nested_values_are_refused(owner: httpx.Client, person: httpx.Client) -> None:
+    """A value nested too deeply is an invalid answer, not a defect."""
     task = _ask(owner, "asking")
     first = _question(owner, task)
     assert person.post(_link(first), data={"decision": "answer", "choice": "0"}).status_code == 303
@@ -362,8 +360,8 @@ def test_values_that_are_too_deep(owner: httpx.Client, person: httpx.Client) -> 
     assert refused.status_code == 422
 
 
-def test_links_that_are_none(owner: httpx.Client, person: httpx.Client) -> None:
-    """Another's signature, a changed question, a changed or past time: all are refused alike."""
+def test_invalid_links_are_refused(owner: httpx.Client, person: httpx.Client) -> None:
+    """A wrong signature, a changed question or time, and an expired link get the same refusal."""
     task = _ask(owner, "paying")
     approval = _question(owner, task)
     good = _link(approval)
@@ -383,24 +381,25 @@ def test_links_that_are_none(owner: httpx.Client, person: httpx.Client) -> None:
 def test_a_question_for_others_is_not_answered_here(
     owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """`who` without webhook: the link shows and does not decide."""
+    """If `who` does not list the webhook, the link shows the question and cannot decide it."""
     link = _link(_question(owner, _ask(owner, "others")))
     refused = person.post(link, data={"decision": "approve"})
     assert refused.status_code == 403
     assert "Link may not answer this from webhook" in _seen(refused)
 
 
-def test_who_guesses_is_held_back(linked: Running) -> None:
-    """Links that do not fit count as failures."""
+def test_guessing_links_is_limited(linked: Running) -> None:
+    """Invalid links count as failed logins."""
     with linked.client("") as guesser:
         answers = [
-            guesser.get("/links/guess").status_code for _ in range(failed_auth_limiter.MOST + 5)
+            guesser.get("/links/guess").status_code
+            for _ in range(failed_auth_limiter.MAX_FAILURES + 5)
         ]
     assert answers[-1] == 429
 
 
 def test_without_a_webhook_there_are_no_links(running: Running) -> None:
-    """Where no secret is configured nothing can be signed, and nothing is taken."""
+    """Without a configured secret, links and signed answers are 404."""
     with running.client("") as person:
         assert person.get("/links/x").status_code == 404
         assert person.post("/answers", content=b"{}").status_code == 404
@@ -423,26 +422,26 @@ def _signed(body: Any, *, secret: str = SECRET, at: float | None = None) -> Any:
 def test_programs_answer_with_a_signature(
     linked: Running, owner: httpx.Client, person: httpx.Client
 ) -> None:
-    """What is signed with the webhook's secret decides, once; a repetition is told so."""
+    """An answer signed with the webhook's secret decides once; a repeated one reports that."""
     task = _ask(owner, "paying")
     approval = _question(owner, task)
-    said = {"approval": approval["id"], "decision": "approve", "comment": "by rule 7"}
+    body = {"approval": approval["id"], "decision": "approve", "comment": "by rule 7"}
     for bad in (
-        _signed(said, secret="whsec_" + "A" * 32),
-        _signed(said, at=time.time() - 400),
-        {"content": json.dumps(said)},
+        _signed(body, secret="whsec_" + "A" * 32),
+        _signed(body, at=time.time() - 400),
+        {"content": json.dumps(body)},
     ):
         assert person.post("/answers", **bad).status_code == 401
-    done = person.post("/answers", **_signed(said))
+    done = person.post("/answers", **_signed(body))
     assert (done.status_code, done.json()["status"]) == (200, "approved")
-    again = person.post("/answers", **_signed(said))
+    again = person.post("/answers", **_signed(body))
     assert again.status_code == 409
     assert again.json()["decided"] == {"status": "approved", "by": "program", "channel": "webhook"}
     linked.wait_for_task(owner, task, "succeeded")
 
 
-def test_a_notice_cannot_be_turned_into_an_answer(person: httpx.Client) -> None:
-    """What we have signed ourselves, and everything else of another shape, is no answer."""
+def test_a_notification_cannot_be_replayed_as_an_answer(person: httpx.Client) -> None:
+    """A notification signed by the agent, or a document of another shape, is not an answer."""
     bodies: list[Any] = [{"type": "approval.requested", "data": {}}, {"approval": "x"}, []]
     for body in bodies:
         refused = person.post("/answers", **_signed(body))
@@ -451,8 +450,8 @@ def test_a_notice_cannot_be_turned_into_an_answer(person: httpx.Client) -> None:
     assert person.post("/answers", **_signed(nobody)).status_code == 404
 
 
-def test_a_link_is_good_for_what_it_says() -> None:
-    """What a link carries is read back as it was written, up to its last second."""
+def test_a_link_carries_its_question_and_expiry() -> None:
+    """A link's content is read back unchanged until it expires."""
     token = link_token(KEY, "abc", 100 * SECOND)
     assert read_link(KEY, token, 99 * SECOND).approval_id == "abc"
     with pytest.raises(BadLinkError, match="has expired"):

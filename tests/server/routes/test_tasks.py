@@ -5,14 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.schemas import (
-    CommandAnswer,
-    CreatedTask,
-    LogPage,
-    StepList,
-    TaskDocument,
-    TaskPage,
-)
+from agent.server.schemas.steps import LogPage, StepList
+from agent.server.schemas.tasks import CommandAnswer, CreatedTask, TaskDocument, TaskPage
 from agent.tasks.read_models import task_documents
 from tests.support.server import Running, wait_for
 
@@ -24,43 +18,43 @@ def _start(client: httpx.Client, workflow: str, **body: Any) -> str:
 
 
 def _exactly(shape: Any, document: Any) -> None:
-    """Check that a document has just the members that the API's description names."""
+    """Check that a document has exactly the members in the API's description."""
     shape.model_validate(document)
     assert set(document) <= set(shape.model_fields) | {"waits"}, set(document)
 
 
 def test_a_task_from_start_to_end(running: Running, client: httpx.Client) -> None:
-    """Creation answers with where the task is; its document is the command line's own."""
+    """The response has the task's address; its document equals the command line's."""
     created = client.post("/api/v1/workflows/quick/tasks", json={"input": {"word": "ho"}})
     assert created.status_code == 201
     _exactly(CreatedTask, created.json())
     assert created.headers["location"] == created.json()["url"]
     task_id = created.json()["id"]
-    found = running.wait_for_task(client, task_id, "succeeded")
-    assert found["output"] == "ho"
-    assert found["trigger"] == {"kind": "api", "by": "owner"}
-    _exactly(TaskDocument, found)
+    task = running.wait_for_task(client, task_id, "succeeded")
+    assert task["output"] == "ho"
+    assert task["trigger"] == {"kind": "api", "by": "owner"}
+    _exactly(TaskDocument, task)
     with running.database.connect("reader") as connection:
-        assert found == task_documents.task_document(connection, task_id)
+        assert task == task_documents.task_document(connection, task_id)
     steps = client.get(f"/api/v1/tasks/{task_id}/steps").json()
     _exactly(StepList, steps)
-    assert steps["steps"] == found["steps"]
+    assert steps["steps"] == task["steps"]
 
 
 def test_a_body_is_optional(running: Running, client: httpx.Client) -> None:
     """A workflow whose inputs have defaults starts without any body."""
     created = client.post("/api/v1/workflows/quick/tasks")
     assert created.status_code == 201
-    found = running.wait_for_task(client, created.json()["id"], "succeeded")
-    assert found["output"] == "hello"
+    task = running.wait_for_task(client, created.json()["id"], "succeeded")
+    assert task["output"] == "hello"
 
 
 def test_logs_of_a_step(running: Running, client: httpx.Client) -> None:
-    """What a step wrote comes in pages, the oldest first."""
+    """A step's log comes in pages, the oldest first."""
     task_id = _start(client, "quick", input={"word": "said"})
     running.wait_for_task(client, task_id, "succeeded")
     address = f"/api/v1/tasks/{task_id}/steps/one/logs"
-    page = wait_for(lambda: (found := client.get(address).json())["logs"] and found)
+    page = wait_for(lambda: (page := client.get(address).json())["logs"] and page)
     _exactly(LogPage, page)
     assert "said" in page["logs"][0]["text"]
     rest = client.get(address, params={"after": page["next"]}).json()
@@ -70,7 +64,7 @@ def test_logs_of_a_step(running: Running, client: httpx.Client) -> None:
 
 
 def test_logs_of_a_task(running: Running, client: httpx.Client) -> None:
-    """What all steps wrote comes in one list, in the order in which it was written."""
+    """The logs of all steps come in one list, in the order they were written."""
     running.add_workflow(
         "name: talks\nsteps:\n  one: {shell: {argv: [echo, first], effect: none}}\n"
         "  two: {depends_on: [one], shell: {argv: [echo, second], effect: none}}\n"
@@ -89,14 +83,14 @@ def test_logs_of_a_task(running: Running, client: httpx.Client) -> None:
 
 
 def test_pages_of_tasks(running: Running, client: httpx.Client) -> None:
-    """Following `next` gives every task once, the newest first, also while new ones come."""
+    """Following `next` returns every task once, the newest first, also while tasks are created."""
     running.add_workflow("name: paged\nsteps: {one: {wait: {signal: never}}}\n")
     made = [_start(client, "paged") for _ in range(7)]
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        given = {"workflow": "paged", "limit": "3", **({"cursor": cursor} if cursor else {})}
-        page = client.get("/api/v1/tasks", params=given).json()
+        params = {"workflow": "paged", "limit": "3", **({"cursor": cursor} if cursor else {})}
+        page = client.get("/api/v1/tasks", params=params).json()
         _exactly(TaskPage, page)
         seen += [task["id"] for task in page["tasks"]]
         cursor = page["next"]
@@ -124,15 +118,15 @@ def test_filters_of_tasks(running: Running, client: httpx.Client) -> None:
 
 
 def test_pause_resume_signal(running: Running, client: httpx.Client) -> None:
-    """Commands say what they did; a signal's value reaches the step that waits for it."""
+    """Commands report their result; a signal's value reaches the step that waits for it."""
     task_id = _start(client, "signalled")
     address = f"/api/v1/tasks/{task_id}"
     paused = client.post(f"{address}/pause", json={"reason": "lunch"})
     assert paused.status_code == 200
     _exactly(CommandAnswer, paused.json())
     assert paused.json()["changed"] is True
-    found = client.get(address).json()
-    assert (found["status"], found["pause_reason"]) == ("paused", "lunch")
+    task = client.get(address).json()
+    assert (task["status"], task["pause_reason"]) == ("paused", "lunch")
     assert client.post(f"{address}/pause").json()["changed"] is False
     assert client.post(f"{address}/resume").json()["changed"] is True
     assert client.post(f"{address}/signals/go", json={"word": ["ho", 1]}).status_code == 200
@@ -144,7 +138,7 @@ def test_pause_resume_signal(running: Running, client: httpx.Client) -> None:
 
 
 def test_cancel(running: Running, client: httpx.Client) -> None:
-    """A cancelled task is so at once, and stays so."""
+    """A task is cancelled at once and stays cancelled."""
     task_id = _start(client, "signalled")
     address = f"/api/v1/tasks/{task_id}"
     assert client.post(f"{address}/cancel", json={"reason": "no"}).json()["changed"] is True
@@ -154,7 +148,7 @@ def test_cancel(running: Running, client: httpx.Client) -> None:
 
 
 def test_retry_and_fork(running: Running, client: httpx.Client) -> None:
-    """A retry is one new task however often it is asked for; a fork takes edited input."""
+    """A repeated retry returns the same new task; a fork takes edited input."""
     failed = _start(client, "failing")
     running.wait_for_task(client, failed, "failed")
     first = client.post(f"/api/v1/tasks/{failed}/retry").json()
@@ -176,7 +170,7 @@ def test_retry_and_fork(running: Running, client: httpx.Client) -> None:
 
 
 def test_resolve_is_refused_where_nothing_is_unknown(client: httpx.Client) -> None:
-    """Only a step that waits to be told what became of its effect takes a verdict."""
+    """A verdict is refused unless the step waits on an unknown effect."""
     task_id = _start(client, "signalled")
     address = f"/api/v1/tasks/{task_id}/steps/ask/resolve"
     assert client.post(address, json={"verdict": "done"}).status_code == 409
@@ -187,12 +181,12 @@ def test_resolve_is_refused_where_nothing_is_unknown(client: httpx.Client) -> No
 
 @pytest.mark.parametrize("path", ["", "/steps", "/pause", "/resume", "/cancel", "/retry"])
 def test_an_unknown_task(client: httpx.Client, path: str) -> None:
-    """Whatever is asked of a task that is not there, the problem says so."""
+    """Every request for a missing task is 404 and names it."""
     method = "GET" if path in ("", "/steps") else "POST"
-    found = client.request(method, f"/api/v1/tasks/nothing{path}")
-    assert found.status_code == 404
-    assert found.headers["content-type"] == "application/problem+json"
-    document = found.json()
+    response = client.request(method, f"/api/v1/tasks/nothing{path}")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
     assert document["status"] == 404
     assert "nothing" in document["detail"]
 
@@ -213,24 +207,24 @@ def test_an_unknown_task(client: httpx.Client, path: str) -> None:
     ],
 )
 def test_bad_requests(client: httpx.Client, body: bytes, code: int, says: str) -> None:
-    """What is wrong with a request is said in full, and nothing is created."""
-    found = client.post(
+    """Every problem of a request is reported, and nothing is created."""
+    response = client.post(
         "/api/v1/workflows/quick/tasks", content=body, headers={"Content-Type": "application/json"}
     )
-    assert found.status_code == code, found.text
-    assert found.headers["content-type"] == "application/problem+json"
-    assert says in found.json()["detail"]
+    assert response.status_code == code, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert says in response.json()["detail"]
 
 
-def test_a_form_is_no_json(client: httpx.Client) -> None:
-    """A body that a web page could send without asking is not read as JSON."""
+def test_a_form_is_not_json(client: httpx.Client) -> None:
+    """A content type that web pages can send across origins is not read as JSON."""
     for media in ("text/plain", "application/x-www-form-urlencoded", ""):
         for content in (b"{}", iter([b"{}"])):
-            found = client.post(
+            response = client.post(
                 "/api/v1/workflows/quick/tasks", content=content, headers={"Content-Type": media}
             )
-            assert found.status_code == 415
-            assert found.json()["type"] == "urn:agent:problem:unsupported"
+            assert response.status_code == 415
+            assert response.json()["type"] == "urn:agent:problem:unsupported"
 
 
 def test_unknown_workflows_and_methods(client: httpx.Client) -> None:
@@ -244,16 +238,16 @@ def test_unknown_workflows_and_methods(client: httpx.Client) -> None:
 
 
 def test_calls_of_a_step(running: Running, client: httpx.Client) -> None:
-    """What a step asked of a model and was given, in full; a step that is not there is told."""
+    """The full requests and responses of a step's calls; a missing step is 404."""
     asks = "name: asks\nsteps:\n  it: {llm: {model: echo, prompt: good day}}\n"
     headers = {"content-type": "application/yaml"}
     assert client.post("/api/v1/workflows", content=asks, headers=headers).status_code == 201
     task_id = client.post("/api/v1/workflows/asks/tasks", json={}).json()["id"]
     address = f"/api/v1/tasks/{task_id}/steps"
     running.wait_for_task(client, task_id, "succeeded")
-    found = client.get(f"{address}/it/calls").json()
-    (call,) = found["calls"]
+    transcript = client.get(f"{address}/it/calls").json()
+    (call,) = transcript["calls"]
     assert call["request"]["prompt"] == "good day"
     assert call["response"]["text"] == "[echo] good day"
-    assert found["usage"]["turns"] == 1
+    assert transcript["usage"]["turns"] == 1
     assert client.get(f"{address}/nothing/calls").status_code == 404

@@ -1,4 +1,4 @@
-"""An agent's model that fails: each way is told as what it is, before and in the middle of a loop."""
+"""An agent's model that fails: each failure has its own error, before and in the middle of a loop."""
 
 import asyncio
 import socket
@@ -187,7 +187,7 @@ def test_wishes_that_cannot_be_met(server: Provider, provider: str) -> None:
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_a_wish_beyond_all_bounds(server: Provider, provider: str) -> None:
-    """More than an answer may be is not kept and not done: the model is told, and goes on."""
+    """An answer beyond the limit is neither recorded nor used: the model gets the reason, and goes on."""
     server.replies = [Say("", tools=[("a", "look", {"at": "x" * 300_000})]), Say("done")]
     made = trial(provider, server.url(provider))
     made.services.limits = replace(made.services.limits, output_bytes=100_000)
@@ -207,7 +207,7 @@ def test_an_answer_that_says_nothing(server: Provider, provider: str) -> None:
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_an_answer_without_usage_is_on_record(server: Provider, provider: str) -> None:
-    """What was set aside stays; the request can still be told to whoever looks into it."""
+    """The reservation stays; the provider's id of the request is recorded."""
     server.replies = [Say("done", tokens_in=None)]
     made = trial(provider, server.url(provider))
     assert run(made.attempt()) == Succeeded("done")
@@ -227,7 +227,7 @@ def test_a_failure_names_its_request(server: Provider) -> None:
 def test_secrets_are_hidden_wherever_an_attempt_begins(
     server: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that asks nobody until a tool has answered writes down no secret of its step."""
+    """An attempt whose first calls are answered from the record writes down no secret of its step."""
     monkeypatch.setenv("TOKEN_OF_TESTS", "a-token-of-a-header")
 
     over = threading.Event()

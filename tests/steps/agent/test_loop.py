@@ -58,7 +58,7 @@ def test_a_later_attempt_repeats_nothing() -> None:
 
 
 def test_an_unknown_use_asks_and_goes_on() -> None:
-    """An effect that broke is asked about; what somebody says of it is its answer."""
+    """A person is asked about an effect that broke; the person's answer is its response."""
 
     def act() -> None:
         raise ConnectionError("the answer was lost")
@@ -106,7 +106,7 @@ def test_a_denial_is_told_to_the_model() -> None:
 
 
 def test_stops() -> None:
-    """Too many turns, and the very same again and again, end the loop under their own codes."""
+    """Too many turns, and the same tool uses again and again, end the loop with codes of their own."""
     tools = {"look": {"python": callable_name(lambda n=0: n), "effect": "none"}}
     turns = [uses(("look", {"n": n})) for n in range(5)]
     assert failed(run(trial(turns, tools, config={"max_turns": 4}).attempt())) == "max_turns"

@@ -16,7 +16,7 @@ from agent.steps.types.outcome import Failed, Json, Retry, StepError, Succeeded,
 from tests.support.attempt import Trial, callable_name, python, run
 from tests.support.http_server import Server, answer, in_turn
 from tests.support.mailing import FAILED, SUCCEEDED, Remote, lose
-from tests.support.requesting import attempt, http, told, with_server
+from tests.support.requesting import attempt, http, outcome_name, with_server
 
 
 def changing(remote: Remote, **options: Any) -> Trial:
@@ -35,8 +35,8 @@ def test_a_definite_failure_leaves_the_next_request_free() -> None:
         server.routes["/pay"] = in_turn(answer(429), answer(200, {"paid": True}))
         url = server.url("/pay")
         trial = http({"post": url, "json": {"attempt": "{{ task.attempt }}"}, "idempotent": True})
-        assert told(await attempt(trial)) == "retry"
-        assert told(await attempt(trial)) == "succeeded"
+        assert outcome_name(await attempt(trial)) == "retry"
+        assert outcome_name(await attempt(trial)) == "succeeded"
         assert [json.loads(got.body) for got in server.received] == [{"attempt": 1}, {"attempt": 2}]
         assert len({got.headers["idempotency-key"] for got in server.received}) == 2
 

@@ -101,7 +101,7 @@ def test_an_exit_inside_a_call_leaves_it_unknown(problem: BaseException, is_asyn
 
 
 def test_a_tool_that_exits() -> None:
-    """The model is told of it; an effect is unknown, and a check of arguments ends the attempt."""
+    """The model gets the error; an effect is unknown, and a check of arguments ends the attempt."""
 
     def leave() -> None:
         sys.exit(3)
@@ -147,7 +147,7 @@ def test_an_exception_whose_text_cannot_be_read(is_async: bool, is_effect: bool)
 
 
 class Poison(dict[str, Any]):
-    """A value that ends the process of whoever reads it."""
+    """A value that raises SystemExit when it is read."""
 
     def items(self) -> Any:
         raise SystemExit(5)
@@ -272,7 +272,7 @@ async def calling_back() -> str:
 
 
 def test_the_loop_outlives_tasks_and_callbacks_of_a_step() -> None:
-    """A task that exits is an error of the attempt that awaits it; a callback is nobody's."""
+    """A task that exits is an error of the attempt that awaits it; a callback belongs to no attempt."""
 
     async def main() -> None:
         beside = asyncio.create_task(asyncio.sleep(0.05, "beside"))

@@ -43,7 +43,7 @@ def test_zero_items_are_a_success(fanout: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fanout", "told"),
+    ("fanout", "message"),
     [
         ({"items_of": "steps.read.output.text"}, "must give a list"),
         ({"items_of": "steps.read.output"}, "must give a list"),
@@ -58,12 +58,14 @@ def test_zero_items_are_a_success(fanout: dict[str, Any]) -> None:
         ({"items_of": "steps.read.output.nothing"}, "nothing"),
     ],
 )
-def test_items_that_cannot_be_told_fail_with_a_reason(fanout: dict[str, Any], told: str) -> None:
+def test_items_that_cannot_be_computed_fail_with_a_reason(
+    fanout: dict[str, Any], message: str
+) -> None:
     """What is no list, no count or too many is named in the message."""
     outcome = expand(fanout)
     assert isinstance(outcome, Failed)
     assert outcome.error.kind == "input"
-    assert told in outcome.error.message
+    assert message in outcome.error.message
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_a_function_may_change_its_arguments_without_changing_the_definition() -
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "told"),
+    ("kind", "config", "message"),
     [
         ("shell", {}, "exactly one of argv and script"),
         ("shell", {"argv": ["true"], "colour": 1}, "shell.colour"),
@@ -158,15 +160,15 @@ def test_a_function_may_change_its_arguments_without_changing_the_definition() -
         ("dance", {}, "dance"),
     ],
 )
-def test_a_configuration_that_is_wrong_is_told_with_its_key(
-    kind: str, config: dict[str, Json], told: str
+def test_a_configuration_that_is_wrong_fails_with_its_key(
+    kind: str, config: dict[str, Json], message: str
 ) -> None:
     """Bad keys fail the step without retry, before anything begins."""
     trial = Trial(kind, config)
     outcome = run(trial.attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.kind == "input"
-    assert told in outcome.error.message
+    assert message in outcome.error.message
     assert trial.journal.intents == []
 
 

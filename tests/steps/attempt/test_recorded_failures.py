@@ -147,7 +147,7 @@ def test_effects_that_failed_for_good_run_once(kind: str, tmp_path: Path) -> Non
 
 
 def test_the_model_is_shown_the_same_failure_of_a_tool_again() -> None:
-    """A tool that surely did nothing answered the model: a later attempt shows that answer."""
+    """A definite failure of a tool is its answer to the model: a later attempt uses that answer."""
     ran = []
 
     def pay() -> None:
@@ -183,7 +183,7 @@ def test_a_response_that_could_not_be_kept_fails_the_next_attempt_too() -> None:
 
 
 def test_an_operators_verdict_is_no_final_failure() -> None:
-    """Somebody who says that it did not happen wants it done: nothing final is on record."""
+    """A person who answers that it did not happen wants it done: the recorded failure is not final."""
 
     async def main() -> None:
         remote = Remote()

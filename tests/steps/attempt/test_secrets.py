@@ -175,7 +175,7 @@ def test_what_is_replaced_is_hidden_too(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("reference", ["file:~no-such-user/key", "file:/run/\0/key"])
 def test_a_path_that_cannot_be_is_a_missing_secret(reference: str) -> None:
-    """A home of nobody must not keep the workflows from being read, nor other steps from running."""
+    """The home of an unknown user must not keep workflows from being read, nor other steps from running."""
     watching = SecretWatcher()
     watching.add({"key": reference})
     watching.refresh()

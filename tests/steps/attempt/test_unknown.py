@@ -11,20 +11,11 @@ from agent.steps.attempt.context import StepContext
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.outcome import Failed, Json, Retry, Returned, Succeeded, Waiting
 from tests.support.attempt import python, run, until
-from tests.support.mailing import (
-    FAILED,
-    SUCCEEDED,
-    UNKNOWN,
-    Mailing,
-    Remote,
-    both,
-    lose,
-    mailing,
-)
+from tests.support.mailing import FAILED, SUCCEEDED, UNKNOWN, Mailing, Remote, both, lose, mailing
 
 
 @both
-def test_nobody_acts_on_an_unknown_before_its_time_is_over(mailing: Mailing) -> None:
+def test_no_attempt_acts_on_an_unknown_before_its_time_is_over(mailing: Mailing) -> None:
     """Until the lost send must have ended, the step waits on a timer and keeps its checkpoint."""
     remote = Remote()
     trial = mailing(remote, on_unknown="retry")
@@ -112,7 +103,7 @@ def test_on_unknown_fail_fails(mailing: Mailing) -> None:
 def test_on_unknown_reconcile_asks_the_remote(
     mailing: Mailing, found: Any, output: Json, statuses: list[CallStatus], sent: int
 ) -> None:
-    """Applied is taken, not applied is done again, and what cannot be told is put to a person."""
+    """Applied is the response, not applied is sent again, and without a verdict a person is asked."""
 
     async def main() -> None:
         remote = Remote()
@@ -265,7 +256,7 @@ def test_a_function_declared_once_is_one_call(is_async: bool) -> None:
 
 
 def test_an_effect_in_a_thread_that_overruns_is_known_once_it_returns() -> None:
-    """The attempt waits for the thread, and what surely happened is not told as unknown."""
+    """The attempt waits for the thread, and an effect that certainly happened is not unknown."""
     may_end = threading.Event()
 
     def pay() -> str:

@@ -11,7 +11,7 @@ from tests.support.http_server import (
     redirect,
     serving,
 )
-from tests.support.requesting import attempt, http, refusing, resolve_as, told, with_server
+from tests.support.requesting import attempt, http, outcome_name, refusing, resolve_as, with_server
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from tests.support.requesting import attempt, http, refusing, resolve_as, told, 
 def test_private_addresses_are_refused_after_resolution(
     method: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However it is written or resolved, an address that nobody allowed is not reached."""
+    """However it is written or resolved, an address that is not allowed is not reached."""
     resolve_as(monkeypatch, {"rebound.example": "192.168.1.1", "2130706433": "127.0.0.1"})
     outcome = run(attempt(http({method: url}, limits=Limits())))
     assert isinstance(outcome, Failed)
@@ -129,7 +129,7 @@ def test_an_effect_that_was_answered_with_a_redirect_may_have_happened() -> None
         with refusing() as nobody:
             server.routes["/it"] = redirect(303, nobody)
             trial = http({"post": server.url("/it")})
-            assert told(await attempt(trial)) == "unknown"
+            assert outcome_name(await attempt(trial)) == "unknown"
 
     with_server(main)
 

@@ -12,15 +12,7 @@ from agent.steps.attempt.services import Limits
 from agent.steps.http import client
 from agent.steps.types.outcome import Failed, Json, Retry, Succeeded, Waiting
 from tests.support.attempt import skip_time, until
-from tests.support.http_server import (
-    Respond,
-    Server,
-    answer,
-    hang_up,
-    in_turn,
-    stall,
-    truncate,
-)
+from tests.support.http_server import Respond, Server, answer, hang_up, in_turn, stall, truncate
 from tests.support.requesting import (
     FAILED,
     SUCCEEDED,
@@ -28,9 +20,9 @@ from tests.support.requesting import (
     ask,
     attempt,
     http,
+    outcome_name,
     refusing,
     resolve_as,
-    told,
     with_server,
 )
 
@@ -113,7 +105,7 @@ def test_statuses_mean_different_things_to_reads_and_effects(
 ) -> None:
     """A 5xx after an effect is unknown; a 4xx is a refusal; 429 may be tried again by all."""
     outcome, trial, _ = ask(method, answer(status, {}))
-    assert told(outcome) == expected
+    assert outcome_name(outcome) == expected
     assert trial.journal.statuses == ledger
     assert isinstance(outcome, Retry | Failed)
     assert outcome.error.code == f"status_{status}"
@@ -149,9 +141,9 @@ def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
 def test_a_connection_that_breaks_after_the_first_byte(
     respond: Respond, method: str, expected: str
 ) -> None:
-    """A read is tried again; of an effect nobody knows."""
+    """A read is retried; an effect is unknown."""
     outcome, trial, server = ask(method, respond)
-    assert told(outcome) == expected
+    assert outcome_name(outcome) == expected
     assert trial.journal.statuses == ([] if method == "get" else [UNKNOWN])
     assert len(server.received) == 1
 
@@ -170,7 +162,7 @@ def test_an_answer_that_does_not_come_in_time(method: str, expected: str) -> Non
         await until(lambda: server.received)
         skip_time(30)
         outcome = await going
-        assert told(outcome) == expected
+        assert outcome_name(outcome) == expected
         assert trial.journal.statuses == ([] if method == "get" else [UNKNOWN])
 
     with_server(main)
@@ -194,7 +186,7 @@ def test_what_surely_did_not_begin_is_a_definite_failure(
             }
             trial = http({"post": urls[how]})
             outcome = await attempt(trial)
-        assert told(outcome) == "retry"
+        assert outcome_name(outcome) == "retry"
         assert isinstance(outcome, Retry)
         assert outcome.error.kind == "transport"
         assert trial.journal.statuses == [FAILED]
@@ -278,7 +270,7 @@ def test_packed_bodies_are_unpacked(encoding: str, packed: bytes) -> None:
 def test_a_body_that_is_not_packed_as_it_says(method: str, expected: str, packed: bytes) -> None:
     """A broken answer is like none: a read is repeated, and an effect may have happened."""
     outcome, _, _ = ask(method, answer(200, packed, {"Content-Encoding": "gzip"}))
-    assert told(outcome) == expected
+    assert outcome_name(outcome) == expected
 
 
 def test_cookies_stay_within_one_exchange() -> None:
@@ -305,10 +297,10 @@ def test_an_idempotent_post_sends_its_key_and_is_repeated_under_the_same() -> No
     async def main(server: Server) -> None:
         server.routes["/it"] = in_turn(hang_up, answer(429, {}), answer(200, {}))
         trial = http({"post": server.url("/it"), "idempotent": True})
-        assert told(await attempt(trial)) == "unknown"
+        assert outcome_name(await attempt(trial)) == "unknown"
         assert isinstance(await attempt(trial), Waiting)
         trial.pass_expiry()
-        assert told(await attempt(trial)) == "retry"
+        assert outcome_name(await attempt(trial)) == "retry"
         assert isinstance(await attempt(trial), Succeeded)
         keys = {received.headers["idempotency-key"] for received in server.received}
         assert keys == {trial.journal.intents[0][1].remote_key}
@@ -340,7 +332,7 @@ def test_reconcile_asks_the_remote(found: Respond, expected: str, posts: int) ->
                 "reconcile": {"get": server.url("/ask"), "applied": "response.body.count > 0"},
             }
         )
-        assert told(await attempt(trial)) == "unknown"
+        assert outcome_name(await attempt(trial)) == "unknown"
         trial.pass_expiry()
         outcome = await attempt(trial)
         first = trial.journal.intents[0][1]
@@ -361,7 +353,7 @@ def test_a_plain_post_asks_after_an_unknown() -> None:
     async def main(server: Server) -> None:
         server.routes["/it"] = hang_up
         trial = http({"post": server.url("/it")})
-        assert told(await attempt(trial)) == "unknown"
+        assert outcome_name(await attempt(trial)) == "unknown"
         trial.pass_expiry()
         assert await attempt(trial) == Waiting(UnknownCall(trial.journal.intents[0][1].call_id))
 

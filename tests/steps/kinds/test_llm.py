@@ -181,7 +181,7 @@ def test_a_key_that_is_not_there(server: Provider, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_timeout_leaves_what_was_set_aside(server: Provider) -> None:
-    """Nobody knows what a model did that did not answer in time: nothing is given back."""
+    """What a model used that did not answer in time is unknown: its reservation stays."""
     server.replies = [Stall()]
     made = trial(server, {"prompt": "x", "model": "openai"}, model={"timeout_seconds": 0.3})
     outcome = run(attempt(made))
@@ -248,7 +248,7 @@ def test_json_is_read_with_and_without_fences(server: Provider, text: str) -> No
     ids=lambda value: value[:20] if isinstance(value, str) else None,
 )
 def test_answers_that_cannot_be_used(server: Provider, text: str, code: str) -> None:
-    """Each is told for what it is, and neither the engine nor its record suffers from it."""
+    """Each fails with its own error, and neither the engine nor its record is damaged."""
     server.replies = [Say(text)]
     config = {"prompt": "x", "model": "openai", "on_invalid": "fail"}
     made = trial(server, config, options={"output_schema": SCHEMA})
@@ -272,7 +272,7 @@ def test_text_has_its_limits_too(server: Provider) -> None:
 
 
 def test_an_invalid_answer_is_asked_for_again(server: Provider) -> None:
-    """`retry` makes an attempt of it: the next one asks anew instead of reading the record."""
+    """`retry` ends the attempt: the next one asks again instead of reading the record."""
     server.replies = [Say("what?"), Say("no idea"), Say('{"n": 5}')]
     made = trial(server, {"prompt": "x", "model": "openai"}, options={"output_schema": SCHEMA})
     assert isinstance(run(attempt(made)), Retry)
@@ -319,7 +319,7 @@ def test_a_repair_goes_on_after_a_crash(server: Provider) -> None:
 
 
 def test_models_that_are_not_there() -> None:
-    """A name that nobody configured, and no name at all, say what there is."""
+    """An unknown name, and no name at all, fail with the list of models."""
     code, message = failed(run(attempt(trial(None, {"prompt": "x", "model": "nope"}))))
     assert code == "no_such_model" and "[models.nope]" in message and "echo" in message
     made = trial(None, {"prompt": "x"})
@@ -344,7 +344,7 @@ def test_limits_of_a_model(server: Provider) -> None:
 
 
 def test_echo_needs_nothing() -> None:
-    """Echo says back what it is told, marked as an echo, or the plainest value of a schema."""
+    """Echo repeats the prompt, marked as an echo, or gives an example value of a schema."""
     assert run(attempt(trial(None, {"prompt": "hello"}))) == Succeeded("[echo] hello")
     schema = {
         "type": "object",

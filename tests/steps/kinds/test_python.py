@@ -106,18 +106,18 @@ def test_a_module_beside_the_workflow_is_found_and_loaded_again_when_it_changes(
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         ("no_such_module_here:f", "no_such_module_here"),
         ("json:no_such_function", "no_such_function"),
         ("json", "call"),
     ],
 )
-def test_a_function_that_is_not_there_is_told(call: str, told: str) -> None:
+def test_a_function_that_is_not_there_is_told(call: str, message: str) -> None:
     """A missing module, a missing function and a malformed name fail without retry."""
     outcome = run(Trial("python", {"call": call}).attempt())
     assert isinstance(outcome, Failed)
-    assert told in outcome.error.message
+    assert message in outcome.error.message
 
 
 def test_a_coroutine_is_ended_by_its_timeout() -> None:
@@ -190,7 +190,7 @@ def test_a_stopped_attempt_with_nothing_in_flight_is_given_back(reason: str) -> 
 def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is known by the time that the interruption gets through, and so it is told."""
+    """The result is known by the time of the interruption, so it counts."""
     post, posted = thread_bridge._post, threading.Event()
 
     def post_and_signal(*args: Json) -> bool:

@@ -51,7 +51,7 @@ def test_a_script_takes_values_by_its_environment_alone() -> None:
 
 
 def test_standard_input_and_directory(tmp_path: Path) -> None:
-    """The command reads what it is given, however much, and runs where it is told to."""
+    """The command reads its input, however long, and runs in its `cwd`."""
     text = "line\n" * 100_000
     trial = shell({"script": "pwd; wc -c", "stdin": text, "cwd": str(tmp_path)})
     assert output_of(trial)["stdout"].split() == [str(tmp_path.resolve()), str(len(text))]
@@ -151,7 +151,7 @@ def test_exit_codes_that_allow_a_retry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"retry_exit_codes": [0]}, "must be at least 1"),
         ({"retry_exit_codes": [256]}, "must be at most 255"),
@@ -159,11 +159,11 @@ def test_exit_codes_that_allow_a_retry() -> None:
         ({"retry_exit_codes": [75], "effect": "none"}, "is for commands with an effect"),
     ],
 )
-def test_exit_codes_that_are_refused(config: dict[str, Json], told: str) -> None:
+def test_exit_codes_that_are_refused(config: dict[str, Json], message: str) -> None:
     """0 is success, codes end at 255, and a command without effect is retried in any case."""
     outcome = run(shell({"argv": ["true"], **config}).attempt())
     assert isinstance(outcome, Failed)
-    assert told in outcome.error.message
+    assert message in outcome.error.message
 
 
 def test_a_script_stops_at_its_first_error() -> None:
@@ -184,7 +184,7 @@ def test_a_command_ended_by_a_stranger_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"argv": ["no-such-program-here"]}, "no-such-program-here"),
         ({"argv": ["true"], "cwd": "/no/such/directory"}, "/no/such/directory"),
@@ -192,12 +192,14 @@ def test_a_command_ended_by_a_stranger_is_unknown() -> None:
         ({"argv": ["true"], "env": {"TOKEN": "file:/no/such/file"}}, "/no/such/file"),
     ],
 )
-def test_what_cannot_be_started_is_told_and_not_retried(config: dict[str, Json], told: str) -> None:
+def test_what_cannot_be_started_is_told_and_not_retried(
+    config: dict[str, Json], message: str
+) -> None:
     """A missing program, directory or secret is the definition's mistake; no intent is left."""
     trial = shell(config)
     outcome = run(trial.attempt())
     assert isinstance(outcome, Failed)
-    assert told in outcome.error.message
+    assert message in outcome.error.message
     assert trial.journal.intents == []
 
 
@@ -362,7 +364,7 @@ def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> Non
         pid = left.process.id
         assert processes.group_runs(pid)
         assert processes.is_left_over(pid, left.process.started)
-        # It is nobody's orphan: the agent that started it, this process, is there.
+        # It is not an orphan: the agent that started it, this process, is running.
         assert pid not in [orphan.group for orphan in processes.orphans()]
         await asyncio.to_thread(processes.end_groups, [pid])
         await until(lambda: not processes.group_runs(pid))

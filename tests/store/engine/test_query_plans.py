@@ -15,12 +15,11 @@ from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import Fanout
 from tests.support.engine import RETRY, Hand, HandClock, graph, other, step
-from tests.tasks.operator.test_state_table import intend
+from tests.support.interventions import intend
+from tests.support.statements import record_statements
 
 ROWS = 20_000
 TABLES = ("tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs")
-
-Question = dict[str, dict[str, Any]]
 
 
 def fill(database: Database) -> None:
@@ -58,31 +57,6 @@ def fill(database: Database) -> None:
                 tx.execute(f"INSERT INTO {insert}")
         if not database.is_sqlite:
             tx.query("ANALYZE")
-
-
-def listen(connection: Connection) -> Question:
-    """Note every statement that a connection is asked from now on."""
-    asked: Question = {}
-
-    def noting(function: Any) -> Any:
-        def noted(sql: str, /, **parameters: Any) -> Any:
-            asked.setdefault(sql, parameters)
-            return function(sql, **parameters)
-
-        return noted
-
-    def noting_each(function: Any) -> Any:
-        def noted(statements: Any) -> Any:
-            for sql, parameters in statements:
-                asked.setdefault(sql, parameters)
-            return function(statements)
-
-        return noted
-
-    for name in ("query", "execute", "defer"):
-        setattr(connection, name, noting(getattr(connection, name)))
-    connection.query_each = noting_each(connection.query_each)  # type: ignore[method-assign]
-    return asked
 
 
 def live(hand: Hand) -> None:
@@ -136,7 +110,7 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
     fill(database)
     hand = Hand(database)
     connection = hand.committer.connection
-    asked = listen(connection)
+    asked = record_statements(connection)
     live(hand)
     explained = {
         sql: parameters
@@ -158,7 +132,7 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
     with database.connect("turn") as connection:
         without_index = scans(connection, "SELECT id FROM tasks WHERE phase = :p", {"p": "x"})
         assert without_index, "what reads a whole table is told apart"
-        asked = listen(connection)
+        asked = record_statements(connection)
         views.task(connection, "t1")
         views.steps(connection, "t1")
         views.events(connection, 1, 5, None, 10)

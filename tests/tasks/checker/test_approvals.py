@@ -1,4 +1,4 @@
-"""The checker finds what must never be: each case is a database that was tampered with."""
+"""The checker finds broken approvals: each case is a database that was tampered with."""
 
 import pytest
 
@@ -37,7 +37,7 @@ TAMPERINGS = [
 def test_a_question_that_was_tampered_with_is_found(
     sqlite_database: Database, sql: str, sentence: str
 ) -> None:
-    """A waiting step and a pending question agree, and the log tells the same."""
+    """A waiting step, its pending approval and the events agree."""
     hand = Hand(sqlite_database)
     parked(hand)
     (approval,) = pending(hand)

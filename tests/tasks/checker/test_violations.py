@@ -1,4 +1,4 @@
-"""The checker finds every kind of damage, and nothing in a database that is as it should be."""
+"""The checker finds every kind of damage, and nothing in a sound database."""
 
 import asyncio
 import base64
@@ -96,14 +96,14 @@ async def _fill(database: Database) -> None:
 
 @pytest.fixture(scope="module")
 def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a database with tasks in many states, all as they should be."""
+    """Return a sound database with tasks in many states."""
     path = tmp_path_factory.mktemp("sound") / "agent.db"
     shutil.copyfile(sqlite_template, path)
     database = Database(f"sqlite:///{path}")
     asyncio.run(_fill(database))
     committer = Committer(database, Clock())
     committer.enroll()
-    room = ClaimCapacity(worker_id="", turn=0, slots=1, running=0, lease_us=60 * SECOND)
+    room = ClaimCapacity(slots=1, running=0, lease_us=60 * SECOND)
     committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), room)
     committer.session.disconnect()
     return path
@@ -137,7 +137,7 @@ def _event(changes: str, kind: str, name: str) -> str:
 
 
 def _swap(workflow: str, first: tuple[str, str], second: tuple[str, str]) -> list[str]:
-    """Let two events of a task, each named by its type and its step, change places."""
+    """Swap two events of a task, each named by its type and its step."""
     numbers = [
         "(SELECT min(e.seq) FROM events AS e JOIN tasks AS t ON t.id = e.task_id"
         " LEFT JOIN steps AS s ON s.id = e.step_id"
@@ -452,7 +452,7 @@ def _found_in(name: str, sound: Path, tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_found(name: str, sound: Path, tmp_path: Path) -> None:
-    """Each kind of damage is told in a sentence that names it."""
+    """Each kind of damage is reported by a sentence that names it."""
     found = _found_in(name, sound, tmp_path)
     assert any(DAMAGE[name][1] in violation for violation in found), found
 
@@ -474,7 +474,7 @@ def patterns(sound: Path) -> checker.Patterns:
 def test_damage_is_found_beside_sound_tasks_of_the_kind(
     name: str, sound: Path, tmp_path: Path, patterns: checker.Patterns
 ) -> None:
-    """A task that went almost as others did is not taken for one of them."""
+    """A task that differs slightly from others does not share their pattern."""
     alone = _found_in(name, sound, tmp_path)
     path = tmp_path / "agent.db"
     with Database(f"sqlite:///{path}").connect("reader") as reader:
@@ -578,7 +578,7 @@ PROMISES: dict[int, list[str]] = {
 
 
 def test_every_promise_is_broken_somewhere() -> None:
-    """Of sixteen promises none is without damage that shows that its breach is found."""
+    """For each of the sixteen promises some damage shows that its breach is found."""
     assert PROMISES.keys() | {1, 13, 14} == set(range(1, 17))
     assert {name for names in PROMISES.values() for name in names} <= DAMAGE.keys()
 
@@ -646,7 +646,7 @@ def test_the_outside_agrees_with_a_sound_database(sound: Path) -> None:
 
 
 def test_what_the_outside_knows_better_is_found(sound: Path, tmp_path: Path) -> None:
-    """Effects twice, without intent, never, or told as failed; tasks that are gone."""
+    """Effects that happened twice, without an intent, never, or although recorded as failed; lost tasks."""
     key = _call_of(sound)
     assert any(
         "happened 2 times" in each for each in _held_against(sound, ExternalWitness({key: 2}))
@@ -664,7 +664,7 @@ def test_what_the_outside_knows_better_is_found(sound: Path, tmp_path: Path) -> 
 def test_a_secret_that_was_written_down_is_found(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a definition names by reference is looked for in everything that is stored."""
+    """Secrets that a definition references are searched for in all tables."""
     monkeypatch.setenv("CHECKED_TOKEN", "open sesame and more")
     config = {"get": "https://example.com", "headers": {"X-Token": "env:CHECKED_TOKEN"}}
     graph = Graph(name="told", steps=[Step(name="get", kind="http", config=config)])
@@ -687,7 +687,7 @@ def test_a_secret_that_was_written_down_is_found(
 def test_a_secret_of_the_configuration_is_looked_for_in_its_forms(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What this process was configured with counts as well, however it was written down."""
+    """Secrets of this process's configuration count as well, in any spelling."""
     monkeypatch.setenv("CHECKED_TOKEN", "open sesame/and more")
     bootstrap.hide_secrets(
         Settings(models={"m": ModelSettings(provider="openai", key="env:CHECKED_TOKEN")})
@@ -725,7 +725,7 @@ def test_a_process_that_outlives_its_step_is_found(sound: Path, tmp_path: Path) 
 
 
 def test_reading_tells_how_far_it_is(sound: Path) -> None:
-    """Whoever waits for a large database is told after each task."""
+    """The progress callback is called after each task."""
     told: list[tuple[int, str]] = []
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         found = checker.violations(reader, progress=lambda *seen: told.append(seen))

@@ -29,12 +29,12 @@ from agent.tasks.commit.faults import (
 )
 from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.rules.claiming import ClaimCapacity
-from agent.tasks.worker import worker as worker_module
+from agent.tasks.worker import failures
 from agent.tasks.worker.worker import Worker
 from tests.support.engine import Hand, find_violations, graph, settle_of, step
 
 ONE_STEP = graph(step("a"))
-CAPACITY = ClaimCapacity(worker_id="", turn=0, slots=10, running=0, lease_us=30_000_000)
+CAPACITY = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
 
 IMPOSSIBLE = {
     Phase.ENROLL: set(Cause) - {Cause.CODE},
@@ -257,8 +257,8 @@ def test_the_worker(
     phase: Phase, cause: AnyCause, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It pauses, sends the batch again at once, takes a new identity, or ends with the error."""
-    monkeypatch.setattr(worker_module, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(worker_module, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.0)
     response, error = RESPONSES[phase][cause], error_of(cause)
 
     async def meet() -> None:
@@ -269,7 +269,7 @@ def test_the_worker(
             if phase is Phase.ENROLL:
                 enroll = FailOnce(worker.committer.session.enroll, error)
                 monkeypatch.setattr(worker.committer.session, "enroll", enroll)
-                await worker._enroll()
+                await failures.enroll(worker)
                 assert worker.worker_id != before
             elif phase is Phase.POLL:
                 monkeypatch.setattr(reads, "next_wake_time", FailOnce(reads.next_wake_time, error))

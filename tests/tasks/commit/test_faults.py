@@ -33,13 +33,14 @@ from tests.support.engine import (
     Engine,
     Hand,
     HandClock,
+    Start,
     eventually,
     graph,
     settle_of,
     step,
 )
+from tests.support.interventions import rewrite
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
 
 LONE_SURROGATE = "\ud800"
 
@@ -110,14 +111,6 @@ def two_that_are_due(hand: Hand) -> tuple[str, str]:
     hand.settle({"a": until, "b": until})
     hand.skip(11)
     return first, second
-
-
-def rewrite(hand: Hand, task_id: str, column: str, text: str) -> str:
-    """Write a column of a task's one step by hand, and return what was there."""
-    ((before,),) = hand.rows(f"SELECT {column} FROM steps WHERE task_id = :id", id=task_id)
-    with hand.database.connect("writer") as tx, tx.transaction():
-        tx.execute(f"UPDATE steps SET {column} = :text WHERE task_id = :id", text=text, id=task_id)
-    return str(before)
 
 
 def test_a_due_task_that_cannot_be_looked_at_stops_no_other(

@@ -17,8 +17,7 @@ from agent.store.db.database import Database
 from agent.store.db.json_values import encode
 from agent.workflows.graph import Fanout, Step
 from tests.support.approvals import question
-from tests.support.engine import NOW, Engine, eventually, graph, other
-from tests.tasks.conftest import Start
+from tests.support.engine import NOW, Engine, Start, eventually, graph, other
 
 LARGE = "large " * 20_000
 

@@ -23,12 +23,20 @@ from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.outbox import MUCH, Outbox
 from agent.tasks.worker.worker import Worker
-from tests.support.engine import Engine, Hand, eventually, find_violations, graph, settle_of, step
+from tests.support.engine import (
+    Engine,
+    Hand,
+    Start,
+    eventually,
+    find_violations,
+    graph,
+    settle_of,
+    step,
+)
 from tests.support.postgres_proxy import Proxy, proxied
-from tests.tasks.conftest import Start
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
-ROOM = ClaimCapacity(worker_id="", turn=0, slots=10, running=0, lease_us=30_000_000)
+ROOM = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent.store.db.database import Database
-from tests.support.engine import graph, step
+from tests.support.engine import Start, graph, step
 from tests.support.step_functions import runs
-from tests.tasks.conftest import Start
 
 
 @pytest.fixture

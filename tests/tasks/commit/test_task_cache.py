@@ -16,9 +16,9 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit.task_cache import MOST_STEPS, TaskCache
 from agent.workflows.graph import Graph
-from tests.store.engine.test_query_plans import listen
 from tests.support.engine import FAILURE, RETRY, Hand, HandClock, find_violations, graph, step
-from tests.tasks.rules.test_properties import graphs
+from tests.support.random_graphs import graphs
+from tests.support.statements import record_statements
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
 
@@ -35,7 +35,7 @@ def hand(sqlite_database: Database) -> Iterator[Hand]:
 
 def reads(hand: Hand, *names: str) -> list[str]:
     """Let steps succeed in one turn, and return the tables that it read from."""
-    asked = listen(hand.committer.connection)
+    asked = record_statements(hand.committer.connection)
     hand.succeed(*names)
     selects = [sql for sql in asked if sql.startswith("SELECT")]
     return [name for name in ("tasks", "steps") if any(f" {name}" in sql for sql in selects)]
@@ -96,7 +96,7 @@ def test_what_becomes_due_is_found_without_a_look(hand: Hand) -> None:
     works = hand.start(CHAIN)
     hand.settle({"a": RETRY}, waits)
     assert hand.names() == ["a"]
-    asked = listen(hand.committer.connection)
+    asked = record_statements(hand.committer.connection)
     hand.succeed("a", task_id=works)
     assert not any("next_wake_time <=" in sql for sql in asked)
     assert isinstance(hand.clock, HandClock)
@@ -109,8 +109,8 @@ def test_the_poll_looks_whatever_is_remembered(hand: Hand) -> None:
     """Should the memory ever be wrong, the next look finds what is due all the same."""
     hand.start(CHAIN)
     hand.committer.cache._next_due = 2**62
-    asked = listen(hand.committer.connection)
-    hand.turn(must_look=True)
+    asked = record_statements(hand.committer.connection)
+    hand.turn(must_poll=True)
     assert any("next_wake_time <=" in sql for sql in asked)
 
 

@@ -9,8 +9,8 @@ from agent.steps.types.outcome import Paused, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from tests.support.engine import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_pause_lets_an_attempt_finish_and_starts_nothing_new(engine: Engine) -> None:
@@ -172,8 +172,8 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
     hand.turn(
         Batch(
-            notes=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
-            settles=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
+            entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
+            completions=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
         )
     )
     if hand.names() == []:

@@ -7,11 +7,8 @@ import pytest
 from agent.core import ids
 from agent.core.state_machine import TaskStatus
 from agent.core.waits import Signal, UnknownCall
-from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.call_records import Intent
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.engine import workflow_versions
-from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
 from agent.tasks.operator.operator import Answer, Operator
@@ -20,8 +17,8 @@ from agent.tasks.rules import row_writer
 from agent.tasks.rules.creation import blank_step
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
-from agent.tasks.worker.attempts import claim_of
 from tests.support.engine import Hand, graph, other, step
+from tests.support.interventions import intend
 
 GRAPH = graph(
     step("pay"),
@@ -40,26 +37,6 @@ RUN: dict[str, Callable[[Operator, str], Answer]] = {
     "signal": lambda operator, task_id: operator.signal(task_id, "go", {"now": True}),
 }
 STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
-
-
-def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
-    """Record that an attempt is about to act, and let its time be over; return the call's id."""
-    digest = ids.request_hash({})
-    key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, "pay#1", digest)
-    intent = Intent(
-        call_id=ids.new_id(),
-        number=1,
-        action="pay#1",
-        request={},
-        request_hash=digest,
-        idempotency_key=key,
-        remote_key="r",
-        on_unknown=on_unknown,
-        send_by=hand.clock.now(),
-        expires_at=hand.clock.now(),
-    )
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
-    return intent.call_id
 
 
 def create_unstarted(hand: Hand) -> str:

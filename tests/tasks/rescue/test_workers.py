@@ -1,4 +1,4 @@
-"""Workers coming and going: graceful ends, silence, sharing a database, and looking after claims."""
+"""Workers that start and end: shutdown, silence, a shared database, and checks of claims."""
 
 import os
 import signal
@@ -17,11 +17,13 @@ from agent.store.engine import reads, workers
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules.creation import Submission
+from tests.support.child_tasks import child_of, register
 from tests.support.engine import (
     PATIENCE_SECONDS,
     Engine,
     Hand,
     HandClock,
+    Start,
     eventually,
     find_violations,
     graph,
@@ -29,8 +31,6 @@ from tests.support.engine import (
     step,
 )
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_child_tasks import child_of, register
 
 
 def test_a_worker_that_ends_gives_back_what_it_runs(start: Start) -> None:
@@ -62,7 +62,7 @@ def test_what_ends_during_the_grace_is_recorded(start: Start) -> None:
 
 
 def test_an_attempt_that_outlasts_the_grace_is_given_back(start: Start) -> None:
-    """What began no call has nothing to find out: it costs no attempt, however late it was."""
+    """A step that began no call loses no attempt, however late its worker ended."""
     first = start(shutdown_seconds=0.5)
     token = Gate().name
     task_id = first.submit(graph(step("a", "slow_to_stop", given={"token": token})))
@@ -90,7 +90,7 @@ def test_an_effect_that_outlasts_the_grace_is_unknown_at_once(start: Start) -> N
 
 
 def test_a_thread_that_outlasts_the_grace_is_left_to_whoever_comes_next(start: Start) -> None:
-    """While code goes on that nobody can stop, its step is not handed to another worker."""
+    """While code runs that cannot be stopped, its step is not handed to another worker."""
     first = start(shutdown_seconds=0.0)
     gate = Gate()
     task_id = first.submit(graph(step("a", "stubborn", given={"gate": gate.name})))
@@ -105,7 +105,7 @@ def test_a_thread_that_outlasts_the_grace_is_left_to_whoever_comes_next(start: S
 
 
 def test_a_living_workers_step_is_left_alone(engine: Engine) -> None:
-    """A step that runs for long is looked at again and again, and never taken away."""
+    """A step that runs for long is checked again and again, and never taken away."""
     gate = Gate()
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name})))
     eventually(lambda: gate.entered == 1)
@@ -155,7 +155,7 @@ def test_an_attempt_of_a_task_that_is_gone_frees_its_slot(start: Start) -> None:
 
 
 def test_two_workers_share_the_work(postgres_database: Database) -> None:
-    """Every step of every task runs once, whoever claims it, and both end in order."""
+    """Every step of every task runs once, on either worker, and both shut down."""
     token = Gate().name
     engines = [Engine(postgres_database), Engine(postgres_database)]
     chain = graph(
@@ -196,7 +196,7 @@ def test_a_silent_workers_steps_go_to_the_living(postgres_database: Database) ->
 def test_a_worker_whose_clock_was_set_back_goes_with_the_databases(
     postgres_database: Database,
 ) -> None:
-    """What others make due now is due: no worker lives in an hour of its own."""
+    """Work that others make due is due at once: workers follow the database's clock."""
     clock = postgres_database.clock = Clock()
     engine = Engine(postgres_database, lease_seconds=1.0)
     try:
@@ -211,7 +211,7 @@ def test_a_worker_whose_clock_was_set_back_goes_with_the_databases(
 def test_what_a_killed_worker_left_running_is_ended_with_the_takeover(
     postgres_database: Database,
 ) -> None:
-    """The living do not begin a step again beside the process of its lost attempt."""
+    """Other workers do not start a step again beside the process of its lost attempt."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     task_id = silent.start(graph(step("a", "echo")))
@@ -234,7 +234,7 @@ def test_what_a_killed_worker_left_running_is_ended_with_the_takeover(
 
 
 def test_a_worker_that_is_never_idle_finds_the_dead_too(postgres_database: Database) -> None:
-    """Looking after others does not wait for a quiet moment, which may never come."""
+    """A busy worker checks the others too: an idle moment may never come."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     task_id = silent.start(graph(step("a")))
@@ -255,7 +255,7 @@ def test_a_worker_that_is_never_idle_finds_the_dead_too(postgres_database: Datab
 
 
 def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> None:
-    """Who saw another worker's turn long ago must not bury it: it has committed since."""
+    """A worker that saw an old turn of another must not declare it dead: it has committed since."""
     hand = Hand(checked)
     task_id = hand.start(graph(step("a")))
     seen = hand.committer.session.sequence - 1
@@ -269,7 +269,7 @@ def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> N
 def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
     postgres_database: Database,
 ) -> None:
-    """Whoever was to cancel it died before: those who find the death look for such children."""
+    """The worker that was to cancel it died: the one that detects the death cancels it."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     register(silent, graph(other("ask", "wait", config={"signal": "go"}), name="child"))
@@ -291,7 +291,7 @@ def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
 def test_two_that_take_over_at_once(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who comes second to a dead worker's step leaves it to the one that runs it by then."""
+    """The second to take over a step leaves it to the worker that runs it by then."""
     postgres_database.clock = HandClock()
     dead, first, second = (Hand(postgres_database) for _ in range(3))
     task_id = dead.start(graph(step("a")))
@@ -323,5 +323,31 @@ def test_two_that_take_over_at_once(
     first.succeed("a")
     assert (first.status(task_id), first.steps(task_id)["a"]["attempt"]) == ("succeeded", 2)
     for hand in (dead, first, second):
+        hand.close()
+    assert find_violations(postgres_database) == []
+
+
+def test_a_take_over_leaves_locked_tasks_for_the_next_pass(postgres_database: Database) -> None:
+    """It puts back every step that it can lock, and waits for no other transaction."""
+    postgres_database.clock = HandClock()
+    dead, survivor = Hand(postgres_database), Hand(postgres_database)
+    task_ids = [dead.start(graph(step("a"))) for _ in range(3)]
+    owner = dead.committer.worker_id
+    with postgres_database.connect("writer") as tx, tx.transaction():
+        workers.retire(tx, owner, dead.clock.now(), "worker.died")
+
+    def take_over() -> int:
+        committer = survivor.committer
+        return rescue_steps.take_over(
+            committer.connection, committer.graphs, dead.clock, [owner], is_process_gone=False
+        )
+
+    with postgres_database.connect("writer") as tx, tx.transaction():
+        assert len(reads.lock_tasks(tx, ("id",), task_ids[1:2])) == 1
+        assert take_over() == 2
+        statuses = [survivor.statuses(task_id)["a"] for task_id in task_ids]
+        assert statuses == ["pending", "running", "pending"]
+    assert take_over() == 1
+    for hand in (dead, survivor):
         hand.close()
     assert find_violations(postgres_database) == []

@@ -12,8 +12,8 @@ from tests.support.engine import (
     other,
     step,
 )
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_the_diamond(engine: Engine) -> None:

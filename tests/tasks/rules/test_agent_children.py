@@ -5,31 +5,12 @@ from typing import Any
 
 import pytest
 
-from agent.models.registry import ModelRegistry
 from agent.tasks.operator import budget_pause
-from agent.workflows.graph import Graph, Step
+from agent.workflows.graph import Graph
+from tests.support.agent_steps import MODELS, agent, uses
 from tests.support.approvals import question, say
-from tests.support.engine import NOW, Engine, graph, other, step
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_child_tasks import child_of, gated_child, register
-
-MODELS = ModelRegistry(default="echo")
-
-
-def uses(name: str, **arguments: Any) -> dict[str, Any]:
-    """Return a turn of the script that asks for one tool."""
-    return {"tool_uses": [{"name": name, "arguments": arguments}]}
-
-
-def agent(*script: Any, workflow: str = "child", **options: Any) -> Step:
-    """Return an agent that may run a workflow and follows a script."""
-    tool = {"workflow": workflow, "approve": "never", **options.pop("tool", {})}
-    config = {
-        "goal": f"do it\n```echo\n{json.dumps(script)}\n```",
-        "model": "echo",
-        "tools": {"look": tool},
-    }
-    return Step(name="it", kind="agent", config=config, retry=NOW, **options)
+from tests.support.child_tasks import child_of, gated_child, register
+from tests.support.engine import Engine, Start, graph, other, step
 
 
 def doubling() -> Graph:

@@ -1,14 +1,9 @@
-"""Reservations, turn by turn: set aside with the intent, settled with the result, kept when lost."""
-
-from typing import Any
+"""Reservations: made with the intent, settled with the result, kept if the call is lost."""
 
 import pytest
 
-from agent.core import ids
 from agent.core.clock import SECOND
-from agent.core.state_machine import CallStatus
-from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.call_records import CallResult, Intent, Reservation, Spend
+from agent.steps.types.call_records import Spend
 from agent.steps.types.outcome import Paused, Succeeded
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
@@ -17,54 +12,11 @@ from agent.tasks.rescue import rescue_steps
 from agent.tasks.worker.attempts import claim_of
 from tests.support.engine import RETRY, Hand, graph
 from tests.support.model_steps import ask, used
-
-DAY = "2030-01-31"
-
-
-def intent_of(claimed: AttemptInput, tokens: int, number: int = 1, **options: Any) -> Intent:
-    """Return the intent of a call that may use so many tokens, at a microdollar each."""
-    action = f"model#{number}"
-    key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, action, "h")
-    given: dict[str, Any] = {"model": "m", "prompt_hash": "p", "day": DAY}
-    given |= {"tokens": tokens, "microusd": tokens}
-    return Intent(
-        call_id=ids.new_id(),
-        number=number,
-        action=action,
-        request={},
-        request_hash="h",
-        idempotency_key=key,
-        remote_key="r",
-        on_unknown="retry",
-        send_by=0,
-        expires_at=0,
-        reservation=Reservation(**{**given, **options}),
-    )
-
-
-def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntry]:
-    """Record intents in one turn; return the notes with what became of them."""
-    notes = [
-        JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
-    ]
-    hand.turn(Batch(entries=notes))
-    return notes
-
-
-def result_of(intent: Intent, spend: Spend | None, **options: Any) -> CallResult:
-    """Return what became of a call; without options it succeeded."""
-    given: dict[str, Any] = {"status": CallStatus.SUCCEEDED, "response": "hi", **options}
-    return CallResult(
-        intent.call_id,
-        intent.idempotency_key,
-        reservation=intent.reservation,
-        spend=spend,
-        **given,
-    )
+from tests.support.reservations import intend, intent_of, result_of
 
 
 def test_an_unknown_counts_as_spent(hand: Hand) -> None:
-    """What a crash left open stays set aside: the next attempt has only what is left beside it."""
+    """A reservation that a crash left stays: the next attempt has only the rest."""
     task_id = hand.start(graph(ask("it"), budget={"tokens": 1000}))
     claimed = hand.claimed("it")
     assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
@@ -109,7 +61,7 @@ def test_reservations_of_one_turn_see_each_other(hand: Hand) -> None:
 
 
 def test_a_late_result_settles_once(hand: Hand) -> None:
-    """A result under a claim that is gone settles its spend, and saying it again changes nothing."""
+    """A result under a lost claim settles its reservation; the same result again changes nothing."""
     task_id = hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400)

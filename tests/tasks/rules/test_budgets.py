@@ -1,4 +1,4 @@
-"""Budgets: nothing is sent that they do not hold, however much runs at once, and after any crash."""
+"""Budgets: no call is sent that exceeds them, however many run at once, and after any crash."""
 
 import threading
 from collections.abc import Iterator
@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from agent.core.clock import SECOND
 from agent.store.db.database import Database
 from agent.tasks.operator import budget_pause
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Fanout, Graph, Step
-from tests.support.engine import NOW, HandClock, eventually, graph, other
+from tests.support.engine import NOW, Start, eventually, graph, other
 from tests.support.model_servers import Provider, Say, providing
 from tests.support.model_steps import ask, catalog, used
-from tests.tasks.conftest import Start
+from tests.support.reservations import begin_at_noon
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 
 def many(count: int, **options: Any) -> Graph:
-    """Return a workflow that asks so many times at once."""
+    """Return a workflow that asks `count` times at once."""
     config = {"prompt": "hello", "max_tokens": 200}
     step = Step(name="all", kind="llm", config=config, retry=NOW, fanout=Fanout(count=count))
     return graph(step, **options)
@@ -92,7 +91,7 @@ def test_money_is_a_budget_too_and_may_fail_the_task(start: Start, server: Provi
 
 
 def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider) -> None:
-    """A provider that counts wrongly frees no budget: what was set aside counts as spent."""
+    """A provider that counts wrongly frees no budget: the reservation counts as spent."""
     server.replies = [Say("hello", tokens_in=-1_000_000, tokens_out=-1_000_000)]
     engine = start(models=catalog(server))
     task = engine.run(graph(ask("it"), budget={"tokens": 10_000}))
@@ -104,7 +103,7 @@ def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider
 def test_a_model_without_a_price_is_refused_where_money_is_capped(
     start: Start, server: Provider
 ) -> None:
-    """Nobody can hold a cap on money that is not counted; tokens can be capped all the same."""
+    """A model without a price cannot have a cap on money; tokens can still be capped."""
     engine = start(models=catalog(server))
     step = ask("it", config={"model": "unpriced"})
     task = engine.run(graph(step, budget={"usd": 5}))
@@ -134,13 +133,6 @@ def test_a_steps_own_budget(start: Start, server: Provider) -> None:
     budget_pause.raise_budget(engine.operator, task_id, step="all", tokens=10_000)
     assert engine.wait(task_id, "succeeded")["status"] == "succeeded"
     assert used(engine, f"{task_id}/0")[0] == 300
-
-
-def begin_at_noon(database: Database) -> None:
-    """Let the test's day be far from its end."""
-    assert isinstance(database.clock, HandClock)
-    seconds = database.clock.now() // SECOND % 86_400
-    database.clock.skip((43_200 - seconds) % 86_400)
 
 
 def test_a_day_has_a_budget(start: Start, server: Provider, checked: Database) -> None:

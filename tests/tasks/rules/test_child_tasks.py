@@ -9,53 +9,22 @@ from agent.core.waits import ChildRequest, UnknownCall
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import workflow_versions
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import person_waits, task_documents
 from agent.tasks.rescue import maintenance
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
+from tests.support.child_tasks import child_of, gated_child, parent, register
 from tests.support.engine import Engine, Hand, Reader, eventually, graph, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate
-from tests.tasks.operator.test_state_table import intend
-
-
-def register(reader: Reader, known: Graph) -> None:
-    """Make a workflow known without starting it."""
-    with reader.database.connect("writer") as tx, tx.transaction():
-        workflow_versions.register(tx, known.name, known.hash, known.text, None, None, 1)
-
-
-def parent(child: str) -> Graph:
-    """Return a workflow that runs another one and hands on what it gave."""
-    return graph(
-        other("run", "workflow", config={"name": child, "with": {"n": 5}}),
-        step("after", "echo", after=["run"], given={"value": "{{ steps.run.output }}"}),
-        name="parent",
-    )
-
-
-def child_of(reader: Reader, task_id: str) -> str:
-    """Return the one child of a task, once it is there."""
-    (found,) = eventually(
-        lambda: reader.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
-    )
-    return str(found[0])
 
 
 def listed_tasks(reader: Reader) -> list[dict[str, Any]]:
     """Return all tasks as `agent tasks` lists them."""
     with reader.database.connect("reader") as connection:
         return task_documents.list_tasks(connection)
-
-
-def gated_child(reader: Reader) -> Gate:
-    """Make a child known that waits at a gate."""
-    gate = Gate()
-    waits = step("c", "gated", given={"gate": gate.name, "value": 1})
-    register(reader, graph(waits, name="child", inputs={"n": {"default": 0}}))
-    return gate
 
 
 def test_a_child_is_given_its_input_and_gives_its_output(engine: Engine) -> None:

@@ -8,18 +8,16 @@ import pytest
 from agent.steps.attempt.attempt_limits import exhausted
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
-from agent.store.engine import begin_tx, workers
-from agent.tasks.commit import attempt_inputs
+from agent.store.engine import begin_tx
+from agent.tasks.commit import known_tasks
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules import creation, row_writer
 from agent.tasks.rules.creation import Submission
-from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Fanout, Graph, RetryPolicy
-from tests.support.engine import Engine, Hand, eventually, graph, step
+from tests.support.engine import Engine, Hand, Start, eventually, graph, step
+from tests.support.interventions import lose
 from tests.support.step_functions import Gate
-from tests.tasks.conftest import Start
 
 
 def named(name: str, *, steps: int = 1, **options: Any) -> Graph:
@@ -59,7 +57,7 @@ def test_slots_are_counted_over_turns(hand: Hand) -> None:
 
 def test_more_tasks_than_a_worker_remembers(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is claimed is equipped, however many tasks were seen before and in the same turn."""
-    monkeypatch.setattr(attempt_inputs, "_MOST_KEPT", 2)
+    monkeypatch.setattr(known_tasks, "_MOST_TASKS", 2)
     hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
     hand.turn()
     assert len(hand.names()) == 10
@@ -128,21 +126,6 @@ def test_many_tasks_take_turns(hand: Hand) -> None:
     hand.slots = 6
     hand.turn()
     assert sorted(name[0] for name in hand.names()) == ["a", "a", "b", "b", "c", "c"]
-
-
-def lose(hand: Hand) -> None:
-    """Let a worker be declared dead, and what it held be recovered."""
-    with hand.database.connect("writer") as tx:
-        with tx.transaction():
-            workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
-        with tx.transaction():
-            rescue_steps.take_over_batch(
-                tx,
-                GraphCache(),
-                hand.committer.worker_id,
-                hand.clock.now(),
-                is_process_gone=True,
-            )
 
 
 def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:
@@ -242,14 +225,14 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     holder = postgres_database.connect("writer")
     holder._begin()
     holder.query("SELECT id FROM tasks FOR NO KEY UPDATE")
-    open_turn = begin_tx.open_turn
+    begin = begin_tx.begin
 
-    def open_and_free(*arguments: Any, **options: Any) -> begin_tx.TxStart:
-        opened = open_turn(*arguments, **options)
+    def begin_and_free(*arguments: Any, **options: Any) -> begin_tx.TxStart:
+        opened = begin(*arguments, **options)
         holder._rollback()
         return opened
 
-    monkeypatch.setattr(begin_tx, "open_turn", open_and_free)
+    monkeypatch.setattr(begin_tx, "begin", begin_and_free)
     result = hand.succeed("a").result
     monkeypatch.undo()
     hand.turn(Batch(completions=result.carried_completions))

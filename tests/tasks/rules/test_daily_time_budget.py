@@ -1,4 +1,4 @@
-"""A day's budget of time: held like tokens and money, settled with what calls took."""
+"""A day's budget of time: reserved like tokens and money, settled with what calls took."""
 
 import threading
 from collections.abc import Iterator
@@ -17,12 +17,10 @@ from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.read_models.spending import day_document
 from agent.tasks.rescue import rescue_steps, spilled_results
 from agent.tasks.worker.attempts import claim_of
-from tests.support.engine import Engine, Hand, eventually, find_violations, graph
+from tests.support.engine import Engine, Hand, Start, eventually, find_violations, graph
 from tests.support.model_servers import Provider, Say, Stall, providing
 from tests.support.model_steps import ask, catalog
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_budget_reservations import DAY, intend, intent_of, result_of
-from tests.tasks.rules.test_budgets import begin_at_noon
+from tests.support.reservations import DAY, begin_at_noon, intend, intent_of, result_of
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ def test_a_day_holds_across_tasks_and_workers(
 
 
 def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
-    """What a crash left open stays set aside, for all tasks of the day and none of the next."""
+    """A reservation that a crash left stays for all tasks of the day, and for none of the next."""
     first = hand.start(graph(ask("it"), name="first"))
     claimed = hand.claimed("it", first)
     given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}
@@ -125,7 +123,7 @@ def test_calls_of_one_turn_see_each_other(hand: Hand) -> None:
 
 
 def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
-    """A call that failed without a word of what it used keeps its tokens, and frees its time."""
+    """A failed call that does not report its use keeps its reserved tokens, and frees its time."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400, ms=60_000, daily_ms=100_000)
@@ -167,7 +165,7 @@ def test_a_used_up_day_may_fail_the_step(start: Start, server: Provider) -> None
 
 
 def test_a_call_that_no_day_holds(start: Start, server: Provider) -> None:
-    """Nobody is told to wait for tomorrow when tomorrow is too short as well."""
+    """The message does not advise to wait for tomorrow if a whole day is too short."""
     models = catalog(server, daily_ms=1000)
     models.daily_tokens = 100_000
     engine = start(models=models)
@@ -181,7 +179,7 @@ def test_a_call_that_no_day_holds(start: Start, server: Provider) -> None:
 
 
 def test_a_timeout_takes_as_long_as_it_took(start: Start, server: Provider) -> None:
-    """A call that got no answer counts with the time that was waited for it."""
+    """A call that got no response counts with the time that was waited for it."""
     server.replies = [Stall(), Say("hello", tokens_in=60, tokens_out=40)]
     engine = start(models=catalog(server, daily_ms=100_000))
     task = engine.run(graph(ask("it", timeout_seconds=1.0)))
@@ -191,7 +189,7 @@ def test_a_timeout_takes_as_long_as_it_took(start: Start, server: Provider) -> N
 
 
 def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: Path) -> None:
-    """A result that was left in a file frees the time, and keeps what the failure said."""
+    """A result that was spilled to a file frees the time, and keeps the failure's message."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400, ms=60_000)
@@ -212,7 +210,7 @@ def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: P
 
 
 def test_the_checker_misses_time(hand: Hand) -> None:
-    """Time that is taken by a call and not by its day is told."""
+    """The checker reports time that a call took and its day does not count."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intend(hand, (claimed, intent_of(claimed, 10, ms=60_000)))
@@ -226,7 +224,7 @@ def test_the_checker_misses_time(hand: Hand) -> None:
 
 
 def test_a_day_as_people_see_it(hand: Hand) -> None:
-    """What is taken includes what is set aside; a limit that is not set is none."""
+    """Amounts include reservations; a limit that is not set is none."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intend(hand, (claimed, intent_of(claimed, 400, ms=60_000)))

@@ -172,7 +172,7 @@ def test_without_fail_fast_all_items_run_before_the_group_fails(engine: Engine) 
 
 
 def test_a_group_that_is_decided_while_the_task_fails_makes_no_items(hand: Hand) -> None:
-    """Items that are told after another step's failure, or in its very turn, never begin."""
+    """Items that are returned after another step failed, or in the same commit, never start."""
     failing = graph(
         each(Fanout(count=3)), step("bad"), step("sweep", after=["bad"], run_on="always")
     )

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from agent.workflows.graph import Step
-from tests.support.engine import NOW, Engine, graph
+from tests.support.engine import NOW, Engine, Start, graph
 from tests.support.model_servers import Provider, Say, providing
 from tests.support.model_steps import catalog
-from tests.tasks.conftest import Start
 
 BAD = "no JSON"
 LOOK = Say("", tools=[("use_1", "look", {"value": 1})])

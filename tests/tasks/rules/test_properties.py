@@ -21,8 +21,9 @@ from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
-from agent.workflows.graph import Fanout, Graph, RetryPolicy, Step
+from agent.workflows.graph import Graph, RetryPolicy
 from tests.support.engine import ERROR, FAILURE, RETRY
+from tests.support.random_graphs import graphs
 
 RELAXED = settings(
     max_examples=150,
@@ -124,33 +125,6 @@ def test_only_a_silence_that_was_watched_is_death(looks: list[tuple[float, bool]
         assert found == ([("w", turn)] if silent > 60 else [])
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    """Small graphs with every way to run, to fan out and to be limited."""
-    steps = []
-    for index in range(draw(st.integers(1, 7))):
-        names = [f"s{number}" for number in range(index)]
-        fanout = None
-        if draw(st.integers(0, 3)) == 0:
-            fanout = Fanout(count=1, concurrency=draw(st.none() | st.integers(1, 2)))
-        steps.append(
-            Step(
-                name=f"s{index}",
-                kind="python",
-                depends_on=draw(st.lists(st.sampled_from(names), unique=True)) if names else [],
-                run_on=draw(st.sampled_from(["success", "success", "failure", "always"])),
-                fanout=fanout,
-                retry=RetryPolicy(max_attempts=2, delay_seconds=0),
-            )
-        )
-    return Graph(
-        name="random",
-        steps=steps,
-        fail_fast=draw(st.booleans()),
-        max_parallel=draw(st.none() | st.integers(1, 3)),
-    )
-
-
 class Walk:
     """A task in memory whose attempts end as hypothesis says."""
 
@@ -172,7 +146,7 @@ class Walk:
     def claim(self, slots: int) -> None:
         """Claim what is due."""
         self.turn += 1
-        room = ClaimCapacity("w", self.turn, slots, len(self.running()), SECOND)
+        room = ClaimCapacity(slots, len(self.running()), SECOND, "w", self.turn)
         for _, step in claiming.claim([self.locked], room).steps:
             place = (step.index, step.parallel_index)
             assert step.attempt <= step.max_attempts

@@ -1,4 +1,4 @@
-"""Retries of tasks with children: what a child did is not done again, however deep it is."""
+"""Retries of tasks with children: no child repeats its effects, at any depth."""
 
 from typing import Any
 
@@ -9,12 +9,11 @@ from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
 from agent.tasks.errors import RefusedError
 from agent.workflows.graph import Fanout, Graph
-from tests.support.engine import Engine, Hand, eventually, graph, other, step
+from tests.support.agent_steps import MODELS, agent, uses
+from tests.support.child_tasks import child_of, parent, register
+from tests.support.engine import Engine, Hand, Start, eventually, graph, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.conftest import Start
-from tests.tasks.operator.test_state_table import intend
-from tests.tasks.rules.test_agent_children import MODELS, agent, uses
-from tests.tasks.rules.test_child_tasks import child_of, parent, register
 
 ASKED = Waiting(ChildRequest("child", {}))
 
@@ -62,7 +61,7 @@ def test_a_retry_goes_on_from_the_child_that_failed(engine: Engine, is_deep: boo
 
 
 def test_a_retry_of_a_retry_goes_on_from_the_last_child(start: Start) -> None:
-    """However often it is retried; also where the task between was cancelled before its child."""
+    """However often it is retried, also if a retry between was cancelled before it had a child."""
     engine = start()
     gate = Gate()
     register(engine, paying(gate))
@@ -77,7 +76,7 @@ def test_a_retry_of_a_retry_goes_on_from_the_last_child(start: Start) -> None:
 
 
 def test_a_childs_unknown_effect_is_put_to_a_person(hand: Hand) -> None:
-    """The new child sees what the earlier one left unknown, and repeats nothing by itself."""
+    """The new child inherits the unknown calls of the earlier one, and repeats nothing by itself."""
     register(hand, graph(step("pay"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
@@ -130,7 +129,7 @@ def test_each_item_goes_on_from_its_own_child(engine: Engine) -> None:
 
 
 def test_a_child_that_somebody_has_retried_is_not_done_again(engine: Engine) -> None:
-    """What was brought to its end by itself counts; while that goes on, nothing is begun twice."""
+    """A child that was retried on its own counts; while that runs, nothing starts twice."""
     gate = Gate()
     register(engine, paying(gate))
     first = engine.run(parent("child"))
@@ -145,7 +144,7 @@ def test_a_child_that_somebody_has_retried_is_not_done_again(engine: Engine) -> 
 
 
 def test_a_child_that_somebody_retries_at_the_moment_fails_the_step(hand: Hand) -> None:
-    """It says which task is at it; once that has ended, another retry takes what it gave."""
+    """The error names the task that is running; once it has ended, another retry takes its result."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
@@ -165,7 +164,7 @@ def test_a_child_that_somebody_retries_at_the_moment_fails_the_step(hand: Hand) 
 
 @pytest.mark.parametrize("has_acted", [True, False])
 def test_a_child_with_another_input_is_other_work(engine: Engine, has_acted: bool) -> None:
-    """Where the earlier one did something, the step says so; where it did nothing, it begins anew."""
+    """If the earlier child acted, the step fails and says so; if it did not, a new child starts."""
     token = new_id()
     work = "act" if has_acted else "record"
     child = graph(
@@ -184,7 +183,7 @@ def test_a_child_with_another_input_is_other_work(engine: Engine, has_acted: boo
 
 
 def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
-    """Nor while what a child has begun may still be under way."""
+    """Nor while an effect of a child may still be under way."""
     register(hand, graph(step("pay"), name="child"))
     first = hand.start(graph(other("run", "workflow"), step("bad"), name="parent"))
     hand.settle({"run": ASKED})
@@ -207,7 +206,7 @@ def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
 
 
 def test_a_child_that_is_held_is_asked_for_again(hand: Hand) -> None:
-    """A turn waits for nobody: where somebody has the earlier child, the step asks once more."""
+    """A commit waits for no lock: if the earlier child is locked, the step tries again."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
@@ -256,7 +255,7 @@ def test_an_agents_child_is_found_by_its_use(start: Start) -> None:
 
 
 def test_a_fork_names_steps_whose_children_acted(engine: Engine) -> None:
-    """What a child did is repeated by a fork of its parent, and whoever forks is told."""
+    """A fork of the parent repeats the effects of a child, and its answer says so."""
     gate = Gate()
     gate.open()
     register(engine, paying(gate))

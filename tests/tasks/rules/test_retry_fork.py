@@ -1,4 +1,4 @@
-"""Retry and fork: new tasks that go on from old ones."""
+"""Retry and fork: new tasks that continue old ones."""
 
 import pytest
 
@@ -13,8 +13,8 @@ from agent.tasks.worker.attempts import claim_of
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.graph import Fanout
 from tests.support.engine import ERROR, FAILURE, Engine, Hand, graph, most_at_once, other, step
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def test_a_retry_keeps_what_succeeded_and_runs_the_rest(engine: Engine) -> None:
@@ -50,7 +50,7 @@ def test_a_retry_keeps_what_succeeded_and_runs_the_rest(engine: Engine) -> None:
 
 
 def test_a_retry_of_a_retry_keeps_the_origin(hand: Hand) -> None:
-    """However often it is retried, to remotes it is the first task's work."""
+    """However often a task is retried, remotes get the keys of the first one."""
     first = hand.start(graph(step("a")))
     hand.fail("a")
     second = hand.operator.retry(first).task_id
@@ -153,7 +153,7 @@ def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
 
 
 def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
-    """A later attempt that failed says nothing of the first: that one may still have happened."""
+    """A failed later attempt says nothing about the first call, which may have happened."""
     first = hand.start(graph(step("pay")))
     intend(hand, hand.claimed("pay"), on_unknown="retry")
     hand.settle({"pay": Retry(ERROR, is_unknown=True)})
@@ -173,7 +173,7 @@ def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
 
 
 def test_a_retry_inherits_no_failure(hand: Hand) -> None:
-    """Whoever retries a task wants what failed for good to be done: nothing stands in its way."""
+    """A retry makes calls again that failed finally."""
     first = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
@@ -189,7 +189,7 @@ def test_a_retry_inherits_no_failure(hand: Hand) -> None:
 
 
 def test_a_cancelled_task_can_be_retried(engine: Engine) -> None:
-    """What had ended is kept; what was in flight runs again."""
+    """Ended steps are kept; steps in flight run again."""
     gate = Gate()
     held = graph(
         step("a", "record", given={"token": gate.name + "a"}),
@@ -205,7 +205,7 @@ def test_a_cancelled_task_can_be_retried(engine: Engine) -> None:
 
 
 def test_a_fork_runs_a_step_and_its_downstream_again_with_edited_input(engine: Engine) -> None:
-    """What is upstream is kept; the input is the old one with the edits, checked."""
+    """Upstream steps are kept; the input is the old one with the edits, and is validated."""
     token = Gate().name
     inputs = {"x": {"type": "integer", "default": 1}, "y": {"type": "integer", "default": 2}}
     forked = graph(
@@ -229,7 +229,7 @@ def test_a_fork_runs_a_step_and_its_downstream_again_with_edited_input(engine: E
 
 
 def test_a_fork_names_the_effects_that_it_repeats(engine: Engine) -> None:
-    """Whoever forks is told which outside effects will happen a second time; keys are new."""
+    """The answer names the steps whose effects will happen a second time; keys are new."""
     token = Gate().name
     runs[token].append("primed")
     task = graph(
@@ -249,7 +249,7 @@ def test_a_fork_names_the_effects_that_it_repeats(engine: Engine) -> None:
 
 
 def test_a_fork_names_a_command_that_failed(engine: Engine) -> None:
-    """A command that ended with another exit code than 0 may have acted before it did."""
+    """A command that ended with an exit code other than 0 may have acted."""
     command = other("pay", "shell", config={"argv": ["sh", "-c", "exit 3"]})
     first = engine.run(graph(command, step("z", after=["pay"])))
     assert first["status"] == "failed"
@@ -259,7 +259,7 @@ def test_a_fork_names_a_command_that_failed(engine: Engine) -> None:
 
 
 def test_a_fork_names_what_it_repeats_beside_its_step(engine: Engine) -> None:
-    """What the old task has begun elsewhere and not ended runs in the new one too, with its effect."""
+    """Steps elsewhere that began and did not end run again too, with their effects."""
     token = Gate().name
     both = graph(step("a"), step("pay", "cut_off", given={"token": token}), step("z", after=["a"]))
     task_id = engine.submit(both)
@@ -273,7 +273,7 @@ def test_a_fork_names_what_it_repeats_beside_its_step(engine: Engine) -> None:
 
 
 def test_a_retried_clean_up_group_repeats_no_effect(engine: Engine) -> None:
-    """Items that are decided anew find what those in their places did, however many retries ago."""
+    """New items of an expanded group inherit the calls at their places, over any number of retries."""
     token = new_id()
     tidy = step(
         "tidy",

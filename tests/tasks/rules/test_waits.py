@@ -21,8 +21,8 @@ from tests.support.engine import (
     settle_of,
     step,
 )
+from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
-from tests.tasks.operator.test_state_table import intend
 
 
 def wake_at(hand: Hand, task_id: str) -> int:

@@ -17,10 +17,9 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.rescue import spilled_results
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asks, pending
+from tests.support.child_tasks import child_of, register
 from tests.support.engine import Hand, graph, other, step
-from tests.tasks.commit.test_faults import rewrite
-from tests.tasks.operator.test_state_table import intend
-from tests.tasks.rules.test_child_tasks import child_of, register
+from tests.support.interventions import intend, rewrite
 
 ASKED = Waiting(ChildRequest("child", {}))
 

@@ -15,8 +15,7 @@ import pytest
 
 from agent.core import file_descriptors
 from agent.steps.http.address_policy import GuardedBackend
-from tests.support.engine import Engine, graph, other
-from tests.tasks.conftest import Start
+from tests.support.engine import Engine, Start, graph, other
 
 TRIES = 2
 """How many tries find no descriptor."""

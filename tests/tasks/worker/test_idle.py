@@ -8,10 +8,9 @@ import pytest
 
 from agent.store.db.database import Database
 from agent.tasks.commit.committer import Committer
-from tests.support.engine import Engine, Hand, eventually, graph, step
+from tests.support.engine import Engine, Hand, Start, eventually, graph, step
+from tests.support.interventions import lose
 from tests.support.step_functions import Gate
-from tests.tasks.conftest import Start
-from tests.tasks.rules.test_claiming import lose
 
 SECONDS = 2.0
 MOST_A_SECOND = 10

@@ -290,7 +290,7 @@ def test_a_value_that_is_there_is_not_fetched_again() -> None:
     room.fetched.missing = {"a", "b"}
     task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
     waiting = StepRow.new("step", "task", 0)
-    room.add(LockedTask(task, graph(step("one")), 0), waiting, is_alone=False)
+    room.add(LockedTask(task, graph(step("one")), 0), waiting, is_isolated=False)
     assert room.wanted == {"a", "b"}
     assert room.supply("a", b"content") == []
     assert room.wanted == {"b"}

@@ -85,7 +85,7 @@ def _request(
 
 def instruction(schema: dict[str, Any] | None) -> str:
     """Return the instruction to answer with JSON."""
-    text = "CallAnswer with one JSON value and nothing else: no explanation, no code fence."
+    text = "Answer with one JSON value and nothing else: no explanation, no code fence."
     if schema is not None:
         text += " It must meet this JSON Schema:\n" + json.dumps(schema, ensure_ascii=False)
     return text

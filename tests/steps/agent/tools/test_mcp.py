@@ -144,7 +144,7 @@ def test_what_acts_is_asked_for_first(did: Path) -> None:
 
 
 def test_a_server_that_dies_in_a_use(did: Path) -> None:
-    """What it did is unknown and asked about; a tool that only reads is told as failed."""
+    """An effect is unknown and a person is asked; a tool that only reads has failed."""
     made = asking([uses(("it_die", {"n": 1})), "done"], stdio(did), ["die"], approve="never")
     outcome = run(made.attempt())
     assert isinstance(outcome, Retry) and outcome.is_unknown
@@ -169,7 +169,7 @@ def test_a_server_that_hangs_in_a_use(did: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "is_final", "said"),
+    ("settings", "is_final", "message"),
     [
         (McpSettings(command="no-such-program-anywhere"), True, "no-such-program-anywhere"),
         (McpSettings(command="true"), False, "cannot be reached"),
@@ -179,11 +179,11 @@ def test_a_server_that_hangs_in_a_use(did: Path) -> None:
     ],
     ids=["missing", "ends", "hangs", "refused", "no-secret"],
 )
-def test_a_server_that_is_not_there(settings: McpSettings, is_final: bool, said: str) -> None:
+def test_a_server_that_is_not_there(settings: McpSettings, is_final: bool, message: str) -> None:
     """The attempt ends before the model is asked: with another one, unless that is of no use."""
     outcome = run(asking(["done"], settings, ["double"]).attempt())
     assert isinstance(outcome, Failed if is_final else Retry), outcome
-    assert said in outcome.error.message
+    assert message in outcome.error.message
 
 
 def test_tools_that_are_not_allowed(did: Path) -> None:

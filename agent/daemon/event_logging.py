@@ -1,0 +1,39 @@
+"""Committed events in the log: how tasks start and end, questions to people, and what went wrong."""
+
+import json
+from typing import Any, Final
+
+import structlog
+
+_TASK_EVENTS: Final = frozenset(
+    {
+        "task.created",
+        "task.paused",
+        "task.resumed",
+        "task.succeeded",
+        "task.failed",
+        "task.canceled",
+    }
+)
+_QUESTION_EVENTS: Final = frozenset({"approval.requested", "approval.renewed", "approval.reminded"})
+_WARNING_EVENTS: Final = frozenset({"tool_call.unknown", "step.lost"})
+
+EVENT_TYPES: Final = _TASK_EVENTS | _QUESTION_EVENTS | _WARNING_EVENTS
+
+
+def log_events(events: list[tuple[Any, ...]]) -> None:
+    """Log events of `EVENT_TYPES`, as the event tail gives them."""
+    log = structlog.get_logger("agent.tasks")
+    for task_id, _, event, _, attempt, _, data in events:
+        if event in _WARNING_EVENTS:
+            details = {} if attempt is None else {"attempt": attempt}
+            log.warning(event, task=task_id, **details, data=_decoded(data))
+        elif event in _TASK_EVENTS:
+            log.info(event, task=task_id)
+        elif event in _QUESTION_EVENTS:
+            log.info(event, task=task_id, data=_decoded(data))
+
+
+def _decoded(data: str | None) -> object:
+    """Return an event's data as a value: a JSON log would escape it as text."""
+    return None if data is None else json.loads(data)

@@ -1,0 +1,6 @@
+"""The documents that the API takes and returns, one module per route module.
+
+Class names, fields, descriptions and examples are the schemas of the OpenAPI description. Responses
+are written from the read models' documents without passing through these classes; a test checks
+that the two agree.
+"""
