@@ -456,5 +456,5 @@ def test_a_link_carries_its_question_and_expiry() -> None:
     assert read_link(KEY, token, 99 * SECOND).approval_id == "abc"
     with pytest.raises(BadLinkError, match="has expired"):
         read_link(KEY, token, 100 * SECOND)
-    with pytest.raises(BadLinkError, match="not known"):
+    with pytest.raises(BadLinkError, match="not valid"):
         read_link(b"another key of enough bytes", token, 0)
