@@ -9,7 +9,7 @@ from agent.channels.chat import commands
 from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.commands import COMMANDS, Command, CommandError, check, parse
 from agent.core.scopes import SCOPES, implied
-from agent.server.application import TABLES
+from agent.server.application import ROUTES
 from agent.store.db.database import Database
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.diagnostics import WorkflowError
@@ -117,7 +117,7 @@ def test_scopes_are_those_of_the_api() -> None:
     }
     scopes = {
         f"{endpoint.method} {endpoint.path.removeprefix('/api/v1')}": endpoint.scope
-        for table in TABLES
+        for table in ROUTES
         for endpoint in table.endpoints
     }
     assert {name: word.scope for name, word in COMMANDS.items()} == {
