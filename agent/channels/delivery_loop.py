@@ -211,7 +211,7 @@ class DeliveryLoop:
                     "error": text[: store.MAX_ERROR],
                     "given_up": is_given_up,
                 }
-                store.tell_failure(tx, data, now)
+                store.emit_failure(tx, data, now)
         log.warning(
             "delivery.failed",
             channel=name,

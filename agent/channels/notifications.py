@@ -8,6 +8,7 @@ from agent.steps.types.outcome import Json
 from agent.store.channels.cursors import Event
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
+from agent.store.engine import approvals
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 
@@ -37,20 +38,13 @@ def open_questions(connection: Connection, limit: int) -> list[Notification]:
         Notification(
             f"open-{document['id']}",
             "approval.requested",
-            _created_at(connection, document["id"]),
+            approvals.created_at(connection, document["id"]),
             None,
             _task(connection, document["task"]),
             document,
         )
         for document in approval_documents.list_approvals(connection, limit=limit)
     ]
-
-
-def _created_at(connection: Connection, approval_id: str) -> int:
-    ((created_at,),) = connection.query(
-        "SELECT created_at FROM approvals WHERE id = :id", id=approval_id
-    )
-    return int(created_at)
 
 
 def _task(connection: Connection, task_id: str | None) -> dict[str, Json] | None:

@@ -1,4 +1,4 @@
-"""Scopes of tokens and of paired chat accounts. `agent.approvals.permission` checks them."""
+"""The scopes of tokens and of people in chats: what each allows."""
 
 from collections.abc import Iterable
 from typing import Final, Literal, get_args
@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 Scope = Literal["read", "operate", "approve", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
-# Every scope includes reading. Admin is everything: it may change workflows, which are code.
+# A scope to change something includes reading it. Definitions are code, so admin is everything.
 _IMPLIED: Final[dict[Scope, frozenset[Scope]]] = {
     "read": frozenset({"read"}),
     "operate": frozenset({"read", "operate"}),
@@ -16,6 +16,6 @@ _IMPLIED: Final[dict[Scope, frozenset[Scope]]] = {
 
 
 def implied(names: Iterable[str]) -> frozenset[Scope]:
-    """Return the scopes that some scopes include; unknown names include nothing."""
-    granted = set(names)
-    return frozenset(scope for name in SCOPES if name in granted for scope in _IMPLIED[name])
+    """Return all scopes that these include; an unknown one includes nothing."""
+    given = set(names)
+    return frozenset(scope for name in SCOPES if name in given for scope in _IMPLIED[name])

@@ -77,6 +77,8 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
         (["events", "--follow", "--json"], "--json prints one document"),
         (["logs", "x", "--follow", "--json"], "--json prints one document"),
         (["tasks", "--status", "done"], "there is no status 'done'"),
+        (["tasks", "--status", "waiting"], "did you mean --activity waiting?"),
+        (["tasks", "--activity", "done"], "there is no activity 'done'"),
         (["worker"], "needs PostgreSQL"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",

@@ -232,7 +232,7 @@ def test_trusted_users_and_groups(place: Path) -> None:
 
 
 def test_a_trusted_user_must_exist() -> None:
-    """A name with a typing mistake must not pass for nobody."""
+    """A misspelled name must not be ignored."""
     with pytest.raises(ValueError, match="no user 'no-such-user'"):
         trust_in(["no-such-user"], [])
     with pytest.raises(ValueError, match="no group 'no-such-group'"):
@@ -395,3 +395,32 @@ def test_weaknesses_of_what_is_not_there(tmp_path: Path) -> None:
 def settings_at_nothing(tmp_path: Path) -> Settings:
     """Return settings without any file."""
     return Settings(base=tmp_path)
+
+
+def test_compiled_modules_count(place: Path) -> None:
+    """Python runs what it finds in `__pycache__` in place of the module beside it."""
+    cache = place / "workflows" / "__pycache__"
+    cache.mkdir(mode=0o755)
+    compiled = cache / "hello_steps.cpython-312.pyc"
+    compiled.touch(mode=0o644)
+    close_to_others(settings_at(place))
+    for path in (compiled, cache):
+        mode = path.stat().st_mode & 0o777
+        path.chmod(0o777)
+        with pytest.raises(ExposedError, match=str(path)):
+            close_to_others(settings_at(place))
+        path.chmod(mode)
+
+
+def test_a_linked_directory_counts_with_all_that_is_in_it(place: Path, tmp_path: Path) -> None:
+    """Modules are imported from there too; a link that leads back to its own directory ends nowhere."""
+    package = tmp_path / "shared"
+    package.mkdir(mode=0o755)
+    module = package / "steps.py"
+    module.touch(mode=0o644)
+    (place / "workflows" / "shared").symlink_to(package)
+    (package / "again").symlink_to(place / "workflows")
+    close_to_others(settings_at(place))
+    module.chmod(0o666)
+    with pytest.raises(ExposedError, match=str(module.name)):
+        close_to_others(settings_at(place))

@@ -76,11 +76,12 @@ class ForkedProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return how it ended, once it has."""
-        give_up = None if timeout is None else time.monotonic() + timeout
+        began, pause = time.monotonic(), 0.001
         while (status := self.poll()) is None:
-            if timeout is not None and give_up is not None and time.monotonic() > give_up:
+            if timeout is not None and time.monotonic() > began + timeout:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-            time.sleep(0.002)
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
         return status
 
     def send_signal(self, number: int) -> None:

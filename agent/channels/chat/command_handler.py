@@ -12,14 +12,14 @@ from agent.channels.chat.commands import Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
-from agent.core.state_machine import TaskStatus
 from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
-from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.store.read import health
+from agent.store.read.activity import Activity
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
@@ -112,11 +112,11 @@ class CommandHandler:
         return "\n".join(lines)
 
     def _tasks(self, _principal: Principal, command: Command, _key: str | None) -> str:
-        status = command.subject
-        if status is not None and status not in set(TaskStatus):
-            raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
+        activity = command.subject
+        if activity is not None and activity not in set(Activity):
+            raise CommandError(f"there is no activity {activity!r}: {', '.join(Activity)}")
         with self._database.connect("reader") as connection, connection.snapshot():
-            tasks = task_documents.list_tasks(connection, status, limit=_MAX_LISTED)
+            tasks = task_documents.list_tasks(connection, activity=activity, limit=_MAX_LISTED)
         return "\n".join(map(message_texts.task_line, tasks)) or "no tasks"
 
     def _task(self, _principal: Principal, command: Command, _key: str | None) -> str:
@@ -146,7 +146,7 @@ class CommandHandler:
         """Return the workflows that declare a command, with their `on: chat` keys."""
         declared: list[tuple[str, dict[str, Json]]] = []
         with self._database.connect("reader") as connection, connection.snapshot():
-            for workflow in workflow_histories.latest_versions(connection):
+            for workflow in workflow_versions.latest_versions(connection):
                 latest = workflow_versions.latest(connection, workflow.name)
                 keys = Graph.model_validate_json(latest[1]).on.get("chat") if latest else None
                 if keys:

@@ -36,7 +36,7 @@ class CommandSpec:
 COMMANDS: Final[dict[str, CommandSpec]] = {
     "status": CommandSpec("read", "count tasks and open questions"),
     "tasks": CommandSpec(
-        "read", "list the newest tasks, or those with a status", "optional", usage="[STATUS]"
+        "read", "list the newest tasks, or those with an activity", "optional", usage="[ACTIVITY]"
     ),
     "task": CommandSpec("read", "show a task and its steps", "needed", usage="TASK"),
     "why": CommandSpec(

@@ -89,14 +89,15 @@ def approval_line(document: dict[str, Json]) -> str:
 
 def task_line(document: dict[str, Json]) -> str:
     """Return a task on one line."""
-    mark = MARKS.get(document["status"], "?")
+    activity = document["activity"]
     waits = ", waits for a person" if document.get("waits") else ""
-    return f"{mark} {short_id(document['id'])}  {document['workflow']}: {document['status']}{waits}"
+    mark = MARKS.get(activity, "?")
+    return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{waits}"
 
 
 def task(document: dict[str, Json]) -> str:
     """Return a task and its steps."""
-    lines = [f"{document['workflow']} {document['id']}: {document['status']}"]
+    lines = [f"{document['workflow']} {document['id']}: {document['activity']}"]
     lines += [
         f"{MARKS.get(step['status'], '?')} {step['name']} ({step['kind']}): {step['status']}"
         + (f", attempt {step['attempt']}" if step["attempt"] > 1 else "")
@@ -111,7 +112,7 @@ def task(document: dict[str, Json]) -> str:
 
 def why(document: dict[str, Json]) -> str:
     """Return why a task failed, was paused, or waits."""
-    head = f"{document['workflow']} {short_id(document['id'])} is {document['status']}"
+    head = f"{document['workflow']} {short_id(document['id'])} is {document['activity']}"
     reason = document["pause_reason"]
     lines = [head + (f": {harmless(reason)}" if reason else "")]
     if document["error"] is not None:
@@ -121,12 +122,12 @@ def why(document: dict[str, Json]) -> str:
         for step in document["steps"]
         if step["status"] == "failed" and step["error"] is not None
     ]
-    activity = document["activity"]
-    for on in activity["on"]:
-        if isinstance(on, str):
-            lines.append(f"step {on} is running")
-        else:
-            lines.append(f"step {on['step']} waits {_what_for(on)}")
+    lines += [
+        f"step {step['name']} is running"
+        for step in document["steps"]
+        if step["status"] == "running" and not step["delay"]
+    ]
+    lines += [f"step {on['step']} waits {_what_for(on)}" for on in document["waiting_on"]]
     return "\n".join(lines)
 
 

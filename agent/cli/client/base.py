@@ -26,7 +26,9 @@ class AgentClient(Protocol):
     def find_task(self, text: str) -> str:
         """Return the id of the only task whose id equals, starts with or ends with a text."""
 
-    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
+    def tasks(
+        self, status: str | None, activity: str | None, workflow: str | None, limit: int
+    ) -> list[Document]:
         """Return the newest tasks, each as a short document."""
 
     def task(self, task_id: str) -> Document:

@@ -55,8 +55,10 @@ class LocalClient:
     def find_task(self, text: str) -> str:
         return task_documents.find_task(self._reader, text)
 
-    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
-        return task_documents.list_tasks(self._reader, status, workflow, limit)
+    def tasks(
+        self, status: str | None, activity: str | None, workflow: str | None, limit: int
+    ) -> list[Document]:
+        return task_documents.list_tasks(self._reader, status, workflow, limit, activity=activity)
 
     def task(self, task_id: str) -> Document:
         with self._reader.snapshot():

@@ -34,8 +34,12 @@ class RemoteClient:
     def find_task(self, text: str) -> str:
         return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
 
-    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
-        return self._listed("tasks", _TASKS_PAGE, limit, status=status, workflow=workflow)
+    def tasks(
+        self, status: str | None, activity: str | None, workflow: str | None, limit: int
+    ) -> list[Document]:
+        return self._listed(
+            "tasks", _TASKS_PAGE, limit, status=status, activity=activity, workflow=workflow
+        )
 
     def task(self, task_id: str) -> Document:
         return self._document(f"tasks/{task_id}")

@@ -12,8 +12,8 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.store.db.database import Database
-    from agent.store.free_space import Space
-    from agent.store.pruning import Kept
+    from agent.store.free_space import DiskUsage
+    from agent.store.pruning import Retained
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Upgrade, back up and prune the database."
@@ -100,10 +100,10 @@ def prune(
     size_before = free_space.measure(database)
     with database.connect("writer") as connection:
         counts = pruning.prune(connection, before)
-        kept = pruning.kept(connection, before)
+        kept = pruning.retained(connection, before)
     if vacuum and database.is_sqlite:
         _rewrite(database)
-    free_space.give_back(database)
+    free_space.shrink(database)
     size = free_space.measure(database)
     freed = None
     if size is not None and size_before is not None:
@@ -136,7 +136,7 @@ def _rewrite(database: "Database") -> None:
             lock.release()
 
 
-def _print_kept(kept: "Kept") -> None:
+def _print_kept(kept: "Retained") -> None:
     from agent.cli.output.terminal import print_line
 
     if kept.tasks:
@@ -151,7 +151,7 @@ def _print_kept(kept: "Kept") -> None:
         )
 
 
-def _print_space(size: "Space | None", freed: int) -> None:
+def _print_space(size: "DiskUsage | None", freed: int) -> None:
     from agent.cli.output.terminal import print_line
 
     if size is None:

@@ -69,11 +69,11 @@ class DeepCheck:
 
     def _problems(self, connection: "Connection") -> Iterator[DeepResult]:
         from agent.cli.output import terminal
-        from agent.store.read import audit_rows, health
+        from agent.store.read import audit_reads, health
         from agent.tasks import checker
 
         with connection.snapshot():
-            self._total = audit_rows.task_count(connection, self.since)
+            self._total = audit_reads.task_count(connection, self.since)
             if self.since is None:
                 with terminal.working("checking the file", is_quiet=self.is_quiet):
                     damage = health.damage(connection)
@@ -103,11 +103,11 @@ class DeepCheck:
     def _print_continuation(self, connection: "Connection") -> None:
         """After an interrupt, print the command that continues; tasks are in the order of creation."""
         from agent.cli.output import terminal
-        from agent.store.read import audit_rows
+        from agent.store.read import audit_reads
 
         if self._last is None:
             return
-        created = audit_rows.created_at(connection, self._last)
+        created = audit_reads.created_at(connection, self._last)
         if created is None:
             return
         terminal.note(

@@ -149,7 +149,7 @@ def _check_artifacts(settings: "Settings") -> Iterator[CheckResult]:
     if url:
         seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            bootstrap.vaults_of(settings).probe(url, seconds)
+            bootstrap.blob_stores_of(settings).probe(url, seconds)
         except StoreError as error:
             yield CheckResult("artifacts", "error", f"{error}; steps that need it wait")
         else:
@@ -166,8 +166,7 @@ def _check_database(database: "Database", connection: "Connection") -> Iterator[
 
     version = "PostgreSQL"
     if database.path is not None:
-        ((number,),) = connection.query("SELECT sqlite_version()")
-        version = f"SQLite {number}, {database.path}"
+        version = f"SQLite {health.sqlite_version(connection)}, {database.path}"
     yield CheckResult("database", "ok", f"{version}, schema {migrate.HEAD}")
     if connection.is_pooled:
         yield CheckResult(

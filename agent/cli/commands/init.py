@@ -42,14 +42,14 @@ def init(
     """
     from agent import bootstrap
     from agent.cli.output import terminal
-    from agent.config import settings as config
+    from agent.config.default_file import default_text
     from agent.config.loader import DEFAULT_FILE, load
 
     session.require_local()
     # The agent refuses to start where other users can write its files.
     os.umask(os.umask(0) | 0o022)
     created: list[str] = []
-    _write(directory / DEFAULT_FILE, config.default_text(), created)
+    _write(directory / DEFAULT_FILE, default_text(), created)
     settings = load(directory / DEFAULT_FILE)
     _write(settings.workflow_directory / "hello.yaml", STARTER, created)
     database = bootstrap.open_database(settings, create=True)

@@ -8,6 +8,7 @@ from agent.cli import session
 from agent.cli.options import JsonOption, LimitOption, TaskArgument
 
 STATUSES = ("pending", "running", "paused", "succeeded", "failed", "canceled")
+ACTIVITIES = ("pending", "running", "waiting", "paused", "succeeded", "failed", "canceled")
 
 
 def tasks(
@@ -15,6 +16,14 @@ def tasks(
         str | None,
         typer.Option(
             "--status", "-s", help="Only tasks with this status: " + ", ".join(STATUSES) + "."
+        ),
+    ] = None,
+    activity: Annotated[
+        str | None,
+        typer.Option(
+            "--activity",
+            "-a",
+            help="As --status; running tasks whose steps only wait are `waiting`, not `running`.",
         ),
     ] = None,
     workflow: Annotated[
@@ -30,18 +39,23 @@ def tasks(
     from agent.cli.output import terminal
 
     if status is not None and status not in STATUSES:
-        raise CommandError(f"there is no status {status!r}: use " + ", ".join(STATUSES))
+        hint = "; did you mean --activity waiting?" if status == "waiting" else ""
+        known = ", ".join(STATUSES)
+        raise CommandError(f"there is no status {status!r}: use {known}{hint}")
+    if activity is not None and activity not in ACTIVITIES:
+        known = ", ".join(ACTIVITIES)
+        raise CommandError(f"there is no activity {activity!r}: use {known}")
     with session.client() as client:
-        listed = client.tasks(status, workflow, limit)
+        listed = client.tasks(status, activity, workflow, limit)
         if as_json:
             terminal.print_json(listed)
             return
         if not listed:
-            how = " match" if status or workflow else " yet: agent run FILE starts one"
+            how = " match" if status or activity or workflow else " yet: agent run FILE starts one"
             terminal.print_line("no tasks" + how)
             return
         terminal.print_table(
-            ("task", "workflow", "status", "created", "took", "remarks"),
+            ("task", "workflow", "activity", "created", "took", "remarks"),
             [_row(task) for task in listed],
             status_column=2,
         )
@@ -89,7 +103,7 @@ def _row(task: dict[str, Any]) -> tuple[str, ...]:
     return (
         terminal.short(task["id"]),
         f"{task['workflow']} v{task['version']}",
-        task["status"],
+        task["activity"],
         terminal.ago(task["created_at"]),
         terminal.duration(terminal.seconds_between(task["started_at"], task["ended_at"])),
         terminal.one_line(remark, 60),

@@ -49,7 +49,9 @@ def waits_on_person(document: dict[str, Any]) -> bool:
     from agent.tasks.read_models import person_waits
 
     if document["status"] == "paused":
-        return bool(document["activity"]["state"] != "active")
+        return not any(
+            step["status"] == "running" and not step["delay"] for step in document["steps"]
+        )
     return bool(person_waits.waits_on_person(document))
 
 

@@ -31,7 +31,7 @@ def running_view(
         text.append(f"  {terminal.harmless(line)}\n", "dim")
     headline = task_view.headline(document)
     took = terminal.seconds_between(document["started_at"], document["ended_at"])
-    text.append(f"{headline}, {terminal.duration(took)}", terminal.style_of(document["status"]))
+    text.append(f"{headline}, {terminal.duration(took)}", terminal.style_of(document["activity"]))
     return text
 
 

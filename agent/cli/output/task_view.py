@@ -1,6 +1,5 @@
 """A task as text: its graph, its steps, its result and the commands that come next."""
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import invocation
@@ -34,7 +33,7 @@ _AFTER_UNKNOWN = {
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
     """Print everything about a task."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_origins(document)
     for line in graph_lines(document, graph):
         print_line(line)
@@ -50,7 +49,7 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
 
 def print_ending(document: dict[str, Any]) -> None:
     """Print the result of a task that was followed, or what it waits for."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_usage(document)
     _print_result(document)
     _print_hints(document)
@@ -103,7 +102,7 @@ def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def headline(document: dict[str, Any]) -> str:
     """Return one line about a task."""
     what = f"{document['workflow']} version {document['version']}"
-    line = f"{terminal.marked(document['status'])}: task {short(document['id'])} of {what}"
+    line = f"{terminal.marked(document['activity'])}: task {short(document['id'])} of {what}"
     if document["ended_at"]:
         line += f", in {took(document)}"
     if document["pause_reason"]:
@@ -282,9 +281,8 @@ def _print_hints(document: dict[str, Any]) -> None:
     for on in person_waits.waits_on_person(document):
         _print_need(on, short(on.get("task") or document["id"]))
     if document["status"] == "paused":
-        # An exhausted budget would pause it again; the reason names the command that raises it.
-        raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")
-        command = raising[1] if raising else f"resume {task}"
+        # An exhausted budget would pause it again.
+        command = document.get("pause_command") or f"resume {task}"
         print_line(f"  {invocation.program()} {command}   resumes it")
     if document["status"] in ("failed", "canceled"):
         print_line(f"  {invocation.program()} logs {task}     shows the output of its steps")
@@ -300,8 +298,6 @@ def _print_hints(document: dict[str, Any]) -> None:
 def _fork_of(document: dict[str, Any]) -> str | None:
     """Return the fork that an error suggests where a retry would fail in the same way."""
     for step in document["steps"]:
-        message = (step["error"] or {}).get("message", "") if step["status"] == "failed" else ""
-        match = re.search(r"`agent (fork [^`]+)`", message)
-        if match:
-            return match[1]
+        if step["status"] == "failed" and step["error"] and step["error"].get("command"):
+            return str(step["error"]["command"])
     return None

@@ -21,6 +21,7 @@ from agent.server.schemas.tasks import (
     TaskDocument,
     TaskPage,
 )
+from agent.store.read.activity import Activity
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 
@@ -68,6 +69,10 @@ async def create_task(
 async def list_tasks(
     request: Request,
     status: Annotated[TaskStatus | None, Query(description="Only tasks with this status.")] = None,
+    activity: Annotated[
+        Activity | None,
+        Query(description="Only tasks with this activity: the status, or `waiting`."),
+    ] = None,
     workflow: Annotated[
         str | None, Query(description="Only tasks of this workflow.", max_length=200)
     ] = None,
@@ -78,7 +83,7 @@ async def list_tasks(
     """Return a page of tasks; new tasks do not shift pages."""
     tasks = await here(request).read_pool.read(
         lambda connection: task_documents.list_tasks(
-            connection, status.value if status else None, workflow, limit + 1, cursor, part
+            connection, status, workflow, limit + 1, cursor, part, activity
         )
     )
     return answer(page("tasks", tasks, limit))

@@ -312,9 +312,11 @@ def test_commands_do_what_they_say(chat: Chat) -> None:
     assert set(asked_for.buttons) == {"Approve", "Deny"}
     for text, answer in {
         "/status": "open questions: 1",
-        "/tasks": f"{short}  greet: running, waits for a person",
+        "/tasks": f"{short}  greet: waiting, waits for a person",
+        "/tasks waiting": f"{short}  greet: waiting",
+        "/tasks running": "no tasks",
         "/tasks failed": "no tasks",
-        "/tasks nonsense": "there is no status 'nonsense'",
+        "/tasks nonsense": "there is no activity 'nonsense'",
         f"/task {short}": "◔ ask (approval): waiting",
         f"/why {short}": f"step ask waits for an answer to {approval[-8:]}: Say good morning?",
         "/approvals": f"{approval[-8:]}  approval  greet: Say good morning?",

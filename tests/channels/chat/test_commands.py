@@ -68,7 +68,7 @@ def test_what_is_no_command(text: str, problem: str) -> None:
         ("/cancel abcdef", "there is no task"),
         ("/approve 0199-nothing", "no approval id"),
         ("/approve abcdef", "there is no approval"),
-        ("/tasks nonsense", "there is no status 'nonsense'"),
+        ("/tasks nonsense", "there is no activity 'nonsense'"),
         ("/defer abcdef soon", "is not a duration"),
         ("/tasks", "no tasks"),
         ("/approvals", "no open questions"),

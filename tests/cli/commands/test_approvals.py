@@ -38,7 +38,7 @@ def _pending(cli: Cli) -> dict[str, Any]:
 @pytest.mark.process
 def test_questions_are_answered_one_after_the_other(cli: Cli, waiting: dict[str, Any]) -> None:
     """`run --wait` ends with 4; answers let the task go on; the edited request is what runs."""
-    assert waiting["activity"]["on"][0]["message"] == "What is it for?"
+    assert waiting["waiting_on"][0]["message"] == "What is it for?"
     first = _pending(cli)
     assert (first["kind"], first["task"], first["step"]) == ("input", waiting["id"], "purpose")
     assert "What is it for?" in cli("approvals").out

@@ -9,8 +9,8 @@ from agent.cli.commands.deep_check import DeepCheck, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database
-from agent.store.db.sqlite import driver
-from agent.store.read import audit_rows
+from agent.store.db.sqlite_driver import driver
+from agent.store.read import audit_reads, audit_rows
 from tests.support.cli import Cli
 from tests.support.rows import insert_task
 
@@ -173,8 +173,8 @@ def test_an_interrupted_doctor_says_where_to_go_on(
                 raise KeyboardInterrupt
             yield task
 
-    collect = audit_rows.collect
-    monkeypatch.setattr(audit_rows, "collect", interrupted)
+    collect = audit_reads.collect
+    monkeypatch.setattr(audit_reads, "collect", interrupted)
     with database.connect("reader") as reader:
         with pytest.raises(KeyboardInterrupt):
             list(DeepCheck().results(reader))
