@@ -36,6 +36,14 @@ def started_at(tx: Connection, task_id: str) -> int | None:
     return None if instant is None else int(instant)
 
 
+def pause_of(tx: Connection, task_id: str) -> tuple[str | None, str | None, str | None]:
+    """Return (kind, reason, command) of a task's pause; all None for a task that is not paused."""
+    ((kind, reason, command),) = tx.query(
+        "SELECT pause_kind, pause_reason, pause_command FROM tasks WHERE id = :id", id=task_id
+    )
+    return kind, reason, command
+
+
 def ending_of(tx: Connection, task_id: str) -> tuple[str, str | None, str, int] | None:
     """Return (status, error, workflow, version) of a task; None if there is no such task."""
     rows = tx.query(

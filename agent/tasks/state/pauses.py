@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.store.db.database import Connection
+from agent.store.engine import task_rows
 from agent.tasks.state.rows import TaskRow
 
 
@@ -40,10 +41,9 @@ def record(task: TaskRow, pause: Pause) -> None:
 
 def of_task(tx: Connection, task: TaskRow) -> Pause:
     """Return why a paused task is paused, also where this transaction has just paused it."""
-    columns = ("pause_kind", "pause_reason", "pause_command")
     if "pause_kind" in task.extra:
+        columns = ("pause_kind", "pause_reason", "pause_command")
         kind, reason, command = (task.extra[name] for name in columns)
     else:
-        found = tx.query(f"SELECT {', '.join(columns)} FROM tasks WHERE id = :id", id=task.id)
-        kind, reason, command = found[0]
+        kind, reason, command = task_rows.pause_of(tx, task.id)
     return Pause(None if kind is None else PauseKind(kind), reason, command)
