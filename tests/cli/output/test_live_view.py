@@ -23,7 +23,7 @@ def shown_task(*steps: dict[str, Any]) -> dict[str, Any]:
     """Make a document of a running task."""
     return {
         "id": "01a1e789-73b7-7526-bc22-076a1ba79be8", "workflow": "x", "version": 2,
-        "status": "running", "started_at": NOW, "ended_at": NOW, "pause_reason": None,
+        "status": "running", "activity": "running", "started_at": NOW, "ended_at": NOW, "pause_reason": None,
         "usage": {"turns": 0}, "steps": list(steps),
     }  # fmt: skip
 
