@@ -117,8 +117,8 @@ def test_scopes_are_those_of_the_api() -> None:
     }
     scopes = {
         f"{endpoint.method} {endpoint.path.removeprefix('/api/v1')}": endpoint.scope
-        for table in ROUTES
-        for endpoint in table.endpoints
+        for registry in ROUTES
+        for endpoint in registry.endpoints
     }
     assert {name: word.scope for name, word in COMMANDS.items()} == {
         "status": "read",
