@@ -50,7 +50,7 @@ class TelegramSettings(Section):
 
 
 class SlackSettings(Section):
-    """A Slack app in Socket Mode; needs the extra `slack`. Pairing is as with Telegram."""
+    """A Slack app in Socket Mode; needs the libraries slack-sdk and aiohttp. Pairing is as with Telegram."""
 
     bot_token: str = Field(
         default="",

@@ -48,7 +48,7 @@ class ArtifactSettings(Section):
     url: str = Field(
         default="",
         description="Empty: in the database. A directory, relative to this file; or the URL of an"
-        ' object store, as in "s3://bucket/path", with the extra `artifacts` and fsspec\'s driver for'
+        ' object store, as in "s3://bucket/path", with the library fsspec and its driver for'
         " it (here s3fs) installed.",
     )
     timeout_seconds: float = Field(

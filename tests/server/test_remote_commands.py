@@ -242,7 +242,7 @@ def test_tokens(command: Command, running: Running, monkeypatch: pytest.MonkeyPa
     """From the environment, a file, or the local home directory; the last is never sent elsewhere."""
     url = running.server.url
     monkeypatch.setenv("AGENT_TOKEN", "wrong")
-    assert "does not know this token" in command("--server", url, "tasks", code=3).err
+    assert "does not accept this token" in command("--server", url, "tasks", code=3).err
     monkeypatch.delenv("AGENT_TOKEN")
     assert "no token" in command("--server", url, "tasks", code=2).err
     monkeypatch.setenv("AGENT_TOKEN_FILE", "nothing")

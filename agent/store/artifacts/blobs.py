@@ -270,6 +270,6 @@ def _fsspec_core() -> Any:
         from fsspec import core
     except ImportError:
         raise ImportError(
-            "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
+            "artifacts at a URL need a library: python -m pip install fsspec"
         ) from None
     return core

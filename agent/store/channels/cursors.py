@@ -58,7 +58,7 @@ class Event:
 class Message:
     """A question as a message shows it."""
 
-    place: str
+    recipient: str
     reference: str
     shown: str
 
@@ -192,7 +192,7 @@ def events_after(
 
 
 def record_message(
-    tx: Connection, channel: str, place: str, approval_id: str, reference: str, now: int
+    tx: Connection, channel: str, recipient: str, approval_id: str, reference: str, now: int
 ) -> None:
     """Record the message that shows a question; a later one replaces it."""
     tx.execute(
@@ -201,7 +201,7 @@ def record_message(
         " ON CONFLICT (channel, place, approval_id) DO UPDATE SET reference = :reference,"
         " shown = 'pending', delivered_at = :now",
         channel=channel,
-        place=place,
+        place=recipient,
         approval_id=approval_id,
         reference=reference,
         now=now,
@@ -219,25 +219,25 @@ def messages_of(connection: Connection, channel: str, approval_id: str) -> list[
     return [Message(*row) for row in rows]
 
 
-def shown_as(connection: Connection, channel: str, place: str, reference: str) -> str | None:
+def shown_as(connection: Connection, channel: str, recipient: str, reference: str) -> str | None:
     """Return the question that a message shows."""
     rows = connection.query(
         "SELECT approval_id FROM channel_messages"
         " WHERE channel = :channel AND place = :place AND reference = :reference",
         channel=channel,
-        place=place,
+        place=recipient,
         reference=reference,
     )
     return str(rows[0][0]) if rows else None
 
 
-def set_shown(tx: Connection, channel: str, place: str, approval_id: str, shown: str) -> None:
+def set_shown(tx: Connection, channel: str, recipient: str, approval_id: str, shown: str) -> None:
     """Record what a message shows now."""
     tx.execute(
         "UPDATE channel_messages SET shown = :shown"
         " WHERE channel = :channel AND place = :place AND approval_id = :approval_id",
         channel=channel,
-        place=place,
+        place=recipient,
         approval_id=approval_id,
         shown=shown,
     )
