@@ -16,7 +16,7 @@ class ProblemDocument(ResponseDocument):
     type: str = Field(examples=["urn:agent:problem:refused"])
     title: str = Field(examples=["Not allowed in this state"])
     status: int = Field(examples=[409])
-    detail: str = Field(examples=["the task cannot be paused: it has succeeded"])
+    detail: str = Field(examples=["nothing to pause: the task succeeded"])
     errors: list[Any] | None = Field(
         default=None, description="every problem, where there can be several"
     )
