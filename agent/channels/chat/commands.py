@@ -131,4 +131,6 @@ def _pairs(name: str, text: str) -> dict[str, str]:
     try:
         return parse_pairs(words, usage(name))
     except ValueError as error:
-        raise CommandError(str(error)) from None
+        # The name may be no command at all: which ones workflows declare is not known here.
+        more = "" if name in COMMANDS else "; /help lists the commands"
+        raise CommandError(f"{error}{more}") from None

@@ -90,7 +90,7 @@ def approval_line(document: dict[str, Json]) -> str:
 def task_line(document: dict[str, Json]) -> str:
     """Return a task on one line."""
     activity = document["activity"]
-    waits = ", waits for a person" if document.get("waits") else ""
+    waits = " for a person" if activity == "waiting" and document.get("waits") else ""
     mark = MARKS.get(activity, "?")
     return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{waits}"
 

@@ -63,8 +63,8 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
     from agent.workflows.directory import Entry, read_entry
 
     if path.suffix == ".py" and not is_trusted and path.is_file():
-        message = "not checked: the check of a workflow in Python runs its file, with your rights"
-        problem = Problem(str(path), None, None, "", message, "--trust runs it; read it first")
+        message = "not checked: to check a workflow in Python, its file is run with your rights"
+        problem = Problem(str(path), None, None, "", message, "read it, then add --trust")
         return Entry(path, problems=(problem,))
     return read_entry(path, is_trusted=is_trusted)
 

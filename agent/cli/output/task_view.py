@@ -130,7 +130,7 @@ def attempt(step: dict[str, Any]) -> str:
     """Return the number of a step's attempt, unless it is the first."""
     number = step["attempt"]
     if (step.get("error") or {}).get("code") == "attempts_exhausted":
-        # The last one did not run: it only match that no attempt is left.
+        # The last one did not run: it only found that no attempt is left.
         number -= 1
     if step["attempt"] <= 1:
         return ""
@@ -177,7 +177,10 @@ def _waiting(on: dict[str, Any]) -> str:
             return _until(timer)
         case Child(task_id):
             child = f"waits for the child task {short(str(task_id))}"
-            return f"{child}, which waits for a person" if on.get("asks") else child
+            asks = on.get("asks")
+            if asks and "paused" in asks[0] and asks[0]["task"] == task_id:
+                return f"{child}, which is paused"
+            return f"{child}, which waits for a person" if asks else child
         case Items():
             return "waits for its items"
     return terminal.one_line(on)
@@ -239,7 +242,7 @@ def _print_need(on: dict[str, Any], task: str) -> None:
     if "paused" in on:
         why = f" ({on['paused']})" if on["paused"] else ""
         print_line(f"the child task {task} is paused{why}; resume it with:")
-        print_line(f"  {invocation.program()} resume {task}")
+        print_line(f"  {invocation.program()} {on.get('command') or f'resume {task}'}")
         return
     where = f"step {on['step']}" + (f" of the child task {task}" if "task" in on else "")
     wait = waits.from_document(on)

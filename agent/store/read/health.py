@@ -48,16 +48,22 @@ def spent(connection: Connection) -> tuple[int, int, int]:
 
 
 def unknown_calls(connection: Connection) -> list[tuple[str, str, str]]:
-    """Return (task, step's name, action) of unknown effects that steps wait on."""
+    """Return (task, step's name, action) of unknown effects that steps wait on.
+
+    An item of a group is named as commands name it: ``step[2]``.
+    """
     rows = connection.query(
-        "SELECT s.task_id, s.name, c.action FROM steps s"
+        "SELECT s.task_id, s.name, s.parallel_index, c.action FROM steps s"
         " JOIN tasks t ON t.id = s.task_id"
         " JOIN tool_calls c ON c.step_id = s.id"
         " JOIN idempotency_outcomes o ON o.idempotency_key = c.idempotency_key"
         " WHERE t.status IN ('running', 'paused') AND s.status = 'waiting'"
-        " AND o.status = 'unknown' ORDER BY s.task_id, s.name LIMIT 100"
+        " AND o.status = 'unknown' ORDER BY s.task_id, s.name, s.parallel_index LIMIT 100"
     )
-    return [(str(task_id), str(name), str(action)) for task_id, name, action in rows]
+    return [
+        (str(task_id), f"{name}[{index}]" if index >= 0 else str(name), str(action))
+        for task_id, name, index, action in rows
+    ]
 
 
 def stuck_tasks(connection: Connection) -> list[str]:

@@ -126,15 +126,17 @@ def _delayed(task_id: str) -> str:
 
 
 _LIVING_FAMILY: Final = """
-WITH RECURSIVE family(id, status, pause_reason) AS (
-  SELECT t.id, t.status, t.pause_reason FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id
+WITH RECURSIVE family(id, status, pause_reason, pause_command) AS (
+  SELECT t.id, t.status, t.pause_reason, t.pause_command
+  FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id
   WHERE s.task_id = :id AND s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
   UNION ALL
-  SELECT t.id, t.status, t.pause_reason FROM family AS f
+  SELECT t.id, t.status, t.pause_reason, t.pause_command FROM family AS f
   JOIN steps AS s ON s.task_id = f.id JOIN tasks AS t ON t.parent_step_id = s.id
   WHERE s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
 )
-SELECT f.id, f.status, f.pause_reason, s.name, s.parallel_index, s.status, s.waiting_on
+SELECT f.id, f.status, f.pause_reason, f.pause_command, s.name, s.parallel_index, s.status,
+  s.waiting_on
 FROM family AS f LEFT JOIN steps AS s ON s.task_id = f.id
 AND (s.status IN ('running', 'waiting') OR s.status = 'pending' AND s.wake_at IS NOT NULL)
 ORDER BY f.id, s."index", s.parallel_index
@@ -143,9 +145,10 @@ ORDER BY f.id, s."index", s.parallel_index
 
 def living_family(connection: Connection, task_id: str) -> list[Found]:
     """Return the open steps of a task's open descendants, each with its task; nulls for none."""
-    names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
+    names = ("task_id", "task_status", "pause_reason", "pause_command")
+    step_names = ("name", "parallel_index", "status", "waiting_on")
     rows = connection.query(_LIVING_FAMILY, id=task_id)
-    return _named((*names, "waiting_on"), rows)
+    return _named((*names, *step_names), rows)
 
 
 def tasks_like(connection: Connection, text: str) -> list[str]:

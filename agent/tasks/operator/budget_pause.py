@@ -6,6 +6,7 @@ task that is resumed too early is paused again by its next call.
 
 from contextlib import suppress
 
+from agent.core.clock import SECOND
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
@@ -15,6 +16,7 @@ from agent.tasks.operator import state_table
 from agent.tasks.operator.operator import Answer, Operator, resume_task
 from agent.tasks.rules import budgets
 from agent.tasks.state.locked_task import LockedTask
+from agent.workflows.durations import format_duration
 
 
 def raise_budget(
@@ -64,7 +66,11 @@ def _raise_time(tx: Connection, locked: LockedTask, step: str | None, seconds: f
     else:
         deadline, what = budgets.raise_time(tx, locked, seconds), "task"
     if deadline <= locked.now:
-        raise RefusedError(f"so much time has passed since the {what} started already")
+        passed = (locked.now - deadline) // SECOND + int(seconds)
+        raise RefusedError(
+            f"the {what} started {format_duration(passed)} ago: the new time counts from its start"
+            " and must be longer"
+        )
 
 
 def _resume(operator: Operator, task_id: str) -> bool:

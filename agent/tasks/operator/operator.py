@@ -39,7 +39,7 @@ from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.pauses import NO_PAUSE, Pause, PauseKind
-from agent.tasks.state.rows import TASK_COLUMNS, TaskRow
+from agent.tasks.state.rows import TASK_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph
 
 LOCK_TIMEOUT_MS: Final = 15_000
@@ -174,9 +174,7 @@ class Operator:
             question_id = on.approval_id if isinstance(on, UnknownCall) else None
             row = None if question_id is None else store.find(tx, question_id)
             if step.status != StepStatus.WAITING or row is None:
-                raise RefusedError(
-                    f"step {step_name!r} does not wait for an answer (it is {step.status})"
-                )
+                raise RefusedError(_nothing_to_resolve(step_name, step))
             value = {"verdict": verdict, "output": output}
             decision = Decision(ApprovalStatus.ANSWERED, by, "terminal", value=value)
             approvals.decide(tx, locked, step, row, decision)
@@ -317,3 +315,10 @@ def resume_task(tx: Connection, locked: LockedTask) -> None:
     for step in locked.load_open(tx):
         if step.status == StepStatus.PAUSED:
             transitions.resume_step(locked, step)
+
+
+def _nothing_to_resolve(name: str, step: StepRow) -> str:
+    """Return why a step has no unknown effect to resolve."""
+    if step.is_group:
+        return f"step {name!r} is a group: resolve one of its items, as in '{name}[0]'"
+    return f"step {name!r} has no unknown effect to resolve (it is {step.status})"

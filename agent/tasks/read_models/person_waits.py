@@ -86,13 +86,19 @@ def _asks_of(
     # Resuming a task resumes its children: only one that was paused by itself has to be resumed.
     if status == TaskStatus.PAUSED and parent_status != TaskStatus.PAUSED:
         is_at_work = any(step["status"] == StepStatus.RUNNING for step in steps)
-        return [] if is_at_work else [{"task": task_id, "paused": rows[0]["pause_reason"] or ""}]
+        return [] if is_at_work else [_paused(task_id, rows[0])]
     add_questions(connection, task_id, steps)
     for step in steps:
         on = wait_of(step)
         if isinstance(on, Child) and on.task_id is not None:
             step["waiting_on"]["asks"] = _asks_of(connection, on.task_id, status, by_task)
     return [{"task": task_id, **ask} for ask in _asks(steps)]
+
+
+def _paused(task_id: str, row: dict[str, Any]) -> Document:
+    """Return that a child is paused; `command` resumes it where `resume` alone would not."""
+    command = {"command": row["pause_command"]} if row["pause_command"] else {}
+    return {"task": task_id, "paused": row["pause_reason"] or "", **command}
 
 
 def _open_step(row: dict[str, Any]) -> Document:

@@ -35,7 +35,9 @@ def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
     """Return the one id that matches a text; `like` returns a few that do."""
     text = text.strip().lower()
     if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
-        raise NotFoundError(f"{text!r} is no {what} id: give at least three characters of one")
+        raise NotFoundError(
+            f"{text!r} is no {what} id: give at least three characters of one (0-9, a-f)"
+        )
     found = like(text)
     if not found:
         raise NotFoundError(f"there is no {what} {text}")

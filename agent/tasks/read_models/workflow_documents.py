@@ -29,8 +29,8 @@ def workflow_document(
     versions = workflow_versions.versions_of(connection, name)
     if not versions:
         raise NotFoundError(
-            f"no workflow {name!r} is registered: its first task registers it,"
-            " or the agent when it reads its file"
+            f"no workflow {name!r} is registered: `agent up` registers every file of the workflow"
+            " directory, and `agent run` the file that it runs"
         )
     wanted = versions[0].number if number is None else number
     found = next((version for version in versions if version.number == wanted), None)

@@ -312,7 +312,7 @@ def test_commands_do_what_they_say(chat: Chat) -> None:
     assert set(asked_for.buttons) == {"Approve", "Deny"}
     for text, answer in {
         "/status": "open questions: 1",
-        "/tasks": f"{short}  greet: waiting, waits for a person",
+        "/tasks": f"{short}  greet: waiting for a person",
         "/tasks waiting": f"{short}  greet: waiting",
         "/tasks running": "no tasks",
         "/tasks failed": "no tasks",

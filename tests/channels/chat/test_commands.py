@@ -48,6 +48,7 @@ def test_reading(text: str, expected: Command) -> None:
         ("/run", "write it as /run WORKFLOW"),
         ("/run x a", "a: write it as /run"),
         ("/run x =1", "=1: write it as /run"),
+        ("/show x", "x: write it as /show [KEY=VALUE]…; /help lists the commands"),
         ("/run x a=1 a=2", "a: given twice"),
         ("/run x 'a", "a quotation mark is missing"),
         ("/deny abc " + "x" * 10_000, "longer than 10,000 characters"),

@@ -81,7 +81,7 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
     }
     cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
     refused = cli("validate", "built.py", code=2)
-    assert "not checked: the check of a workflow in Python runs its file" in refused.out
+    assert "not checked: to check a workflow in Python, its file is run" in refused.out
     assert "--trust runs it" in refused.out
     (document,) = cli("validate", "built.py", "--json", code=2).json["files"]
     assert document["ok"] is False

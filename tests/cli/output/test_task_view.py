@@ -79,3 +79,22 @@ def test_a_retry_is_not_advised_where_it_fails_in_the_same_way(
     text = "\n".join(lines)
     assert ("fork ABCDEFGH --from pay" in text) is is_advised
     assert ("retry" in text) is not is_advised
+
+
+def test_a_child_that_a_budget_paused_is_resumed_by_raising_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`agent resume` would only let the child pause again: the hint names the command of its pause."""
+    lines: list[str] = []
+    monkeypatch.setattr(task_view, "print_line", lambda text, _style="": lines.append(text))
+    on = {
+        "task": "0-child",
+        "paused": "budget: it is used up",
+        "command": "budget child --tokens N",
+    }
+    task_view._print_need(on, "child")
+    assert lines[-1] == "  agent budget child --tokens N"
+    task_view._print_need({"task": "0-child", "paused": ""}, "child")
+    assert lines[-1] == "  agent resume child"
+    waiting = step(status="waiting", waiting_on={"child": "0-child", "asks": [on]})
+    assert task_view.reason(waiting).endswith(", which is paused")

@@ -6,8 +6,11 @@ from agent.core.state_machine import CallStatus
 from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Paused, Succeeded, Waiting
+from agent.store.read import health
 from agent.tasks.commit.batch import Batch, JournalEntry
+from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
+from agent.workflows.graph import Fanout
 from tests.support.engine import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
 from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
@@ -179,6 +182,23 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     if hand.names() == []:
         hand.turn()
     assert hand.names() == ["pay"], "an early answer is not lost"
+
+
+def test_an_unknown_effect_of_an_item_names_the_item(hand: Hand) -> None:
+    """The question and `doctor` name the item as `resolve` takes it; the group is refused."""
+    task_id = hand.start(graph(step("pay", fanout=Fanout(items=[1, 2]))))
+    hand.settle({"pay": Succeeded(items=[1, 2])})
+    hand.turn()
+    calls = {name: intend(hand, hand.claimed(name)) for name in ("pay[0]", "pay[1]")}
+    hand.settle({name: Waiting(UnknownCall(call)) for name, call in calls.items()})
+    with hand.database.connect("reader") as connection:
+        found = health.unknown_calls(connection)
+    assert found == [(task_id, "pay[0]", "pay#1"), (task_id, "pay[1]", "pay#1")]
+    questions = hand.rows("SELECT message FROM approvals")
+    assert sum("of step pay[1] started" in question for (question,) in questions) == 1
+    with pytest.raises(RefusedError, match=r"resolve one of its items, as in 'pay\[0\]'"):
+        hand.operator.resolve(task_id, "pay", "done")
+    assert hand.operator.resolve(task_id, "pay[1]", "done").is_changed
 
 
 @pytest.mark.parametrize("is_late", [True, False])

@@ -98,7 +98,7 @@ def test_what_is_not_there_is_not_found(hand: Hand) -> None:
             hand.operator.resolve(task_id, name, "done")
     with pytest.raises(NotFoundError, match="no step"):
         hand.operator.fork(task_id, "nope")
-    with pytest.raises(RefusedError, match="does not wait for an answer"):
+    with pytest.raises(RefusedError, match="no unknown effect"):
         hand.operator.resolve(task_id, "hear", "done")
     assert hand.everything() == before
 
