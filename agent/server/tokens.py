@@ -141,8 +141,11 @@ class Tokens:
     ) -> str:
         """Create a token and return its text, which is not stored; `expires` is in ISO 8601."""
         listed = self._entries()
-        granted = [scope for scope in SCOPES if scope in set(scopes)]
-        if not granted or set(scopes) - set(SCOPES):
+        wanted = set(scopes)
+        granted = [scope for scope in SCOPES if scope in wanted]
+        if unknown := sorted(wanted - set(SCOPES)):
+            raise TokenError(f"there is no scope {unknown[0]!r}: use {', '.join(SCOPES)}")
+        if not granted:
             raise TokenError(f"a token needs at least one scope: {', '.join(SCOPES)}")
         if not name or len(name) > 100 or not name.isprintable():
             raise TokenError("a token needs a name of at most 100 characters")

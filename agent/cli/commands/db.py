@@ -114,10 +114,14 @@ def prune(
         more = {"kept": asdict(kept), "bytes_freed": freed, "free_bytes": free}
         terminal.print_json(counts | more)
         return
-    what = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    what = ", ".join(f"{count:,} {_PRUNED.get(name, name)}" for name, count in counts.items())
     terminal.print_line(f"removed tasks that ended more than {age_days:g} days ago: {what}")
     _print_kept(kept)
     _print_space(size, freed or 0)
+
+
+_PRUNED = {"request_keys": "idempotency keys"}
+"""Names for people, where they differ from the keys of `--json`."""
 
 
 def _rewrite(database: "Database") -> None:

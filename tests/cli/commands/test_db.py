@@ -82,7 +82,7 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
     cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
     refused = cli("validate", "built.py", code=2)
     assert "not checked: to check a workflow in Python, its file is run" in refused.out
-    assert "--trust runs it" in refused.out
+    assert "read it, then add --trust" in refused.out
     (document,) = cli("validate", "built.py", "--json", code=2).json["files"]
     assert document["ok"] is False
     assert not ran.exists()
@@ -116,7 +116,7 @@ def test_backup_and_prune(cli: Cli) -> None:
     assert cli("db", "prune", "--json").json["tasks"] == 0
     assert cli("db", "prune", "--days", "0", "--json").json["tasks"] == 1
     assert [task["id"] for task in cli("tasks", "--json").json] == [kept]
-    assert "removed" in cli("db", "prune").out
+    assert "0 idempotency keys" in cli("db", "prune").out
     restored = Cli(cli.directory, AGENT_DATABASE__URL="sqlite:///copy.db")
     assert len(restored("tasks", "--json").json) == 2
     assert "schema" in cli("db", "upgrade").out
