@@ -6,7 +6,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     daemon      the long-running process: worker, server, channels, workflow files
     bootstrap   the composition root: settings to a database and a worker
     server      the HTTP API: routes, tokens, webhooks, event streams, pages
-    channels    notices and questions to people: Telegram, Slack, webhooks
+    channels    notifications and questions to people: Telegram, Slack, webhooks
     recovery    the startup pass, before any loop starts
     upgrade     the schema upgrade while workers of earlier versions may run
     approvals   answers, expiry, the approval-wait loop

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.config.settings import Settings
-from agent.core.process_lock import Holder, Lock
+from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
@@ -69,7 +69,7 @@ def _database_of(settings: Settings) -> Database:
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
-    database.vaults = vaults_of(settings)
+    database.blob_stores = blob_stores_of(settings)
     _check_name(database)
     return database
 
@@ -85,7 +85,7 @@ def _check_name(database: Database) -> None:
         )
 
 
-def vaults_of(settings: Settings) -> "BlobStores":
+def blob_stores_of(settings: Settings) -> "BlobStores":
     """Return the stores of large values; their secrets are read when they are used."""
     from urllib.parse import unquote, urlsplit
 
@@ -132,7 +132,7 @@ def lock_of(database: Database) -> Lock | None:
     return None if database.path is None else Lock(database.path)
 
 
-def holder_of(database: Database) -> Holder | None:
+def holder_of(database: Database) -> LockHolder | None:
     """Return the process that runs this database's tasks, as far as this machine can tell."""
     lock = lock_of(database)
     if lock is not None:
@@ -145,7 +145,7 @@ def holder_of(database: Database) -> Holder | None:
     for _, _, host, process_id, started in living:
         # A killed worker of this machine counts as alive in the database for one lease.
         if host != socket.gethostname() or is_running(process_id, started):
-            return Holder(process_id, "daemon")
+            return LockHolder(process_id, "daemon")
     return None
 
 

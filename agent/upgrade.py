@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.core.process_lock import Holder
+from agent.core.process_lock import LockHolder
 from agent.steps.process.processes import is_running
 from agent.store.db.database import Connection, Database
 from agent.store.db.dialect import Fault
@@ -26,7 +26,7 @@ def upgrade(
     database: Database,
     *,
     lease_seconds: float,
-    holder: Holder | None = None,
+    holder: LockHolder | None = None,
     must_fence: bool = False,
     on_wait: Callable[[str], None] | None = None,
 ) -> None:

@@ -30,7 +30,7 @@ class _CountedConnection(SqliteConnection):
     def __init__(self, database: CountedDatabase, role: Role) -> None:
         assert database.path is not None
         self._database = database
-        super().__init__(database.path, role, database.gate)
+        super().__init__(database.path, role, database.write_lock)
 
     def _commit(self) -> None:
         super()._commit()

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from agent.store.db import sqlite
+from agent.store.db import sqlite_driver
 
 _PACKAGES: Final = (
     "dbos", "absurd-sdk", "langgraph", "langgraph-checkpoint-sqlite",
@@ -29,7 +29,7 @@ def describe() -> dict[str, str]:
         "a sync of 4 kB": f"{_sync_ms():.2f} ms (median of {_SYNCS})",
         "load average at the start": load,
         "Python": platform.python_version(),
-        "SQLite": str(sqlite.driver().module.sqlite_version),
+        "SQLite": str(sqlite_driver.driver().module.sqlite_version),
         "packages": ", ".join(_versions()),
     }
 

@@ -9,6 +9,6 @@ def draft(title: str) -> str:
 
 
 def publish(text: str, signature: Any) -> dict[str, Any]:
-    """Sign the text with whatever the signal carried."""
-    by = signature.get("by", "somebody") if isinstance(signature, dict) else "somebody"
+    """Sign the text with the name in the signal."""
+    by = signature.get("by", "unknown") if isinstance(signature, dict) else "unknown"
     return {"text": f"{text}\nSigned by {by}\n", "signed_by": by}

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def compare(url: str, state: str, body: Any) -> dict[str, Any]:
-    """Compare a page with what was remembered of it, and remember it anew."""
+    """Compare a page with what was remembered of it, and remember it again."""
     text = body if isinstance(body, str) else json.dumps(body, indent=1, sort_keys=True)
     path = Path(state).expanduser() if state else _default_path(url)
     known = path.read_text(encoding="utf-8") if path.exists() else None

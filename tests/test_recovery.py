@@ -185,7 +185,7 @@ def test_a_final_failure_on_record_is_applied(
 
 
 def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
-    """Take-over by a running worker is the same function: the recorded result decides there too."""
+    """Takeover by a running worker is the same function: the recorded result decides there too."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())

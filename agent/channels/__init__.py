@@ -1,16 +1,27 @@
-"""Where people are told and asked: the terminal, Telegram, webhooks.
+"""Channels: how people and programs are notified, and how people in chats answer and run commands.
 
-**Deliveries** are driven from the event log by a cursor per channel (`deliveries`): a notification is done
-with when its channel has taken it, and only then does the cursor move. So each is delivered at least
-once, in order, whatever is killed when; one that fails is tried again, later and later, and shows in
-the log, as the event `delivery.failed`, and in `agent doctor`.
+May import `agent.approvals` and everything below it. Entry point: `supervisor.Channels`, which the
+daemon starts; it runs every configured channel in a thread of its own.
 
-**Commands** are read in one place (`commands`), which also says which scope each needs: the same
-scopes as the HTTP API's. `conversation` carries them out, for every chat alike.
+**Deliveries** (`delivery_loop`): each channel reads the event log by a cursor of its own. The cursor
+moves when the channel has accepted a notification, so each one is delivered at least once and in
+order. A failed delivery is retried with backoff; it is logged, emitted as `delivery.failed` and shown
+by `agent doctor`.
 
-**Who**: in a chat nobody may do anything until paired (`pairing`): by the chat's own unchangeable id,
-with a code that somebody confirms on the command line.
+**Commands** (`chat.commands` parses them, `chat.command_handler` runs them) are the same in every
+chat and in `agent chat`.
 
-**Answers** go through `agent.approvals.answering` like everybody's: the first one counts. Buttons
-carry opaque tokens (`buttons`), links a signature (`signing`); neither says anything by itself.
+**Permission**: a chat account may do nothing until it is paired (`chat.pairing`), by the platform's
+permanent user id and a code that is confirmed on the command line. `agent.approvals.permission`
+decides what a paired account may do.
+
+**Answers** go through `agent.approvals.answering`: the first one counts. Buttons carry opaque tokens
+(`chat.buttons`), links a signature (`link_signing`).
+
+To add a channel: a class with the methods of `channel.Channel`, its settings in
+`agent.config.channels`, and a case in `supervisor.open_channel`. A chat platform subclasses
+`chat.chat.Chat` instead and implements `post`, `edit`, `max_length` and `receive`.
+
+The text of a question, in Telegram as in every chat, is made by `chat.message_texts.question`; its
+buttons by `chat.buttons`. `telegram.telegram` only sends them.
 """

@@ -1,4 +1,4 @@
-"""What a channel is: somewhere to tell people something, and perhaps to hear from them."""
+"""The interface of a channel: it delivers notifications, and may receive messages."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -11,14 +11,14 @@ from agent.store.channels.cursors import Place
 Result = TypeVar("Result")
 
 CLOSING_EVENTS: Final = frozenset({"approval.decided", "approval.expired", "approval.withdrawn"})
-"""Events after which a question that was shown is no longer one."""
+"""Events after which an approval can no longer be answered."""
 
 
 class DeliveryError(Exception):
-    """A notification was not taken; the message is for a person and holds no secret.
+    """A notification was not accepted; the message is for a person and holds no secret.
 
-    It is tried again for as long as it takes, unless `max_attempts` says that the other side has
-    refused it for good.
+    The delivery is retried without limit, unless `max_attempts` is set: the other side has rejected
+    it for good.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class DeliveryError(Exception):
 
 
 class ReceiveError(Exception):
-    """Nobody can be heard at the moment; the message is for a person and holds no secret."""
+    """A channel cannot receive at the moment; the message is for a person and holds no secret."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -42,15 +42,15 @@ class ReceiveError(Exception):
 
 
 def raise_most_retryable(problems: Sequence[DeliveryError]) -> None:
-    """Raise what makes it worth another try, if anything does; else what does not."""
-    for problem in sorted(problems, key=lambda each: each.max_attempts is not None):
+    """Raise an error that is worth a retry, if there is one; else another one, if any."""
+    for problem in sorted(problems, key=lambda problem: problem.max_attempts is not None):
         raise problem
 
 
 async def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return what some work gives; who is cancelled meanwhile still waits for its end, once.
+    """Await work; a cancellation takes effect once the work is complete.
 
-    What is half said when the daemon ends would be said again at the next start.
+    A message that was half sent when the daemon stopped would be sent again at the next start.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -62,40 +62,40 @@ async def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Something that people are to be told."""
+    """What a channel delivers about one event."""
 
     id: str
-    """The same at every try, so that whoever gets it twice can tell."""
+    """The same at every attempt, so that a receiver can drop repetitions."""
     event: str
     at: int
     place: Place | None
-    """Where it stands in the event log; None for what was open before the channel was."""
+    """The event's position in the log; None for an approval older than the channel."""
     task: dict[str, Json] | None = None
     approval: dict[str, Json] | None = None
     outage: dict[str, Json] | None = None
-    """What an event about a store outside the database tells."""
+    """The data of an event about an artifact store."""
 
 
 class Channel(Protocol):
-    """One way to people."""
+    """One way to reach people or a program."""
 
     name: str
 
     @property
     def events(self) -> Sequence[str]:
-        """The events to be told of."""
+        """The types of events to deliver."""
 
     async def deliver(self, notification: Notification) -> None:
-        """Tell people; raise `DeliveryError` unless everybody was told."""
+        """Deliver to every recipient; raise `DeliveryError` unless all of them have it."""
 
     async def update(self, notification: Notification) -> None:
-        """Bring what was shown of a question up to date: it has been decided."""
+        """Show the decision in the messages that show its question."""
 
     async def receive(self) -> bool:
-        """Take what comes next, waiting a while for it; False where nothing ever comes.
+        """Wait a while for messages and handle them; False if this channel never receives any.
 
-        Raises `ReceiveError` where nobody can be heard; it is then called again later.
+        Raises `ReceiveError` where receiving fails; it is then called again later.
         """
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""

@@ -1,8 +1,8 @@
-"""Deliveries: each channel reads the event log at its own pace, and forgets nothing.
+"""Deliveries: each channel reads the event log by a cursor of its own.
 
-The cursor moves when a notification was taken, so that a kill repeats the last one at worst. A notification that
-fails holds back those behind it, in order, until it is taken or the other side has refused it for
-good. On PostgreSQL, where several processes may have the same channel, one of them delivers.
+The cursor moves when the channel has accepted a notification, so a kill repeats at most the last one.
+A failed notification holds back those behind it until it is accepted or rejected for good. On
+PostgreSQL, where several processes may run the same channel, the one that holds its lease delivers.
 """
 
 import asyncio
@@ -30,23 +30,23 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 POLL_SECONDS: Final = 1.0
-"""How often the log is looked at; what this process commits itself wakes at once."""
+"""How often the event log is polled; commits of this process wake the loop at once."""
 FIRST_DELAY_SECONDS: Final = 1.0
 LONGEST_DELAY_SECONDS: Final = 300.0
-_MOST_ASKED_SECONDS: Final = 3600.0
-"""How long the other side may put us off at a time."""
-OWNED_SECONDS: Final = 60.0
-_KEEP_SECONDS: Final = 60.0
-"""How often the cursor is written where nothing was to be told."""
-_FOR_GOOD: Final = 1e9
+_LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0
+"""Upper bound of a delay that the other side requests."""
+LEASE_SECONDS: Final = 60.0
+_SAVE_SECONDS: Final = 60.0
+"""How often the cursor is saved when there is nothing to deliver."""
+_FOREVER_SECONDS: Final = 1e9
 _PAGE: Final = 100
-_MOST_OPEN: Final = 1000
+_MAX_OPEN: Final = 1000
 
 
-def delay_seconds(failures: int, asked_for: float | None, fraction: float) -> float:
-    """Return how long to wait after so many failures in a row: twice as long each time."""
-    if asked_for is not None:
-        return min(max(asked_for, 0.1), _MOST_ASKED_SECONDS)
+def delay_seconds(failures: int, retry_after: float | None, fraction: float) -> float:
+    """Return how long to wait after a number of failures in a row, or as the other side requests."""
+    if retry_after is not None:
+        return min(max(retry_after, 0.1), _LONGEST_RETRY_AFTER_SECONDS)
     delay = backoff.delay_seconds(
         failures, first_seconds=FIRST_DELAY_SECONDS, longest_seconds=LONGEST_DELAY_SECONDS
     )
@@ -54,7 +54,7 @@ def delay_seconds(failures: int, asked_for: float | None, fraction: float) -> fl
 
 
 class DeliveryLoop:
-    """Brings one channel what it is to tell."""
+    """Delivers the notifications of one channel and runs its receive loop."""
 
     def __init__(self, database: Database, channel: Channel, clock: Clock | None = None) -> None:
         self._database = database
@@ -62,30 +62,30 @@ class DeliveryLoop:
         self._clock = clock or database.clock
         self._owner = new_id()
         self._owned_until = 0
-        self._place: Place | None = None
-        self._kept_at = 0
+        self._position: Place | None = None
+        self._saved_at = 0
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"channel-{channel.name}")
         self._connection: Connection | None = None
 
     def wake(self) -> None:
-        """Look at the log at once."""
+        """Poll the event log at once."""
         self._news.set()
 
     async def run(self) -> NoReturn:
-        """Deliver until cancelled; what comes in is taken meanwhile."""
-        reception = ReceiveLoop(self._database, self._channel)
+        """Deliver and receive until cancelled."""
+        receive_loop = ReceiveLoop(self._database, self._channel)
         not_before = 0.0
         try:
             while True:
                 self._news.clear()
                 pause = POLL_SECONDS
                 try:
-                    if not await self._call(self._own):
-                        await reception.end()
+                    if not await self._call(self._renew_lease):
+                        await receive_loop.stop()
                     else:
-                        reception.begin()
-                        # What fails is not tried again sooner because something else has happened.
+                        receive_loop.start()
+                        # A new event does not shorten the backoff of a failed delivery.
                         if self._clock.monotonic() >= not_before:
                             delay = await self._round()
                             not_before = self._clock.monotonic() + (delay or 0.0)
@@ -96,97 +96,103 @@ class DeliveryLoop:
                     async with asyncio.timeout(pause):
                         await self._news.wait()
         finally:
-            await reception.end()
+            await receive_loop.stop()
             with suppress(StoreError):
-                await self._call(self._leave)
+                await self._call(self._release)
             self._thread.shutdown(wait=False)
 
     async def _round(self) -> float | None:
-        """Deliver what there is; return after how many seconds to try again what failed."""
-        if self._place is None:
-            self._place = await self._call(self._known)
-        if self._place is None and (pause := await self._begin()) is not None:
+        """Deliver everything up to the end of the log; return the delay after a failure."""
+        if self._position is None:
+            self._position = await self._call(self._stored_position)
+        if self._position is None and (pause := await self._begin()) is not None:
             return pause
         while True:
-            found, end = await self._call(self._read)
-            for place, notification in found:
-                if (pause := await run_to_end(self._pass_on(place, notification))) is not None:
+            page, end = await self._call(self._read)
+            for position, notification in page:
+                if (
+                    pause := await run_to_end(self._deliver_at(position, notification))
+                ) is not None:
                     return pause
-            is_all = len(found) < _PAGE
-            self._place = end
-            if is_all:
-                await self._call(self._keep)
+            self._position = end
+            if len(page) < _PAGE:
+                await self._call(self._save_position)
                 return None
 
     async def _begin(self) -> float | None:
-        """Tell a new channel what is open already; return how long to wait if that fails."""
-        place, opened = await self._call(self._opened)
-        for notification in opened:
-            if (pause := await run_to_end(self._hand_over(notification))) is not None:
+        """Deliver the open questions to a new channel; return the delay after a failure."""
+        position, questions = await self._call(self._open_questions)
+        for notification in questions:
+            if (pause := await run_to_end(self._attempt(notification))) is not None:
                 return pause
-        await self._call(partial(self._done, place))
+        await self._call(partial(self._move_to, position))
         return None
 
-    async def _pass_on(self, place: Place, notification: Notification | None) -> float | None:
-        """Deliver one notification, and be done with it; return how long to wait if that fails."""
-        if notification is not None and (pause := await self._hand_over(notification)) is not None:
+    async def _deliver_at(self, position: Place, notification: Notification | None) -> float | None:
+        """Deliver one notification and move the cursor; return the delay after a failure."""
+        if notification is not None and (pause := await self._attempt(notification)) is not None:
             return pause
-        await self._call(partial(self._done, place))
+        await self._call(partial(self._move_to, position))
         return None
 
-    async def _hand_over(self, notification: Notification) -> float | None:
-        """Deliver one notification; return how long to wait if that has to be tried again."""
-        act = (
+    async def _attempt(self, notification: Notification) -> float | None:
+        """Deliver one notification; return the delay if the delivery is to be retried."""
+        deliver = (
             self._channel.update if notification.event in CLOSING_EVENTS else self._channel.deliver
         )
         try:
-            await act(notification)
+            await deliver(notification)
         except DeliveryError as error:
-            failed = error
+            failure = error
         except (StoreError, asyncio.CancelledError):
             raise
         except Exception as error:
-            # A defect of ours must not end all deliveries, nor repeat one for ever.
+            # A defect of the agent must neither end all deliveries nor repeat one without limit.
             log.exception("channel.defect", channel=self._channel.name)
-            failed = DeliveryError(f"an internal error: {type(error).__name__}", max_attempts=3)
+            failure = DeliveryError(f"an internal error: {type(error).__name__}", max_attempts=3)
         else:
             return None
-        return await self._call(partial(self._failed, notification, failed))
+        return await self._call(partial(self._record_failure, notification, failure))
 
-    # What follows runs in the loop's own thread, one at a time.
+    # The methods below run in the loop's own thread, one at a time.
 
-    def _known(self) -> Place | None:
-        found = store.cursor(self._reader(), self._channel.name)
-        return None if found is None or found.place == store.NOT_BEGUN else found.place
+    def _stored_position(self) -> Place | None:
+        cursor = store.cursor(self._reader(), self._channel.name)
+        return None if cursor is None or cursor.place == store.NOT_BEGUN else cursor.place
 
-    def _opened(self) -> tuple[Place, list[Notification]]:
+    def _open_questions(self) -> tuple[Place, list[Notification]]:
         connection = self._reader()
         with connection.snapshot():
-            # The place first: what is asked from here on is in the log behind it.
-            _, place = store.events_after(connection, (0, 0), [], 1)
-            return place, notifications.open_questions(connection, _MOST_OPEN)
+            # The position first: questions asked from now on are in the log behind it.
+            _, position = store.events_after(connection, (0, 0), [], 1)
+            return position, notifications.open_questions(connection, _MAX_OPEN)
 
     def _read(self) -> tuple[list[tuple[Place, Notification | None]], Place]:
-        assert self._place is not None
+        assert self._position is not None
         connection = self._reader()
         with connection.snapshot():
-            found, end = store.events_after(connection, self._place, self._channel.events, _PAGE)
+            events, end = store.events_after(
+                connection, self._position, self._channel.events, _PAGE
+            )
             return [
-                (event.place, notifications.notification_of(connection, event)) for event in found
+                (event.place, notifications.notification_of(connection, event)) for event in events
             ], end
 
-    def _done(self, place: Place) -> None:
-        with self._writing() as tx, tx.transaction():
-            store.move(tx, self._channel.name, place, self._clock.now())
-        self._place, self._kept_at = place, self._clock.now()
+    def _move_to(self, position: Place) -> None:
+        with self._writer() as tx, tx.transaction():
+            store.move(tx, self._channel.name, position, self._clock.now())
+        self._position, self._saved_at = position, self._clock.now()
 
-    def _keep(self) -> None:
-        """Write the cursor once in a while, so that a restart need not read far back."""
-        if self._clock.now() - self._kept_at > _KEEP_SECONDS * SECOND and self._place is not None:
-            self._done(self._place)
+    def _save_position(self) -> None:
+        """Save the cursor now and then, so that a restart does not read far back."""
+        if (
+            self._clock.now() - self._saved_at > _SAVE_SECONDS * SECOND
+            and self._position is not None
+        ):
+            self._move_to(self._position)
 
-    def _failed(self, notification: Notification, error: DeliveryError) -> float | None:
-        """Record a failure; return how long to wait, or None when the notification is given up."""
+    def _record_failure(self, notification: Notification, error: DeliveryError) -> float | None:
+        """Record a failure; return the delay, or None when the notification is given up."""
         name = self._channel.name
         text = everywhere.redact(str(error))
         before = store.cursor(self._reader(), name)
@@ -194,10 +200,10 @@ class DeliveryLoop:
         is_given_up = error.max_attempts is not None and failures >= error.max_attempts
         now = self._clock.now()
         seconds = delay_seconds(failures, error.retry_after_seconds, random_fraction())
-        with self._writing() as tx, tx.transaction():
+        with self._writer() as tx, tx.transaction():
             store.fail(tx, name, text, now + int(seconds * SECOND), now)
             if failures == 1 or is_given_up:
-                told = {
+                data = {
                     "channel": name,
                     "notice": notification.id,
                     "event": notification.event,
@@ -205,7 +211,7 @@ class DeliveryLoop:
                     "error": text[: store.MAX_ERROR],
                     "given_up": is_given_up,
                 }
-                store.tell_failure(tx, told, now)
+                store.emit_failure(tx, data, now)
         log.warning(
             "delivery.failed",
             channel=name,
@@ -216,28 +222,29 @@ class DeliveryLoop:
         )
         return None if is_given_up else seconds
 
-    def _own(self) -> bool:
-        """Whether this process is the one that delivers; on SQLite there is only one."""
+    def _renew_lease(self) -> bool:
+        """Take or renew the lease of the channel; on SQLite there is only one process."""
         now = self._clock.now()
-        if self._owned_until - now > OWNED_SECONDS * SECOND / 2:
+        if self._owned_until - now > LEASE_SECONDS * SECOND / 2:
             return True
-        # For good where nobody else can be.
-        until = now + int((_FOR_GOOD if self._database.is_sqlite else OWNED_SECONDS) * SECOND)
-        with self._writing() as tx, tx.transaction():
+        until = now + int(
+            (_FOREVER_SECONDS if self._database.is_sqlite else LEASE_SECONDS) * SECOND
+        )
+        with self._writer() as tx, tx.transaction():
             store.start(tx, self._channel.name, now)
             is_ours = self._database.is_sqlite or store.own(
                 tx, self._channel.name, self._owner, until, now
             )
         if not is_ours:
-            # Whoever delivers now moves the cursor.
-            self._place = None
+            # The process that holds the lease moves the cursor.
+            self._position = None
         self._owned_until = until if is_ours else 0
         return is_ours
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         try:
             if not self._database.is_sqlite:
-                with self._writing() as tx, tx.transaction():
+                with self._writer() as tx, tx.transaction():
                     store.disown(tx, self._channel.name, self._owner)
         finally:
             self._disconnect()
@@ -247,7 +254,7 @@ class DeliveryLoop:
             self._connection = self._database.connect("reader")
         return self._connection
 
-    def _writing(self) -> Connection:
+    def _writer(self) -> Connection:
         return self._database.connect("writer")
 
     def _disconnect(self) -> None:
@@ -260,7 +267,7 @@ class DeliveryLoop:
             try:
                 return function()
             except StoreError:
-                # It may be the connection that is broken; the next look makes a new one.
+                # The connection may be broken; the next poll opens a new one.
                 self._disconnect()
                 raise
 

@@ -1,4 +1,4 @@
-"""Signatures of what leaves and of what comes back: Standard Webhooks, and links that answer."""
+"""Signatures of webhooks (Standard Webhooks) and of the links by which people answer."""
 
 import base64
 import hashlib
@@ -13,12 +13,12 @@ _MARK: Final = "link"
 
 
 class BadLinkError(Exception):
-    """A link is not one of ours, or its time is over."""
+    """A link was not made by this agent, or has expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a link is for."""
+    """What a link refers to."""
 
     approval_id: str
     expires_at: int
@@ -27,7 +27,7 @@ class Link:
 def key_of(secret: str) -> bytes:
     """Return the key in a secret as Standard Webhooks writes it: `whsec_` and base64.
 
-    Raises `SecretError`: whatever is signed with a short key, or with none, proves nothing.
+    Raises `SecretError`: a signature with a short key proves nothing.
     """
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
@@ -39,7 +39,7 @@ def key_of(secret: str) -> bytes:
 
 
 def signed_headers(key: bytes, message_id: str, now_us: int, body: bytes) -> dict[str, str]:
-    """Return the headers that prove where a message comes from."""
+    """Return the headers that sign a message."""
     stamp = str(now_us // SECOND)
     mac = hmac.new(key, f"{message_id}.{stamp}.".encode() + body, hashlib.sha256).digest()
     return {
@@ -50,23 +50,23 @@ def signed_headers(key: bytes, message_id: str, now_us: int, body: bytes) -> dic
 
 
 def link_token(key: bytes, approval_id: str, expires_at: int) -> str:
-    """Return what a link ends with: the question, until when, and a signature over both."""
+    """Return the last part of a link: approval, expiry, and a signature over both."""
     seconds = expires_at // SECOND
     return f"{approval_id}.{seconds}.{_signature(key, approval_id, seconds)}"
 
 
 def read_link(key: bytes, token: str, now_us: int) -> Link:
-    """Return what a link is for, or raise `BadLinkError`."""
+    """Return what a link refers to, or raise `BadLinkError`."""
     approval_id, _, rest = token.partition(".")
     stamp, _, signature = rest.partition(".")
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12):
-        raise BadLinkError("this link is not known")
+        raise BadLinkError("this link is not valid")
     expected = _signature(key, approval_id, int(stamp))
     if not hmac.compare_digest(signature.encode("utf-8", errors="replace"), expected.encode()):
-        raise BadLinkError("this link is not known")
+        raise BadLinkError("this link is not valid")
     expires_at = int(stamp) * SECOND
     if expires_at <= now_us:
-        raise BadLinkError("this link's time is over")
+        raise BadLinkError("this link has expired")
     return Link(approval_id, expires_at)
 
 

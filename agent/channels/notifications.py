@@ -1,4 +1,4 @@
-"""Notices made of events, with what a person needs to know of them."""
+"""Notifications made from events, with the task and the approval that an event is about."""
 
 from agent.approvals import approval_documents
 from agent.channels.channel import Notification
@@ -8,14 +8,15 @@ from agent.steps.types.outcome import Json
 from agent.store.channels.cursors import Event
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
+from agent.store.engine import approvals
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 
 
 def notification_of(connection: Connection, event: Event) -> Notification | None:
-    """Return what an event tells people; None when what it is about is gone."""
-    # By the task's id, which no other database has: a receiver of several agents drops repetitions
-    # by this id alone.
+    """Return the notification of an event; None when its task or approval was removed."""
+    # With the task's id, which is unique across databases: a receiver of several agents drops
+    # repetitions by this id alone.
     notification_id = f"event-{event.task_id or event.at}-{event.xid}-{event.id}"
     data = event.data if isinstance(event.data, dict) else {}
     approval = None
@@ -32,26 +33,18 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
 
 
 def open_questions(connection: Connection, limit: int) -> list[Notification]:
-    """Return notifications of what waits for an answer, for a channel that is new."""
-    found = approval_documents.list_approvals(connection, limit=limit)
+    """Return the notifications of all pending approvals, for a channel that is new."""
     return [
         Notification(
             f"open-{document['id']}",
             "approval.requested",
-            _instant(connection, document["id"]),
+            approvals.created_at(connection, document["id"]),
             None,
             _task(connection, document["task"]),
             document,
         )
-        for document in found
+        for document in approval_documents.list_approvals(connection, limit=limit)
     ]
-
-
-def _instant(connection: Connection, approval_id: str) -> int:
-    ((created_at,),) = connection.query(
-        "SELECT created_at FROM approvals WHERE id = :id", id=approval_id
-    )
-    return int(created_at)
 
 
 def _task(connection: Connection, task_id: str | None) -> dict[str, Json] | None:

@@ -1,7 +1,7 @@
-"""A floor under long polls and connections that end sooner than they should.
+"""Pauses after long polls and connections that end too early.
 
 A proxy may answer a long poll at once, and a server may close a connection as soon as it is open.
-Without a pause the agent would ask again as fast as its processor allows.
+Without a pause the agent would poll in a busy loop.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ LONGEST_SECONDS: Final = 10.0
 
 
 class PollPacer:
-    """Lengthens the pause between rounds that end early and bring nothing."""
+    """Pauses, longer each time, after rounds that end early without news."""
 
     def __init__(self, expected_seconds: float, longest_seconds: float = LONGEST_SECONDS) -> None:
         self._backoff = Backoff(FIRST_SECONDS, longest_seconds)
         self._expected_seconds = expected_seconds
-        """How long a round without news lasts where all is well."""
+        """How long a round without news normally lasts."""
         self._began = 0.0
 
     def begin(self) -> None:
@@ -28,7 +28,7 @@ class PollPacer:
         self._began = time.monotonic()
 
     async def end(self, *, has_news: bool) -> None:
-        """End a round; wait before the next one if this one was short and brought nothing."""
+        """End a round; pause if it was short and brought no news."""
         if has_news or time.monotonic() - self._began >= self._expected_seconds:
             self._backoff.reset()
             return

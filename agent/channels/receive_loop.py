@@ -1,4 +1,4 @@
-"""Reception: a channel is listened to for as long as it is ours, whatever goes wrong with it."""
+"""Receiving: one loop per channel, which retries with backoff whatever fails."""
 
 import asyncio
 from typing import Final
@@ -18,7 +18,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class ReceiveLoop:
-    """Takes what people say in one channel; what keeps it from that is logged and on record."""
+    """Receives the messages of one channel; failures are logged and recorded for `agent doctor`."""
 
     def __init__(self, database: Database, channel: Channel) -> None:
         self._database = database
@@ -26,13 +26,13 @@ class ReceiveLoop:
         self._task: asyncio.Task[None] | None = None
         self._trouble: str | None = None
 
-    def begin(self) -> None:
-        """Listen, if it does not yet."""
+    def start(self) -> None:
+        """Start to receive, unless it runs already."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
-    async def end(self) -> None:
-        """Listen no longer."""
+    async def stop(self) -> None:
+        """Stop to receive."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -40,10 +40,10 @@ class ReceiveLoop:
 
     async def _run(self) -> None:
         backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        # What an earlier process had to say of it is no longer true.
+        # The problem that an earlier process recorded is out of date.
         await self._record(None)
         while True:
-            asked: float | None = None
+            retry_after_seconds: float | None = None
             try:
                 if not await self._channel.receive():
                     return
@@ -53,14 +53,14 @@ class ReceiveLoop:
                     await self._record(None)
                 continue
             except ReceiveError as error:
-                trouble, asked = str(error), error.retry_after_seconds
+                trouble, retry_after_seconds = str(error), error.retry_after_seconds
             except StoreError as error:
                 trouble = f"the database: {error}"
             except Exception as error:
                 log.exception("channel.defect", channel=self._channel.name)
                 trouble = f"an internal error: {type(error).__name__}"
-            pause = backoff.next_seconds()
-            wait = asked or pause
+            backoff_seconds = backoff.next_seconds()
+            wait = retry_after_seconds or backoff_seconds
             log.warning(
                 "channel.not_heard", channel=self._channel.name, error=trouble, retry_seconds=wait
             )
@@ -76,7 +76,7 @@ class ReceiveLoop:
 
 
 def record_trouble(database: Database, channel: str, trouble: str | None) -> None:
-    """Put on record, for `agent doctor`, what keeps a channel from being used."""
+    """Record, for `agent doctor`, why a channel cannot be used; None: it can."""
     trouble = None if trouble is None else everywhere.redact(trouble)
     now = database.clock.now()
     with database.connect("writer") as tx, tx.transaction():

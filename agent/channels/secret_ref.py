@@ -1,20 +1,20 @@
-"""Secrets of channels: by reference in the configuration, read when they are needed."""
+"""Secrets of channels: the configuration refers to them, and they are read when needed."""
 
 from agent.steps.attempt.secrets import Secrets, references
 from agent.steps.types.errors import DefiniteFailure
 
 
 class SecretError(Exception):
-    """A secret cannot be read; the message says where it should be, and not what it is."""
+    """A secret cannot be read; the message names its reference, never its value."""
 
 
 def read_secret(reference: str) -> str:
-    """Return what `env:NAME` or `file:PATH` stands for."""
-    places = frozenset(references(reference))
+    """Return the secret that `env:NAME` or `file:PATH` refers to."""
+    secret_refs = frozenset(references(reference))
     try:
-        found = Secrets().resolve(reference, places) if places else ""
+        secret = Secrets().resolve(reference, secret_refs) if secret_refs else ""
     except DefiniteFailure as error:
         raise SecretError(error.error.message) from None
-    if not isinstance(found, str) or not found.strip():
-        raise SecretError(f"{reference} is empty, or is no reference")
-    return found.strip()
+    if not isinstance(secret, str) or not secret.strip():
+        raise SecretError(f"{reference} is empty, or not of the form env:NAME or file:PATH")
+    return secret.strip()

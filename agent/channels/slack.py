@@ -1,8 +1,9 @@
-"""Slack: questions with buttons to everybody who is paired, and commands from them.
+"""Slack: questions with buttons for the paired accounts, and commands from them.
 
-Everything comes through a websocket (Socket Mode), so that the agent needs no public address. People
-are known by their ids in the one workspace that the app is installed in, and only in direct messages.
-What comes is acknowledged when it has been dealt with: what was not comes again, and is done once.
+Slack sends everything through a websocket (Socket Mode), so the agent needs no public address.
+Accounts are identified by their user ids in the one workspace that has the app, and only direct
+messages count. An envelope is acknowledged once it is handled; Slack sends an unacknowledged one
+again, and its message is handled once.
 """
 
 import asyncio
@@ -27,14 +28,14 @@ log = structlog.get_logger(__name__)
 
 _CALL_SECONDS: Final = 15
 _SILENCE_SECONDS: Final = 60.0
-"""After so long without a sign of life a connection counts as broken; Slack pings more often."""
+"""A connection that is silent for this long is broken; Slack pings more often."""
 _SHORTEST_CONNECTION_SECONDS: Final = 10.0
-"""A connection that ends sooner and has brought nothing is opened again after a pause."""
-_MOST_TEXT: Final = 11_000
-_MOST_IN_SECTION: Final = 2900
-_MOST_LABEL: Final = 75
+"""A connection that ends sooner, without an envelope, is opened again after a pause."""
+_MAX_TEXT: Final = 11_000
+_MAX_IN_SECTION: Final = 2900
+_MAX_LABEL: Final = 75
 _GONE: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
-_REFUSED: Final = frozenset(
+_PERMANENT: Final = frozenset(
     {
         *_GONE,
         "account_inactive",
@@ -50,11 +51,15 @@ _REFUSED: Final = frozenset(
         "user_not_visible",
     }
 )
-"""What stays so, however often it is tried. That a token is wrong is no such thing: it is mended."""
+"""Errors that a retry cannot fix. A wrong token is not among them: the owner can replace it."""
+
+
+class RedirectError(aiohttp.ClientError):
+    """The server answered with a redirect."""
 
 
 class Slack(Chat):
-    """An app in one workspace."""
+    """A Slack app in one workspace."""
 
     name = "slack"
 
@@ -70,73 +75,75 @@ class Slack(Chat):
         super().__init__(database, handler)
         self._secrets = (bot_token, app_token)
         self._app_token = app_token
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_CALL_SECONDS))
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(_CALL_SECONDS), trace_configs=[_no_redirects()]
+        )
         self._web = AsyncWebClient(
             bot_token,
             base_url=f"{api_url.rstrip('/')}/",
             timeout=_CALL_SECONDS,
             session=self._session,
-            # Deliveries have a patience of their own.
+            # The delivery loop retries.
             retry_handlers=[],
         )
         self._team: str | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._pacer = PollPacer(_SHORTEST_CONNECTION_SECONDS)
-        self._has_heard = False
-        """Whether this connection has brought anything but its own end."""
+        self._has_received = False
+        """Whether this connection has brought an envelope."""
 
-    async def post(self, place: str, text: str, offered: list[tuple[str, str]]) -> str:
-        """Post a direct message; its name is its conversation and its time there."""
-        sent = await self._call(
+    async def post(self, recipient: str, text: str, labelled: list[tuple[str, str]]) -> str:
+        """Post a direct message; its reference is `CONVERSATION:TIMESTAMP`."""
+        message = await self._call(
             "chat.postMessage",
-            channel=place,
-            text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
-            blocks=_blocks(text, offered),
+            channel=recipient,
+            text=_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
+            blocks=_blocks(text, labelled),
             unfurl_links=False,
             unfurl_media=False,
         )
-        return f"{sent['channel']}:{sent['ts']}"
+        return f"{message['channel']}:{message['ts']}"
 
-    async def rewrite(self, place: str, reference: str, text: str) -> None:
-        """Change a message; its buttons go."""
-        conversation, _, stamp = reference.partition(":")
+    async def edit(self, recipient: str, reference: str, text: str) -> None:
+        """Replace a message's text and remove its buttons."""
+        conversation_id, _, timestamp = reference.partition(":")
         await self._call(
             "chat.update",
-            channel=conversation,
-            ts=stamp,
-            text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
+            channel=conversation_id,
+            ts=timestamp,
+            text=_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
             blocks=_blocks(text, []),
         )
 
-    def room(self, text: str) -> int:
+    def max_length(self, text: str) -> int:
         """Return how many characters a message may have."""
-        return _MOST_TEXT
+        return _MAX_TEXT
 
     async def receive(self) -> bool:
-        """Take the next thing that comes through the websocket, connecting it if need be."""
+        """Handle the next envelope from the websocket; connect first if necessary."""
         try:
             if self._socket is None or self._socket.closed:
                 self._pacer.begin()
-                self._has_heard = False
+                self._has_received = False
                 self._socket = await self._connect()
             message = await self._socket.receive(_SILENCE_SECONDS)
         except ChatError as error:
             raise ReceiveError(str(error), retry_after_seconds=error.retry_after_seconds) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            await self._hang_up()
-            # Its text may hold the address, which lets in whoever has it.
-            raise ReceiveError(f"Slack cannot be heard ({type(error).__name__})") from None
+            await self._disconnect()
+            # The text may hold the websocket's address, which is a secret.
+            raise ReceiveError(f"the connection to Slack failed ({type(error).__name__})") from None
         if message.type is aiohttp.WSMsgType.TEXT:
-            await run_to_end(self._take(json.loads(message.data)))
+            await run_to_end(self._handle_envelope(json.loads(message.data)))
         else:
-            # Closed by the other side, which is how it asks for a new connection.
-            await self._hang_up()
+            # Slack closes a connection to request a new one.
+            await self._disconnect()
         await self._pause_if_closed()
         return True
 
     async def close(self) -> None:
-        """Close its connections."""
-        await self._hang_up()
+        """Close the connections."""
+        await self._disconnect()
         await self._session.close()
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
@@ -151,53 +158,53 @@ class Slack(Chat):
 
     async def _pause_if_closed(self) -> None:
         if self._socket is None:
-            await self._pacer.end(has_news=self._has_heard)
+            await self._pacer.end(has_news=self._has_received)
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         if self._socket is not None:
             with suppress(aiohttp.ClientError, OSError, TimeoutError):
                 await self._socket.close()
             self._socket = None
 
-    async def _take(self, envelope: dict[str, Any]) -> None:
-        """Deal with one envelope, and acknowledge it; one that nobody can deal with is left out."""
+    async def _handle_envelope(self, envelope: dict[str, Any]) -> None:
+        """Handle one envelope and acknowledge it; one that causes a defect is skipped."""
         if envelope.get("type") == "disconnect":
-            await self._hang_up()
+            await self._disconnect()
             return
         if not isinstance(envelope.get("envelope_id"), str):
             return
-        self._has_heard = True
+        self._has_received = True
         payload = envelope.get("payload") or {}
-        said: str | None = None
+        reply: str | None = None
         try:
             match envelope.get("type"):
                 case "events_api":
-                    await self._hear(payload)
+                    await self._handle_message(payload)
                 case "interactive":
-                    await self._press(payload)
+                    await self._handle_button(payload)
                 case "slash_commands":
-                    said = await self._obey(payload, envelope["envelope_id"])
+                    reply = await self._handle_slash_command(payload, envelope["envelope_id"])
         except ChatError as error:
-            if not error.is_refusal:
+            if not error.is_permanent:
                 raise ReceiveError(str(error)) from None
             log.warning("chat.refused", channel=self.name, error=str(error))
         except StoreError:
             raise
         except Exception:
             log.exception("slack.defect", kind=envelope.get("type"))
-        await self._acknowledge(envelope["envelope_id"], said)
+        await self._acknowledge(envelope["envelope_id"], reply)
 
-    async def _acknowledge(self, envelope_id: str, said: str | None) -> None:
-        answer: dict[str, Any] = {"envelope_id": envelope_id}
-        if said is not None:
-            answer["payload"] = {"text": _escaped(said)}
+    async def _acknowledge(self, envelope_id: str, reply: str | None) -> None:
+        document: dict[str, Any] = {"envelope_id": envelope_id}
+        if reply is not None:
+            document["payload"] = {"text": _escaped(reply)}
         if self._socket is not None:
-            # What is not acknowledged comes again, over a new connection.
+            # Slack sends an unacknowledged envelope again, over a new connection.
             with suppress(aiohttp.ClientError, ConnectionError):
-                await self._socket.send_str(json.dumps(answer))
+                await self._socket.send_str(json.dumps(document))
 
-    async def _hear(self, payload: dict[str, Any]) -> None:
-        """Take a direct message."""
+    async def _handle_message(self, payload: dict[str, Any]) -> None:
+        """Handle a direct message."""
         event = payload.get("event") or {}
         is_plain = event.get("type") == "message" and not event.get("subtype")
         is_direct = event.get("channel_type") == "im" and not event.get("bot_id")
@@ -206,49 +213,51 @@ class Slack(Chat):
             return
         principal = await self.identify(str(event["user"]))
         if not principal.is_paired:
-            await self.introduce(principal.identity, f"Slack user {principal.identity}")
+            await self.send_pairing_code(principal.identity, f"Slack user {principal.identity}")
             return
-        answered = event.get("thread_ts")
-        reference = None if answered is None else f"{event['channel']}:{answered}"
-        said = await self.heard(
+        thread = event.get("thread_ts")
+        reply_to = None if thread is None else f"{event['channel']}:{thread}"
+        reply = await self.handle_text(
             principal,
             _command(_plain(text)),
-            reference,
+            reply_to,
             str(payload.get("event_id") or event["ts"]),
         )
-        await self.say(principal.identity, said)
+        await self.send(principal.identity, reply)
 
-    async def _press(self, payload: dict[str, Any]) -> None:
-        """Take a pressed button; what came of it is said beneath."""
+    async def _handle_button(self, payload: dict[str, Any]) -> None:
+        """Handle a pressed button; the reply is posted below it."""
         if payload.get("type") != "block_actions" or not self._is_ours(payload, {}):
             return
         identity = str(payload["user"]["id"])
         principal = await self.identify(identity)
         for action in payload.get("actions") or []:
-            text = await self.pressed(principal, str(action.get("value") or ""))
-            conversation = (payload.get("channel") or {}).get("id")
-            if conversation:
+            text = await self.press_button(principal, str(action.get("value") or ""))
+            conversation_id = (payload.get("channel") or {}).get("id")
+            if conversation_id:
                 await self._call(
                     "chat.postEphemeral",
-                    channel=conversation,
+                    channel=conversation_id,
                     user=identity,
-                    text=_escaped(message_texts.cut(text, _MOST_IN_SECTION)),
+                    text=_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
                 )
 
-    async def _obey(self, payload: dict[str, Any], envelope_id: str) -> str:
-        """Take a slash command: one of ours, or any other with ours behind it."""
+    async def _handle_slash_command(self, payload: dict[str, Any], envelope_id: str) -> str:
+        """Handle a slash command: one of the agent's, or another one followed by such a command."""
         principal = await self.identify(str(payload["user_id"]))
         if not self._is_ours(payload, {}) or not principal.is_paired:
-            return "You are not paired with this agent: write to it directly to get a code."
+            return (
+                "This account is not paired with the agent. Send it a direct message to get a code."
+            )
         name, text = str(payload["command"]), str(payload.get("text") or "")
-        known = name.lstrip("/") in COMMANDS
+        is_command = name.lstrip("/") in COMMANDS
         key = str(payload.get("trigger_id") or envelope_id)
-        return await self.heard(
-            principal, f"{name} {text}" if known else _command(text or "help"), None, key
+        return await self.handle_text(
+            principal, f"{name} {text}" if is_command else _command(text or "help"), None, key
         )
 
     def _is_ours(self, payload: dict[str, Any], event: dict[str, Any]) -> bool:
-        """Whether this is of somebody in the workspace that the app is installed in."""
+        """Whether this comes from an account of the workspace that has the app."""
         teams = {
             payload.get("team_id") or (payload.get("team") or {}).get("id"),
             event.get("user_team"),
@@ -256,60 +265,77 @@ class Slack(Chat):
         }
         return teams - {None} == {self._team}
 
-    async def _call(self, method: str, **given: Any) -> Any:
+    async def _call(self, method: str, **arguments: Any) -> Any:
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                return (await self._web.api_call(method, **_as_json(given))).data
+                return (await self._web.api_call(method, **_request(arguments))).data
         except SlackApiError as error:
             raise self._problem(error) from None
+        except RedirectError:
+            raise ChatError(
+                "Slack answered with a redirect, which is not followed: check api_url in"
+                " [channels.slack]"
+            ) from None
         except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChatError(f"Slack cannot be reached ({type(error).__name__})") from None
 
     def _problem(self, error: SlackApiError) -> ChatError:
         answer: Any = error.response
         data = answer.data if isinstance(answer.data, dict) else {}
-        word = str(data.get("error") or f"answered {answer.status_code}")
+        code = str(data.get("error") or f"answered {answer.status_code}")
         for secret in self._secrets:
-            word = word.replace(secret, "…")
+            code = code.replace(secret, "…")
         after = answer.headers.get("Retry-After") or answer.headers.get("retry-after")
         return ChatError(
-            f"Slack: {word[:500]}",
+            f"Slack: {code[:500]}",
             retry_after_seconds=float(after) if after and str(after).isdecimal() else None,
-            is_refusal=word in _REFUSED,
-            is_about_nothing=word in _GONE,
+            is_permanent=code in _PERMANENT,
+            is_message_gone=code in _GONE,
         )
 
 
-def _as_json(given: dict[str, Any]) -> dict[str, Any]:
-    token = given.pop("token", None)
+def _no_redirects() -> aiohttp.TraceConfig:
+    """Refuse redirects: another host must not get tokens, or the texts of questions."""
+
+    async def refuse(_session: object, _context: object, params: Any) -> None:
+        params.response.close()
+        raise RedirectError
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(refuse)
+    return trace
+
+
+def _request(arguments: dict[str, Any]) -> dict[str, Any]:
+    token = arguments.pop("token", None)
     headers = {} if token is None else {"headers": {"Authorization": f"Bearer {token}"}}
-    return {"json": given, **headers}
+    return {"json": arguments, **headers}
 
 
-def _blocks(text: str, offered: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a message as plain text, which cannot mention or link, with its buttons below."""
-    pieces = [text[at : at + _MOST_IN_SECTION] for at in range(0, len(text), _MOST_IN_SECTION)]
+def _blocks(text: str, labelled: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return a message as plain text, which cannot mention accounts or link, and its buttons."""
+    pieces = [text[at : at + _MAX_IN_SECTION] for at in range(0, len(text), _MAX_IN_SECTION)]
     blocks: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "plain_text", "text": piece, "emoji": False}}
         for piece in pieces
         if piece.strip()
     ]
-    if offered:
+    if labelled:
         elements = [
             {
                 "type": "button",
                 "action_id": f"answer-{number}",
-                "text": {"type": "plain_text", "text": message_texts.cut(label, _MOST_LABEL)},
+                "text": {"type": "plain_text", "text": message_texts.cut(label, _MAX_LABEL)},
                 "value": token,
             }
-            for number, (label, token) in enumerate(offered)
+            for number, (label, token) in enumerate(labelled)
         ]
         blocks.append({"type": "actions", "elements": elements})
     return blocks
 
 
 def _command(text: str) -> str:
-    """Return a command with its slash: Slack keeps what begins with one for itself."""
+    """Return a command with its slash: Slack does not deliver messages that begin with one."""
     first = text.split(None, 1)[0].lower() if text.strip() else ""
     return f"/{text}" if first in COMMANDS else text
 

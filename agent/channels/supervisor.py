@@ -1,4 +1,4 @@
-"""The channels of a daemon: in a thread and a loop of their own, beside the worker."""
+"""The channels of a daemon, in a thread and an event loop of their own beside the worker."""
 
 import asyncio
 import threading
@@ -24,17 +24,17 @@ from agent.store.db.database import Database, StoreError
 log = structlog.get_logger(__name__)
 
 GRACE_SECONDS: Final = 5.0
-"""How long channels may take to let go when the daemon ends."""
+"""How long channels may take to close when the daemon stops."""
 _FIRST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 
 
-class MissingExtraError(Exception):
-    """A channel needs what is not installed."""
+class MissingLibraryError(Exception):
+    """A channel needs a library that is not installed."""
 
 
 def open_channel(name: str, settings: Settings, database: Database) -> Channel:
-    """Return a channel; raise `SecretError` where its secret is of no use."""
+    """Return a channel; raise `SecretError` or `MissingLibraryError` where it cannot be opened."""
     if name == "telegram":
         bot = settings.channels.telegram
         return Telegram(
@@ -53,7 +53,9 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
     try:
         from agent.channels.slack import Slack
     except ImportError as error:
-        raise MissingExtraError(f"install agent[slack] ({error})") from None
+        raise MissingLibraryError(
+            f"Slack needs two libraries: python -m pip install slack-sdk aiohttp ({error})"
+        ) from None
     app = settings.channels.slack
     return Slack(
         database,
@@ -65,10 +67,10 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
 
 
 class Channels:
-    """Runs every channel that is turned on; `start` and `stop` are called from the worker's loop."""
+    """Runs every configured channel; the worker's event loop calls `start` and `stop`."""
 
     event_types: Final = frozenset(NOTIFIED_EVENTS)
-    """The events that some channel passes on."""
+    """The types of events that a channel may deliver."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
@@ -80,20 +82,20 @@ class Channels:
         self._thread = threading.Thread(target=self._run, name="channels", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver and to receive."""
+        """Start to deliver and to receive."""
         self._thread.start()
 
     def wake_for(self, events: list[tuple[Any, ...]]) -> None:
-        """Wake the delivery loops if one of the events is for them; a hint, which may come twice."""
+        """Wake the delivery loops if an event is for them; may be called twice for the same event."""
         loop = self._loop
         if loop is None or not any(event[2] in self.event_types for event in events):
             return
-        # It may have ended already.
+        # The loop may have ended already.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
-        """Begin to end."""
+        """Request the end; `closed` waits for it."""
         self._is_stopping.set()
         loop = self._loop
         if loop is not None:
@@ -101,7 +103,7 @@ class Channels:
                 loop.call_soon_threadsafe(self._end)
 
     async def closed(self) -> None:
-        """Wait until it has ended, for a bounded time."""
+        """Wait a bounded time until the channels have stopped."""
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, 2 * GRACE_SECONDS)
 
@@ -117,7 +119,7 @@ class Channels:
         try:
             asyncio.run(self._serve())
         except Exception:
-            # Tasks go on without it.
+            # Tasks run on without channels.
             log.exception("channels.ended")
 
     async def _serve(self) -> None:
@@ -126,7 +128,7 @@ class Channels:
         if self._is_stopping.is_set():
             return
         running = [
-            asyncio.create_task(self._keep(name)) for name in self._settings.channels.turned_on
+            asyncio.create_task(self._keep_open(name)) for name in self._settings.channels.turned_on
         ]
         await self._stopped.wait()
         for task in running:
@@ -135,15 +137,15 @@ class Channels:
             await asyncio.wait(running, timeout=GRACE_SECONDS)
         log.info("channels.stopped")
 
-    async def _keep(self, name: str) -> None:
-        """Keep one channel open: what ends it is logged and on record, and it is opened again."""
+    async def _keep_open(self, name: str) -> None:
+        """Run one channel; after a failure, record it and open the channel again with backoff."""
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             pause = backoff.next_seconds()
             try:
-                await self._use(open_channel(name, self._settings, self._database))
-            except (SecretError, MissingExtraError) as error:
-                trouble = f"it cannot be opened: {error}"
+                await self._run_channel(open_channel(name, self._settings, self._database))
+            except (SecretError, MissingLibraryError) as error:
+                trouble = f"cannot be opened: {error}"
                 log.error("channel.not_opened", channel=name, error=str(error), retry_seconds=pause)
             except Exception as error:
                 trouble = f"an internal error: {type(error).__name__}"
@@ -154,7 +156,7 @@ class Channels:
                 log.warning("channel.no_database", channel=name, error=str(error))
             await asyncio.sleep(pause)
 
-    async def _use(self, channel: Channel) -> NoReturn:
+    async def _run_channel(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""
         loop = DeliveryLoop(self._database, channel)
         self._loops.append(loop)

@@ -1,4 +1,4 @@
-"""Webhooks: notifications to a program, signed, with a link by which a person can answer."""
+"""Webhooks: signed notifications to a program, with a link by which a person can answer."""
 
 import asyncio
 import json
@@ -14,12 +14,12 @@ from agent.steps.types.outcome import Json
 
 NAME: Final = "webhook"
 _CALL_SECONDS: Final = 15.0
-_MOST_REFUSALS: Final = 5
-_LATER: Final = frozenset({408, 425, 429})
+_MAX_REJECTIONS: Final = 5
+_RETRYABLE: Final = frozenset({408, 425, 429})
 
 
 class Webhook:
-    """Tells a program what happens; it takes no part in receiving, which is the HTTP API's."""
+    """Sends notifications to one URL; answers come through the HTTP API."""
 
     name = NAME
 
@@ -33,7 +33,7 @@ class Webhook:
         )
 
     async def deliver(self, notification: Notification) -> None:
-        """Send a notification; whatever is not 2xx is tried again."""
+        """Send a notification; every status but 2xx is retried."""
         body = json.dumps(self._document(notification), ensure_ascii=False).encode()
         headers = link_signing.signed_headers(self._key, notification.id, self._clock.now(), body)
         try:
@@ -44,26 +44,28 @@ class Webhook:
                     headers={"content-type": "application/json", **headers},
                 )
         except (httpx.HTTPError, TimeoutError) as error:
-            raise DeliveryError(f"it cannot be reached ({type(error).__name__})") from None
+            raise DeliveryError(
+                f"the webhook's URL cannot be reached ({type(error).__name__})"
+            ) from None
         if answer.is_success:
             return
-        is_refused = answer.status_code < 500 and answer.status_code not in _LATER
+        is_rejected = answer.status_code < 500 and answer.status_code not in _RETRYABLE
         raise DeliveryError(
-            f"it answered {answer.status_code}",
+            f"the webhook's URL answered {answer.status_code}",
             retry_after_seconds=_seconds(answer.headers.get("retry-after")),
-            max_attempts=_MOST_REFUSALS if is_refused else None,
+            max_attempts=_MAX_REJECTIONS if is_rejected else None,
         )
 
     async def update(self, notification: Notification) -> None:
-        """Send what was decided: to a program that is a notification like any other."""
+        """Send the decision: for a program it is a notification like any other."""
         await self.deliver(notification)
 
     async def receive(self) -> bool:
-        """Say that nothing comes here: answers come through the HTTP API."""
+        """Return False: answers come through the HTTP API."""
         return False
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     def _document(self, notification: Notification) -> dict[str, Json]:
@@ -78,12 +80,12 @@ class Webhook:
 
     def _link(self, notification: Notification) -> str:
         assert notification.approval is not None
-        # By the event's own time: a notification that is sent again has the same link.
+        # From the event's own time: every attempt sends the same link.
         expires_at = notification.at + int(self._settings.link_hours * 3600) * SECOND
         token = link_signing.link_token(self._key, notification.approval["id"], expires_at)
         return f"{self._settings.link_base_url.rstrip('/')}/links/{token}"
 
 
 def _seconds(text: str | None) -> float | None:
-    """Read how long the other side asks to wait, where it says so in seconds."""
+    """Read a `Retry-After` in seconds."""
     return float(text) if text is not None and text.isdecimal() else None

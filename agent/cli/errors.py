@@ -1,4 +1,4 @@
-"""Exit codes, and the one message that a person gets when something is wrong."""
+"""Exit codes, and the message of an error."""
 
 import sys
 from enum import IntEnum
@@ -16,15 +16,15 @@ class Exit(IntEnum):
     REFUSED = 3
     """Not found, or not allowed in this state."""
     WAITING = 4
-    """The task waits on a person."""
+    """The task waits for a person."""
     NO_DATABASE = 5
     DEFECT = 70
-    """Our own mistake."""
+    """A defect of the program."""
     INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """A command cannot go on: the message is for the person, the code for the script."""
+    """A command failed: the message is for people, the code for scripts."""
 
     def __init__(self, message: str, code: Exit = Exit.BAD_INPUT) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class CommandError(Exception):
 
 
 def leave(error: BaseException, *, as_json: bool) -> NoReturn:
-    """Say what was wrong, once, and end the process with the matching code."""
+    """Print the error once and exit with its code."""
     code, message = classify(error)
     if code is Exit.INTERRUPTED:
         raise SystemExit(int(code))
@@ -44,12 +44,12 @@ def leave(error: BaseException, *, as_json: bool) -> NoReturn:
 
 
 def classify(error: BaseException) -> tuple[Exit, str]:
-    """Return the exit code and the words for an error."""
+    """Return the exit code and the message of an error."""
     if isinstance(error, CommandError):
         return error.code, str(error)
     if isinstance(error, KeyboardInterrupt):
         return Exit.INTERRUPTED, "interrupted"
-    # By name: the classes live in modules that must not be loaded only to say this.
+    # By name: loading the modules of these classes would be slow.
     for name in (kind.__name__ for kind in type(error).__mro__):
         if name in _CODES:
             return _CODES[name], str(error)

@@ -12,7 +12,7 @@ from agent.core.key_values import parse_pairs
 def parse_inputs(
     pairs: Sequence[str], document: str | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what was given as values, and what was typed and has still to be read as a type."""
+    """Return the values of a JSON document, and the texts of `-i`, which still have no type."""
     values: dict[str, Any] = {}
     if document is not None:
         value = parse_json(document, "--input-json")
@@ -31,7 +31,7 @@ def typed_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Read a JSON value; `-` takes it from standard input."""
+    """Parse a JSON value; `-` reads it from standard input."""
     if text == "-":
         text = sys.stdin.read()
     try:

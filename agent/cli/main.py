@@ -1,4 +1,7 @@
-"""The program: every command under its name."""
+"""The program `agent`: registers every command.
+
+To add a command: a function in a module of `agent.cli.commands`, and a line here.
+"""
 
 import io
 import os
@@ -43,29 +46,31 @@ app = typer.Typer(
 )
 
 
-def _tell_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         version.version()
         raise typer.Exit
 
 
-@app.callback(help="Runs multi-step tasks that survive anything.")
+@app.callback(help="Runs multi-step tasks, and resumes them after a crash or a restart.")
 def _global(
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="The configuration (default: config.toml)."),
+        typer.Option(
+            "--config", metavar="FILE", help="The configuration file (default: config.toml)."
+        ),
     ] = None,
     server: Annotated[
         str | None,
         typer.Option(
-            "--server", metavar="URL", help="An agent elsewhere; AGENT_TOKEN holds its token."
+            "--server", metavar="URL", help="A remote agent; AGENT_TOKEN holds its token."
         ),
     ] = None,
     *,
     _: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_tell_version, help="Print the version and exit."
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -108,15 +113,15 @@ app.command("version")(version.version)
 
 
 def main() -> None:
-    """Run the command that the arguments name; whatever goes wrong is one message and a code."""
+    """Run the command of the arguments; an error becomes one message and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a mark of ours gets a question mark, not an error.
+            # A terminal that lacks a character prints a question mark, not an error.
             stream.reconfigure(errors="replace")
     try:
         app(prog_name="agent")
     except BrokenPipeError:
-        # Whoever read our output has left; Python must not complain about it at exit.
+        # The reader of our output has closed the pipe; Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (Exception, KeyboardInterrupt) as error:

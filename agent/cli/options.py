@@ -11,7 +11,7 @@ TaskArgument = Annotated[
     str, typer.Argument(metavar="TASK", help="A task's id, or the unique start or end of one.")
 ]
 LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")
+    int, typer.Option("--limit", "-n", min=1, max=10_000, help="The maximum number to list.")
 ]
 InputOption = Annotated[
     list[str] | None,
@@ -19,9 +19,13 @@ InputOption = Annotated[
 ]
 InputJsonOption = Annotated[
     str | None,
-    typer.Option("--input-json", metavar="JSON|-", help="All inputs; - reads standard input."),
+    typer.Option(
+        "--input-json",
+        metavar="JSON|-",
+        help="All inputs as JSON; - reads them from standard input.",
+    ),
 ]
 FollowOption = Annotated[
-    bool, typer.Option("--follow", "-f", help="Go on as more comes; Ctrl-C ends it.")
+    bool, typer.Option("--follow", "-f", help="Keep printing as more arrives; Ctrl-C stops.")
 ]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Follow it to its end.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Follow the task to its end.")]

@@ -1,11 +1,11 @@
-"""The sections of the configuration that are about channels: where people are told and asked."""
+"""The sections of the configuration about channels: where people get notices and questions."""
 
 from pydantic import Field, field_validator, model_validator
 
 from agent.config.models import REFERENCE, Section
 
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
-"""The events that say how the store of large values fares."""
+"""The events about the store of large values."""
 
 NOTIFIED_EVENTS = (
     "approval.requested",
@@ -17,9 +17,9 @@ NOTIFIED_EVENTS = (
     "task.failed",
     *OUTAGES,
 )
-"""The events that channels are about."""
+"""The events that channels send notices of."""
 
-TELLABLE = (
+NOTIFIABLE = (
     *NOTIFIED_EVENTS,
     "task.created",
     "task.started",
@@ -32,7 +32,7 @@ TELLABLE = (
 
 
 class TelegramSettings(Section):
-    """A Telegram bot. Nobody may use it until paired: write to it, then `agent pair CODE`."""
+    """A Telegram bot. People must be paired first: write to it, then `agent pair CODE`."""
 
     token: str = Field(
         default="",
@@ -50,7 +50,7 @@ class TelegramSettings(Section):
 
 
 class SlackSettings(Section):
-    """A Slack app in Socket Mode; needs the extra `slack`. Pairing is as with Telegram."""
+    """A Slack app in Socket Mode; needs the libraries slack-sdk and aiohttp. Pairing is as with Telegram."""
 
     bot_token: str = Field(
         default="",
@@ -76,7 +76,7 @@ class SlackSettings(Section):
 
 
 class WebhookSettings(Section):
-    """Notices to a program of yours, signed by the Standard Webhooks scheme."""
+    """Notices to your own program, signed by the Standard Webhooks scheme."""
 
     url: str = Field(
         default="", pattern=r"^$|^https?://[^\s]+$", description="Where they go. Empty: nowhere."
@@ -93,29 +93,31 @@ class WebhookSettings(Section):
         " question. Empty: no links.",
     )
     link_hours: float = Field(
-        default=24.0, gt=0, le=8760, description="How long such a link is good."
+        default=24.0, gt=0, le=8760, description="How long such a link is valid."
     )
     events: list[str] = Field(
-        default_factory=lambda: list(NOTIFIED_EVENTS), description="Which events are told."
+        default_factory=lambda: list(NOTIFIED_EVENTS), description="The events to send."
     )
 
     @field_validator("events")
     @classmethod
     def _are_known(cls, events: list[str]) -> list[str]:
         for event in events:
-            if event not in TELLABLE:
-                raise ValueError(f"there is no event {event!r} to be told: {', '.join(TELLABLE)}")
+            if event not in NOTIFIABLE:
+                raise ValueError(
+                    f"{event!r} is not an event that can be sent: {', '.join(NOTIFIABLE)}"
+                )
         return events
 
     @model_validator(mode="after")
     def _is_signed(self) -> "WebhookSettings":
         if self.url and not self.secret:
-            raise ValueError("url needs secret: what is not signed would not be believed")
+            raise ValueError("url needs secret: the receiver could not verify an unsigned notice")
         return self
 
 
 class ChannelSettings(Section):
-    """Where people are told and asked."""
+    """Where people get notices and questions."""
 
     telegram: TelegramSettings = Field(default_factory=TelegramSettings)
     slack: SlackSettings = Field(default_factory=SlackSettings)

@@ -1,10 +1,9 @@
 """The files that give power over the agent, and whether users who are not trusted can change them.
 
 The configuration and the workflows are code; the home directory holds the tokens and the database,
-whose tasks are run. Who can change one of these acts as the agent's user. So a process that is about
-to run tasks first closes its home directory to others, and refuses to start where something is
-exposed that it cannot or must not mend: a file that others could write may no longer say what its
-owner wrote.
+whose tasks are run. A user who can change one of these acts as the agent's user. So a process that is
+about to run tasks first closes its home directory to others. It refuses to start if something else is
+exposed: a file that others could write may no longer contain what its owner wrote.
 """
 
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.config.settings import Settings
+from agent.core import inode
 from agent.core.file_trust import (
     ROOT,
     Trust,
@@ -26,19 +26,22 @@ from agent.core.file_trust import (
     weaknesses,
 )
 
-_CODE_SUFFIXES: Final = (".yaml", ".yml", ".json", ".py")
+_CODE_SUFFIXES: Final = (".yaml", ".yml", ".json", ".py", ".pyc")
 _MAX_FILES: Final = 20_000
-"""Files looked at below the workflow directory, so that a huge one does not hold up the start."""
+"""Files checked below the workflow directory: a huge directory must not delay the start."""
 _SHOWN: Final = 10
 
 
 class ExposedError(Exception):
     """Users who are not trusted can change what the agent acts on."""
 
-    def __init__(self, found: list[Weakness]) -> None:
-        lines = [f"{each.path} {each.problem}: {each.remedy}" for each in found[:_SHOWN]]
-        if len(found) > _SHOWN:
-            lines.append(f"and {len(found) - _SHOWN} more")
+    def __init__(self, weak_files: list[Weakness]) -> None:
+        lines = [
+            f"{weakness.path} {weakness.problem}: {weakness.remedy}"
+            for weakness in weak_files[:_SHOWN]
+        ]
+        if len(weak_files) > _SHOWN:
+            lines.append(f"and {len(weak_files) - _SHOWN} more")
         super().__init__(
             "users who are not trusted can change files that the agent acts on:\n  "
             + "\n  ".join(lines)
@@ -48,18 +51,20 @@ class ExposedError(Exception):
 
 
 def close_to_others(settings: Settings) -> list[str]:
-    """Close the home directory to others and refuse what stays exposed; return what to tell.
+    """Close the home directory to others and refuse what stays exposed; return messages about it.
 
     Raises `ExposedError`, and `ValueError` for a trusted user or group that does not exist.
     """
     trust = trust_of(settings)
-    told = [*remarks(settings)]
-    found = [each for each in exposed(settings, trust) if not _is_mended(each, settings)]
-    if found:
-        raise ExposedError(found)
+    messages = [*remarks(settings)]
+    weak_files = [
+        weakness for weakness in exposed(settings, trust) if not _is_mended(weakness, settings)
+    ]
+    if weak_files:
+        raise ExposedError(weak_files)
     if not trust.is_for_everyone:
-        told += _mend(settings, trust)
-    return told
+        messages += _mend(settings, trust)
+    return messages
 
 
 def trust_of(settings: Settings) -> Trust:
@@ -80,7 +85,7 @@ def trust_of(settings: Settings) -> Trust:
 
 
 def remarks(settings: Settings) -> Iterator[str]:
-    """Say what is accepted and still worth knowing."""
+    """Yield messages about what is accepted and still worth knowing."""
     owner = _other_owner(settings)
     if owner is not None:
         yield (
@@ -91,7 +96,7 @@ def remarks(settings: Settings) -> Iterator[str]:
 
 def exposed(settings: Settings, trust: Trust) -> list[Weakness]:
     """Return what untrusted users can change of what the agent acts on."""
-    found: dict[Path, Weakness] = {}
+    weak: dict[Path, Weakness] = {}
     if settings.file is not None:
         # A file that others can write must not be what declares them trusted.
         first = trust_in(*settings.trusted_by_environment)
@@ -99,36 +104,34 @@ def exposed(settings: Settings, trust: Trust) -> list[Weakness]:
         if owner is not None:
             first = replace(first, users=first.users | {owner.st_uid})
             first = replace(first, groups=first.groups | {owner.st_gid})
-        found |= {each.path: each for each in weaknesses(settings.file, first)}
+        weak |= {item.path: item for item in weaknesses(settings.file, first)}
     for path in _power_files(settings):
-        found |= {each.path: each for each in weaknesses(path, trust)}
+        weak |= {item.path: item for item in weaknesses(path, trust)}
     for path in _code(settings.workflow_directory):
-        found |= {
-            each.path: each for each in weaknesses(path, trust) if not _is_no_code(each, path)
-        }
+        weak |= {item.path: item for item in weaknesses(path, trust) if not _is_no_code(item, path)}
     for path in _token_files(settings):
-        if path in found:
+        if path in weak:
             # To take it over would let in those whose tokens are in it.
             remedy = f"rm {path}, which revokes its tokens"
-            found[path] = replace(found[path], remedy=remedy)
-    return list(found.values())
+            weak[path] = replace(weak[path], remedy=remedy)
+    return list(weak.values())
 
 
 def readable(settings: Settings, trust: Trust) -> list[Path]:
     """Return the files of the home directory that only the agent should read, and others can."""
-    found = []
+    paths = []
     for path in _secret_files(settings):
         try:
             status = path.stat()
         except OSError:
             continue
         if can_be_read_by_others(status, trust):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _other_owner(settings: Settings) -> os.stat_result | None:
-    """Return whose the configuration's directory is, where root runs the agent for another user."""
+    """Return the owner of the configuration's directory, where root runs the agent for another user."""
     if os.geteuid() != ROOT:
         return None
     try:
@@ -203,11 +206,21 @@ def _is_no_code(weakness: Weakness, path: Path) -> bool:
 
 
 def _code(directory: Path) -> Iterator[Path]:
-    """Find the workflow files and the modules beside them."""
+    """Find the workflow files and the modules beside them, compiled ones included.
+
+    Python imports from linked directories too, and runs what it finds in `__pycache__`.
+    """
     yield directory
     count = 0
-    for place, directories, names in os.walk(directory):
-        directories[:] = [name for name in directories if not name.startswith((".", "__pycache__"))]
+    walked: set[inode.Identity] = set()
+    for place, directories, names in os.walk(directory, followlinks=True):
+        identity = inode.identity_of(place)
+        if identity in walked:
+            # A link leads back to it, or a second one to the same directory.
+            directories.clear()
+            continue
+        walked.add(identity)
+        directories[:] = [name for name in directories if not name.startswith(".")]
         for name in (*directories, *(name for name in names if name.endswith(_CODE_SUFFIXES))):
             count += 1
             if count > _MAX_FILES:

@@ -1,8 +1,8 @@
-"""Reading the configuration, and saying what is wrong with it.
+"""Reads the configuration and reports what is wrong with it.
 
 Values come from the models' defaults, then `config.toml`, then the environment
-(`AGENT_ENGINE__SLOTS=10` sets `slots` in `[engine]`; a list is `a, b` or JSON). What is unknown or out of bounds is refused
-before anything starts, all of it at once, each with its file, its line and what was probably meant.
+(`AGENT_ENGINE__SLOTS=10` sets `slots` in `[engine]`; a list is `a, b` or JSON). Every unknown key and
+every value out of bounds is reported at once, with its file, its line and what was probably meant.
 """
 
 import json
@@ -21,7 +21,7 @@ from agent.config.settings import Settings, sections
 DEFAULT_FILE = "config.toml"
 _PREFIX = "AGENT_"
 _NAMED: dict[str, type[BaseModel]] = {"models": ModelSettings, "mcp": McpSettings}
-"""Sections of which there are as many as people name."""
+"""Sections with one subsection for each name that the file gives."""
 
 
 _NOT_SECTIONS = {"base", "file", "trusted_by_environment"}
@@ -81,8 +81,8 @@ def _read(file: Path, *, is_required: bool) -> str:
 
 def _check_file(file: Path, text: str, document: dict[str, Any]) -> list[str]:
     """Return what is wrong with the file's own values, each with its line."""
-    found = [(_line_of(text, path), path, message) for path, message in _problems_of(document)]
-    return [f"{file}:{line}: {'.'.join(path)}: {message}" for line, path, message in sorted(found)]
+    placed = [(_line_of(text, path), path, message) for path, message in _problems_of(document)]
+    return [f"{file}:{line}: {'.'.join(path)}: {message}" for line, path, message in sorted(placed)]
 
 
 def _problems_of(document: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
@@ -98,7 +98,7 @@ def _problems_of(document: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
 
 
 def _message(path: list[str], problem: Any) -> str:
-    """Say one of pydantic's findings in words for the person who wrote the file."""
+    """Write one of pydantic's errors for the person who wrote the file."""
     if problem["type"] == "extra_forbidden":
         if len(path) == 1:
             return _unknown(path[0], _section_names(), "section")
@@ -110,13 +110,13 @@ def _message(path: list[str], problem: Any) -> str:
     if path[0] in ("models", "channels", "artifacts") and path[-1].endswith(
         ("key", "token", "secret")
     ):
-        # What stands there may be the secret itself: it is not repeated.
+        # The value may be the secret itself: the message does not repeat it.
         what = path[-1]
         return (
             f"must say where the {what} is, as env:NAME or file:PATH, and is not the {what} itself"
         )
     if path[0] == "mcp" or path[:2] == ["artifacts", "options"] or path == ["artifacts"]:
-        # Neither is what stands in its environment, its headers or its options.
+        # The same for values of its environment, its headers and its options.
         return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     if path == ["database", "url"] and problem["type"] == "string_pattern_mismatch":
         return 'must be empty, "sqlite:///path" or "postgresql://…"'
@@ -139,7 +139,7 @@ def _line_of(text: str, path: list[str]) -> int:
     import tomlkit
 
     # The parser keeps no line numbers but writes back exactly what it read: a comment put beside
-    # the item shows where it stands.
+    # the item shows its line.
     mark = "\0here"
     document = tomlkit.parse(text)
     item: Any = document
@@ -175,7 +175,7 @@ def _read_environment(
         else:
             value = _from_text(environment[variable], section.model_fields[key].annotation)
             found = _problems_of(_put({}, section_name, key, value))
-            # What a section needs as a whole is looked at once all is put together.
+            # Rules about a whole section are checked after all its values are known.
             problems += [f"{variable}: {message}" for path, message in found if key in path]
             values[section_name, key] = value
     return values, problems

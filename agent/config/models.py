@@ -1,4 +1,4 @@
-"""The sections of the configuration that are about models: which there are, and what they may use."""
+"""The sections of the configuration about models: their settings, and what tasks may use of them."""
 
 from typing import Any, Literal
 
@@ -48,14 +48,14 @@ class ArtifactSettings(Section):
     url: str = Field(
         default="",
         description="Empty: in the database. A directory, relative to this file; or the URL of an"
-        ' object store, as in "s3://bucket/path", with the extra `artifacts` and fsspec\'s driver for'
+        ' object store, as in "s3://bucket/path", with the library fsspec and its driver for'
         " it (here s3fs) installed.",
     )
     timeout_seconds: float = Field(
         default=30.0,
         ge=1,
         le=600,
-        description="A value that could not be written or read within this time is tried again"
+        description="A value that could not be written or read within this time is retried"
         " later; only the steps that need it wait.",
     )
     endpoint_url: str = Field(
@@ -68,7 +68,7 @@ class ArtifactSettings(Section):
         default="",
         pattern=REFERENCE,
         description="Where the access key of an S3 store is: env:NAME or file:PATH. Empty: where"
-        " its driver looks by itself.",
+        " its driver finds one by itself.",
     )
     secret: str = Field(
         default="",
@@ -93,10 +93,10 @@ class ArtifactSettings(Section):
         return self
 
     def storage_options(self) -> dict[str, Any]:
-        """Return what fsspec's driver is given besides the URL; references are not resolved."""
+        """Return the options of fsspec's driver; references to secrets are not resolved."""
         options: dict[str, Any] = {}
         if self.url.startswith(("s3://", "s3a://")):
-            # Its client would wait for a minute and try again four times by itself.
+            # The client would wait for a minute and retry four times by itself.
             seconds = self.timeout_seconds
             options["config_kwargs"] = {
                 "connect_timeout": min(5.0, seconds),
@@ -150,14 +150,14 @@ class McpSettings(Section):
 
 MODELS_TEXT = """\
 # Models that `llm` steps may name, one section each. `echo` is always there: it needs no key and
-# repeats what it is told, for trying things out.
+# repeats its prompt, for trying things out.
 #
 # [models.claude]
 # provider = "anthropic"             # or "openai": OpenAI, and every server that speaks its protocol
 # model = "claude-sonnet-5-5"        # its name at the provider
 # key = "env:ANTHROPIC_API_KEY"      # where the key is: env:NAME or file:PATH, never the key itself
-# usd_per_million_in = 3.0           # prices, as your provider tells them; a model without them
-# usd_per_million_out = 15.0         # is refused wherever money is capped
+# usd_per_million_in = 3.0           # prices, as your provider publishes them; a model without
+# usd_per_million_out = 15.0         # them is refused wherever money is capped
 # max_output_tokens = 64000          # optional
 # context_tokens = 200000            # optional
 # timeout_seconds = 600.0            # for one answer, where the step has no timeout
@@ -183,4 +183,4 @@ MODELS_TEXT = """\
 # url = "https://example.com/mcp"    # streamable HTTP
 # headers = { Authorization = "Bearer env:CALENDAR_TOKEN" }
 """
-"""What the shipped configuration says of models."""
+"""The end of the shipped configuration: models and MCP servers as comments."""

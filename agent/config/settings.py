@@ -1,7 +1,7 @@
 """The configuration: what can be set, within which bounds, and its defaults.
 
-The models are the one definition: the commented `config.toml` that is shipped is `default_text()`,
-and a test holds the two equal. `config_file` reads them from a file and the environment.
+These models are the one definition: `default_file` makes the commented `config.toml` that is shipped
+from them, and a test keeps the two equal. `loader` reads them from a file and the environment.
 """
 
 import ipaddress
@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from agent.config.channels import ChannelSettings
 from agent.config.models import (
-    MODELS_TEXT,
     ArtifactSettings,
     BudgetSettings,
     LlmSettings,
@@ -25,7 +24,7 @@ from agent.config.models import (
 
 
 def _check_private(entry: str) -> str:
-    """Refuse what no address and no host name is equal to: it would allow nothing."""
+    """Refuse an entry that can match no address and no host name."""
     try:
         ipaddress.ip_network(entry, strict=False)
     except ValueError:
@@ -36,7 +35,7 @@ def _check_private(entry: str) -> str:
 
 Private = Annotated[str, AfterValidator(_check_private)]
 Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
-"""A name as it is, without quotes around it."""
+"""A name without quotes around it."""
 
 
 class AgentSettings(Section):
@@ -68,7 +67,7 @@ class DatabaseSettings(Section):
         default="",
         pattern=r"^$|^sqlite:///.+|^postgres(ql)?://.+",
         description='Empty: SQLite in the home directory. Or "sqlite:///path/to/file.db", or'
-        ' "postgresql://user@host/name"; a connection pooler, as PgBouncer, may stand before it.',
+        ' "postgresql://user@host/name"; a connection pooler such as PgBouncer may be in front of it.',
     )
 
 
@@ -82,14 +81,16 @@ class EngineSettings(Section):
         default=1.0,
         ge=0.01,
         le=60,
-        description="Looks for work this often even when nothing woke it: the safety net.",
+        description="Polls for work this often even without a notification: the safety net.",
     )
-    batch: int = Field(default=64, ge=1, le=1000, description="Steps claimed at most in one turn.")
+    batch: int = Field(
+        default=64, ge=1, le=1000, description="Steps claimed at most in one transaction."
+    )
     lease_seconds: float = Field(
         default=60.0,
         ge=1,
         le=3600,
-        description="A worker that has given no sign for so long is dead; its steps go to others.",
+        description="A worker without a heartbeat for this long counts as dead; other workers get its steps.",
     )
     shutdown_seconds: float = Field(
         default=10.0,
@@ -101,8 +102,8 @@ class EngineSettings(Section):
         default=60.0,
         ge=0,
         le=3600,
-        description="A step whose last attempt took its worker down runs with nothing beside it,"
-        " for at most so long.",
+        description="A step whose last attempt crashed its worker runs isolated, with no other"
+        " step beside it, for at most this long.",
     )
     task_depth: int = Field(
         default=8, ge=1, le=100, description="Child tasks of child tasks, at most."
@@ -117,7 +118,7 @@ class EngineSettings(Section):
         default=65_536,
         ge=1024,
         le=1_048_576,
-        description="Outputs larger than this are kept compressed, apart from their steps.",
+        description="Outputs larger than this are stored compressed, outside their steps' rows.",
     )
     retention_days: float = Field(
         default=30.0,
@@ -137,13 +138,13 @@ class StepSettings(Section):
         default=10.0,
         ge=0.1,
         le=300,
-        description="An effect whose intent was recorded begins within this time or not at all.",
+        description="An effect whose intent was recorded starts within this time or not at all.",
     )
     call_seconds: float = Field(
         default=60.0,
         ge=0.1,
         le=86_400,
-        description="How long one call may take where neither it nor its step says so.",
+        description="How long one call may take where neither it nor its step has a timeout.",
     )
     attempt_seconds: float = Field(
         default=3600.0,
@@ -156,7 +157,7 @@ class StepSettings(Section):
         default=4_194_304,
         ge=1024,
         le=1_073_741_824,
-        description="What one attempt may write to its log; the rest is cut.",
+        description="What one attempt may write to its log; the rest is dropped.",
     )
 
 
@@ -165,13 +166,13 @@ class HttpSettings(Section):
 
     allow_private: list[Private] = Field(
         default_factory=list,
-        description="Private, loopback and link-local addresses are refused but for these"
+        description="Private, loopback and link-local addresses are refused, except for these"
         ' (addresses, networks or host names, as in ["127.0.0.1", "10.0.0.0/8"]).',
     )
     response_bytes: int = Field(
-        default=10_485_760, ge=1024, le=1_073_741_824, description="The largest response taken."
+        default=10_485_760, ge=1024, le=1_073_741_824, description="The largest response body."
     )
-    max_redirects: int = Field(default=10, ge=0, le=50, description="Redirects followed at most.")
+    max_redirects: int = Field(default=10, ge=0, le=50, description="Redirects to follow at most.")
 
 
 class ShellSettings(Section):
@@ -186,53 +187,56 @@ class ShellSettings(Section):
         default=5.0,
         ge=0,
         le=300,
-        description="Between asking a command and its children to end, and ending them.",
+        description="Time between SIGTERM and SIGKILL for a command and its children.",
     )
 
 
 class ServerSettings(Section):
     """The HTTP API of the daemon."""
 
-    enabled: bool = Field(default=True, description="Whether `agent up` offers it.")
+    enabled: bool = Field(default=True, description="Whether `agent up` serves it.")
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Where it listens: this machine alone, unless allow_remote is set.",
+        description="The address to listen on: of this machine alone, unless allow_remote is set.",
     )
-    port: int = Field(default=8420, ge=0, le=65_535, description="0: any that is free.")
+    port: int = Field(default=8420, ge=0, le=65_535, description="0: any free port.")
     allow_remote: bool = Field(
         default=False,
-        description="Whether host may be an address that others reach. It speaks no TLS: put a"
-        " proxy in front of it.",
+        description="Whether host may be an address that other machines reach. There is no TLS:"
+        " put a proxy in front of it.",
     )
     allowed_hosts: list[Bare] = Field(
         default_factory=list,
-        description="Names under which it may be called, besides localhost and host: those of a"
-        " proxy in front of it.",
+        description="Host names that requests may use, besides localhost and host: those of a proxy"
+        " in front of it.",
     )
     allowed_origins: list[Bare] = Field(
         default_factory=list,
         description='Web pages of other origins that may call it, as in ["https://example.com"].',
     )
     max_body_bytes: int = Field(
-        default=1_048_576, ge=1024, le=67_108_864, description="The largest body taken."
+        default=1_048_576, ge=1024, le=67_108_864, description="The largest request body."
     )
     max_requests: int = Field(
         default=256,
         ge=1,
         le=10_000,
-        description="Requests answered at the same time; more are told to come back later.",
+        description="Requests answered at the same time; more are refused with Retry-After.",
     )
     max_streams: int = Field(
         default=64, ge=1, le=1000, description="Streams of events open at the same time."
     )
     database_threads: int = Field(
-        default=4, ge=1, le=64, description="Threads that read for it, and as many for commands."
+        default=4,
+        ge=1,
+        le=64,
+        description="Threads that read the database, and as many for commands.",
     )
 
 
 class LogSettings(Section):
-    """What the daemon says of itself."""
+    """The daemon's log."""
 
     format: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console on a terminal, json elsewhere."
@@ -249,8 +253,8 @@ class ApprovalSettings(Section):
         default=5.0,
         ge=0.05,
         le=3600,
-        description="Looks for questions that expired or want a reminder this often, paused tasks"
-        " included: the safety net.",
+        description="Checks this often for questions that have expired or need a reminder, also of"
+        " paused tasks: the safety net.",
     )
 
 
@@ -260,7 +264,7 @@ class WorkflowSettings(Section):
     directory: str = Field(
         default="workflows",
         min_length=1,
-        description="Files here can be started by name; relative to this file.",
+        description="Its files can be started by name; relative to this file.",
     )
 
 
@@ -295,7 +299,7 @@ class Settings(Section):
 
     @property
     def database_url(self) -> str:
-        """The database; SQLite files are looked for from the configuration's directory."""
+        """The database's URL; paths of SQLite files are relative to the configuration's directory."""
         url = self.database.url
         if not url:
             return f"sqlite:///{self.home / 'agent.db'}"
@@ -305,13 +309,13 @@ class Settings(Section):
 
     @property
     def artifacts_url(self) -> str:
-        """Where large values are kept; directories are looked for from the configuration's own."""
+        """Where large values are kept; paths are relative to the configuration's directory."""
         url = self.artifacts.url
         return url if not url or "://" in url else str((self.base / url).absolute())
 
     @property
     def mcp_servers(self) -> dict[str, McpSettings]:
-        """The MCP servers; their programs are started in the configuration's directory, or from it."""
+        """The MCP servers; working directories are relative to the configuration's directory."""
         base = self.base.absolute()
         return {
             name: server.model_copy(update={"cwd": str(base / server.cwd)})
@@ -322,22 +326,6 @@ class Settings(Section):
     def workflow_directory(self) -> Path:
         """The directory of workflow files."""
         return self.base / self.workflows.directory
-
-
-def default_text() -> str:
-    """Return the commented default configuration: what `agent init` writes."""
-    blocks = [
-        "# The agent's configuration, with its defaults. A variable of the environment overrides\n"
-        "# a value here: AGENT_ENGINE__SLOTS=10 sets slots in [engine]. A list is written a,b or as\n"
-        "# JSON.\n"
-    ]
-    for name, section in sections().items():
-        lines = [f"# {section.__doc__}", f"[{name}]"]
-        for key, field in section.model_fields.items():
-            lines += _comment(field.description or "")
-            lines.append(f"{key} = {_toml(field.get_default(call_default_factory=True))}")
-        blocks.append("\n".join(lines) + "\n")
-    return "\n".join([*blocks, MODELS_TEXT])
 
 
 def sections() -> dict[str, type[BaseModel]]:
@@ -351,24 +339,3 @@ def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[B
         if isinstance(section, type) and issubclass(section, BaseModel):
             inner = list(_sections(section, f"{prefix}{name}."))
             yield from inner or [(prefix + name, section)]
-
-
-def _comment(text: str, width: int = 98) -> list[str]:
-    lines = ["#"]
-    for word in text.split():
-        if len(lines[-1]) + 1 + len(word) > width:
-            lines.append("#")
-        lines[-1] += f" {word}"
-    return lines
-
-
-def _toml(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        case list():
-            return "[" + ", ".join(_toml(item) for item in value) + "]"
-        case _:
-            return str(value)

@@ -1,8 +1,8 @@
 """The audit log: one line for every operator command: who gave it, from where, and its result.
 
 All processes of one home directory append to `audit.jsonl` there: the daemon for commands over the
-API, chats and links, and each command line for its own. A line says who, from where, what, on which
-task and with which outcome; it holds no token, no answer and no payload. The daemon's log has the
+API, chats and links, and each command line for its own. A line contains the principal, the source, the
+command, the task and the outcome; it contains no token, no answer and no payload. The daemon's log has the
 same line. At ten megabytes the file is renamed to `audit.jsonl.1`, which replaces the one before.
 """
 
@@ -21,7 +21,7 @@ from agent.core.log_limit import LogLimit
 NAME: Final = "audit.jsonl"
 MOST_BYTES: Final = 10 * 1024 * 1024
 INVALID: Final = "refused: what was given is not valid"
-"""Without the error's own text, which may repeat an answer or a payload."""
+"""Not the error's own text, which may repeat an answer or a payload."""
 _MOST_TEXT: Final = 300
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
@@ -41,7 +41,7 @@ def configure(home: Path, *, is_logged: bool = False) -> None:
 
 
 def record(who: str, source: str, what: str, outcome: str, **details: Any) -> None:
-    """Append a line; a disk that is full fails no command, and is logged."""
+    """Append a line; if that fails, as on a full disk, the failure is logged and the command goes on."""
     line = {
         "at": to_iso(Clock().now()),
         "who": who,
@@ -76,7 +76,7 @@ def recorded(who: str, source: str, what: str, **details: Any) -> Iterator[None]
 
 
 def _log() -> Any:
-    # Here: a command that lists tasks does not need it, and is to be quick.
+    # Imported here: commands that only list tasks must start quickly.
     import structlog
 
     return structlog.get_logger("agent.core.audit")

@@ -2,7 +2,7 @@
 
 Instants are whole microseconds since 1970 (UTC): both databases store and compare them as plain
 integers. The engine never compares the clocks of two machines; `set_to` brings this process's
-instants to the database's at connect, so that all workers on one database speak of the same now.
+instants to the database's at connect, so that all workers on one database agree on the current instant.
 """
 
 import time

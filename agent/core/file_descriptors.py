@@ -1,6 +1,6 @@
 """File descriptors: how many this process may have open, and what to do when there are none left.
 
-The soft limit is often 1,024 for the sake of programs that use `select`, which we do not. Child
+The soft limit is often 1,024 for the sake of programs that use `select`; the agent does not. Child
 processes get the soft limit back that this process was started with.
 """
 
@@ -12,9 +12,9 @@ from typing import Final
 from agent.core.log_limit import LogLimit
 
 MOST: Final = 65_536
-"""As far as the soft limit is raised: some programs close every descriptor up to it."""
+"""The highest soft limit that is set: some programs close every descriptor up to it."""
 RETRY_SECONDS: Final = 5.0
-"""After how long work is tried again that found no descriptor."""
+"""How long work that found no descriptor waits before its retry."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 _original_soft: int | None = None
@@ -85,7 +85,7 @@ def report_exhaustion(what: str) -> None:
     """Log that something found no descriptor, at most once a minute."""
     held_back = _lines.admit()
     if held_back is not None:
-        # Here: commands that run no step do not need it, and are to be quick.
+        # Imported here: commands that run no step must start quickly.
         import structlog
 
         log = structlog.get_logger(__name__)

@@ -1,7 +1,7 @@
 """Who can change a file: its owner, those its mode lets write, and those who can replace it.
 
 A program that acts on a file acts for everyone who can change it. As in `sshd`, every directory on
-the way counts, because who can write to a directory can replace what is in it. A sticky directory
+the way counts, because a user who can write to a directory can replace what is in it. A sticky directory
 such as /tmp is the exception: there only the owner of an entry can.
 """
 
@@ -70,15 +70,15 @@ def weaknesses(path: Path, trust: Trust) -> Iterator[Weakness]:
         return
     path = path.absolute()
     for component, status, is_last in _components(path):
-        found = _weakness(component, status, trust, is_last=is_last)
-        if found is None:
+        weakness = _weakness(component, status, trust, is_last=is_last)
+        if weakness is None:
             continue
         is_linked = not path.is_relative_to(component)
         if is_special(status) or (is_linked and status.st_uid == ROOT):
             # It may belong to the system, where another mode or owner would do harm.
             remedy = f"remove {path}, which leads to it" if is_linked else f"remove {path}"
-            found = replace(found, remedy=remedy)
-        yield found
+            weakness = replace(weakness, remedy=remedy)
+        yield weakness
 
 
 def is_special(status: os.stat_result) -> bool:

@@ -29,7 +29,7 @@ _source = Source()
 @contextmanager
 def drawn_from(source: Source) -> Iterator[None]:
     """Let ids and random numbers of this process come from another source."""
-    global _source  # noqa: PLW0603 - one source a process, as there is one clock
+    global _source  # noqa: PLW0603 - one source per process, as there is one clock
     before, _source = _source, source
     try:
         yield
@@ -49,7 +49,7 @@ def first_id_at(instant_us: int) -> str:
 
 
 def new_token() -> str:
-    """Return a new secret that nobody can guess."""
+    """Return a new secret that cannot be guessed."""
     return f"agent_{secrets.token_urlsafe(32)}"
 
 
@@ -66,7 +66,7 @@ def canonical_json(value: Any) -> str:
 
 
 def request_hash(request: Any) -> str:
-    """Return the stable hash of what a call asks for."""
+    """Return the stable hash of a call's request."""
     return hashlib.sha256(canonical_json(request).encode("utf-8")).hexdigest()
 
 
@@ -90,10 +90,10 @@ def idempotency_key(
 def remote_key(
     origin_id: str, step: str, action: str, stable_request_hash: str, failures: int
 ) -> str:
-    """Return what a remote is given as `Idempotency-Key`.
+    """Return what a remote gets as `Idempotency-Key`.
 
-    It stays the same after an unknown, so that the remote can tell a repeated request, and changes
-    after a definite failure, which the remote must not answer from memory.
+    It stays the same after an unknown, so that the remote recognizes the repeated request, and changes
+    after a definite failure, which the remote must not answer from its record.
     """
     return _digest(origin_id, step, action, stable_request_hash, str(failures))
 

@@ -1,12 +1,12 @@
 """The files of SQLite databases that this process has open, each known by its device and inode.
 
-A path is no identity: symlinks and hard links are other names of one file, and a name may come to
-stand for another file. The inode is, for as long as a descriptor of it is open.
+A path does not identify a file: symlinks and hard links are other names of it, and another file may
+take the name. Device and inode do, for as long as a descriptor is open.
 
 **One descriptor for each file, for as long as the process uses the file.** POSIX drops all of a
 process's locks on a file as soon as the process closes any descriptor of it, and with these locks
 SQLite keeps others from its pages. So a descriptor is opened before the first connection to the file
-and closed after the last; every connection and every lock of ours shares it.
+and closed after the last; every connection and every lock of this process shares it.
 
 The lock is an "open file description" lock on one byte far behind the end of the file. It conflicts
 with nothing that SQLite locks, is not dropped when another descriptor is closed, and works where
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Final
 
 CAN_LOCK: Final = hasattr(fcntl, "F_OFD_SETLK")
-"""Whether the system knows such locks: Linux does. Elsewhere a file beside the database is locked."""
+"""Whether the system has such locks: Linux does. Elsewhere a file beside the database is locked."""
 
 _LOCK_BYTE: Final = 2**62
 _REFUSED: Final = (errno.EACCES, errno.EAGAIN)
 _FLOCK: Final = "hhqqi"
-"""The C structure: type, whence, start, length, process."""
+"""The C structure `flock`: type, base of the offset, offset, length, process."""
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -40,10 +40,10 @@ class OpenFile:
 
     identity: Identity
     descriptors: list[int] = field(default_factory=list)
-    """The first one is used; others came of races, and must not be closed earlier either."""
+    """The first one is used. Others come from races, and closing them early would drop locks too."""
     users: int = 0
     owner: object | None = None
-    """Who in this process holds its lock."""
+    """The object in this process that holds the lock."""
 
     def try_lock(self, owner: object) -> bool:
         """Take the lock unless another process, or another owner here, has it."""
@@ -61,9 +61,9 @@ class OpenFile:
 
     def is_locked_elsewhere(self) -> bool:
         """Whether another process holds the lock; asking takes nothing."""
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _LOCK_BYTE, 1, 0)
-        found = fcntl.fcntl(self.descriptors[0], fcntl.F_OFD_GETLK, asked)
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _LOCK_BYTE, 1, 0)
+        answer = fcntl.fcntl(self.descriptors[0], fcntl.F_OFD_GETLK, request)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
     def _set(self, kind: int) -> bool:
         wanted = struct.pack(_FLOCK, kind, os.SEEK_SET, _LOCK_BYTE, 1, 0)
@@ -81,18 +81,24 @@ _files: dict[Identity, OpenFile] = {}
 
 
 def identity_of(path: str | Path) -> Identity:
-    """Return which file stands under a path now, links followed."""
-    # Not by pathlib, which takes three times as long: every commit asks.
-    found = os.stat(path)  # noqa: PTH116
-    return found.st_dev, found.st_ino
+    """Return the identity of the file at a path now, links followed."""
+    # Not by pathlib, which takes three times as long: every commit does this.
+    status = os.stat(path)  # noqa: PTH116
+    return status.st_dev, status.st_ino
 
 
 def open_file(path: Path) -> OpenFile:
-    """Return the file under a path, open until it is given back as often as it was asked for."""
+    """Open the file at a path, or share the open one; each call needs its own `give_back`."""
     with _mutex:
-        file = _files.get(identity_of(path)) or _opened(path)
-        file.users += 1
-        return file
+        while True:
+            file = _files.get(identity_of(path)) or _opened(path)
+            file.users += 1
+            if _files.get(file.identity) is file:
+                return file
+            # Between the two lines the garbage collector has run in this thread, which passes the
+            # mutex: a connection's `__del__` was the last user, and has closed the file.
+            file.users -= 1
+            _close(file)
 
 
 def give_back(file: OpenFile) -> None:
@@ -101,9 +107,13 @@ def give_back(file: OpenFile) -> None:
         file.users -= 1
         if file.users == 0:
             del _files[file.identity]
-            for descriptor in file.descriptors:
-                os.close(descriptor)
-            file.descriptors.clear()
+            _close(file)
+
+
+def _close(file: OpenFile) -> None:
+    for descriptor in file.descriptors:
+        os.close(descriptor)
+    file.descriptors.clear()
 
 
 def _opened(path: Path) -> OpenFile:
@@ -112,10 +122,10 @@ def _opened(path: Path) -> OpenFile:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        # It can be read and asked about; SQLite says what cannot be written.
+        # Reading still works; SQLite reports what cannot be written.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    identity = (found.st_dev, found.st_ino)
+    status = os.fstat(descriptor)
+    identity = (status.st_dev, status.st_ino)
     file = _files.setdefault(identity, OpenFile(identity))
     file.descriptors.append(descriptor)
     return file

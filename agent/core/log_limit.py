@@ -1,4 +1,4 @@
-"""A bound on log lines that strangers can cause: so many in a time, and how many were held back."""
+"""Limits log lines that remote callers can cause, and counts those that were left out."""
 
 import threading
 import time

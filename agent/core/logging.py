@@ -1,9 +1,10 @@
-"""What the daemon says of itself: for people on a console, as JSON for machines.
+"""The daemon's log: for people on a console, as JSON for machines.
 
-Parts speak by `structlog.get_logger(__name__)`; here it is decided where their lines go and how.
+Modules log through `structlog.get_logger(__name__)`; this module decides where and how their lines are
+written.
 
-Secrets never reach a line: values under names that speak of secrets are hidden, so are passwords
-inside addresses, and so is every value that was read by reference, wherever it turns up.
+Secrets never reach a line: values under keys that name secrets are hidden, passwords inside URLs, and
+every value that was read by reference, wherever it occurs.
 """
 
 import logging
@@ -52,7 +53,7 @@ def redact(value: Any, name: str = "") -> Any:
 
 
 def configure(log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Send our lines and those of libraries to a stream (standard error), in one form."""
+    """Send the agent's lines and those of libraries to a stream (standard error), in one format."""
     import structlog
 
     stream = stream or sys.stderr
@@ -90,7 +91,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # They tell every request and every connection; the engine's own lines say what matters.
+    # They log every request and every connection.
     for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
@@ -123,7 +124,7 @@ def _redact_event(
 def _show_safely(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Let no text of others steer the terminal; inside of other values it is escaped already."""
+    """Escape text from outside, so that it cannot control the terminal; other values are escaped already."""
     return {
         key: harmless(value) if isinstance(value, str) else value for key, value in event.items()
     }

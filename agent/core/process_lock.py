@@ -1,9 +1,9 @@
-"""The lock that says which process runs the tasks of a SQLite database.
+"""The lock of the one process that runs the tasks of a SQLite database.
 
-It is bound to the database's file itself, whatever name leads to it: two processes can never hold it
-for one file. The operating system drops it with the process, however that ends: a held lock is a
-living holder, with no time-out to wait for. The file beside the database, `NAME.lock`, only says who
-the holder is, for people; without it the lock holds all the same.
+It is a lock on the database's file itself, whatever its path: two processes can never hold it for one
+file. The operating system releases it when the process ends, however that happens: a held lock means a
+live holder, and there is no timeout to wait for. The file beside the database, `NAME.lock`, only shows
+people who the holder is; the lock works without it.
 """
 
 import fcntl
@@ -18,8 +18,8 @@ from agent.core import inode
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds the lock: `role` is `daemon`, `run` for a command that runs its own task, or `upkeep`."""
+class LockHolder:
+    """The process that holds the lock: `role` is `daemon`, `run` for a command that runs its own task, or `upkeep`."""
 
     process_id: int
     """0 when it is not known."""
@@ -34,13 +34,13 @@ class Lock:
         self.path = path
         self._file: inode.OpenFile | None = None
         self._beside: int | None = None
-        """A lock beside the database: the lock itself where the system has no better one, else what
-        keeps out an agent of a version that knows only that one."""
-        self._holder: Holder | None = None
+        """A lock on a file beside the database. Where the system has no better lock, it is the lock;
+        elsewhere it excludes agents of versions that know only this one."""
+        self._holder: LockHolder | None = None
 
     @property
     def notes(self) -> Path:
-        """The file that says who holds the lock."""
+        """The file that names the holder."""
         real = Path(os.path.realpath(self.path))
         return real.with_name(real.name + ".lock")
 
@@ -55,11 +55,11 @@ class Lock:
         return None if self._file is None else self._file.identity
 
     def acquire(self, role: str) -> bool:
-        """Take the lock unless a living process has it."""
+        """Take the lock unless a live process has it."""
         if self._file is not None:
             return True
         file = inode.open_file(self.path)
-        self._holder = Holder(os.getpid(), role)
+        self._holder = LockHolder(os.getpid(), role)
         is_ours = False
         try:
             is_ours = self._take(file)
@@ -98,8 +98,8 @@ class Lock:
             self._beside = None
         inode.give_back(file)
 
-    def holder(self) -> Holder | None:
-        """Return who holds the lock, or None when no living process does."""
+    def holder(self) -> LockHolder | None:
+        """Return who holds the lock, or None when no live process does."""
         if not inode.CAN_LOCK:
             return _flock_holder(self.notes)
         try:
@@ -134,7 +134,7 @@ class Lock:
             file = os.open(self.notes, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(file, 0)
-                os.pwrite(file, json.dumps(asdict(self._holder or Holder(0, ""))).encode(), 0)
+                os.pwrite(file, json.dumps(asdict(self._holder or LockHolder(0, ""))).encode(), 0)
             finally:
                 os.close(file)
 
@@ -153,12 +153,12 @@ class Lock:
         self.release()
 
 
-def _read(notes: Path) -> Holder:
+def _read(notes: Path) -> LockHolder:
     try:
-        return Holder(**json.loads(notes.read_bytes()))
+        return LockHolder(**json.loads(notes.read_bytes()))
     except (OSError, ValueError, TypeError):
-        # Its holder came by another name, or is between taking the lock and writing who it is.
-        return Holder(process_id=0, role="daemon")
+        # The holder used another path, or has not written the file yet.
+        return LockHolder(process_id=0, role="daemon")
 
 
 def _is_alive(process_id: int) -> bool:
@@ -173,7 +173,7 @@ def _is_alive(process_id: int) -> bool:
     return True
 
 
-def _flock_holder(notes: Path) -> Holder | None:
+def _flock_holder(notes: Path) -> LockHolder | None:
     try:
         file = os.open(notes, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

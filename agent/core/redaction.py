@@ -2,116 +2,35 @@
 
 One `Redactor` serves the whole process: a step can print a secret that was given to another step, to
 a channel or to a model, so each value that was read by reference is hidden from every output, error,
-log line and event.
+log line and event. `secret_forms` says in which forms a secret is found.
 
-A secret is found in the forms that encoders give it, character by character, so that mixed forms
-are found as well: as it is, percent-encoded, HTML-escaped, escaped as in JSON and Python, quoted for
-a shell; and as part of base64 (any alignment, both alphabets) and of hex (also in lines, or with
-spaces or colons between the bytes). Letters and digits are either all as they are or all escaped. A
-form that no encoder makes, such as a reversed text, is not found.
-
-Looking costs little where nothing is found: a text is searched for a few characters that every form
-of a secret has in common (its anchors), and only then for the form itself.
+A text without secrets costs little: it is searched for the anchors of the forms, and only where one
+occurs for the form itself.
 """
 
-import base64
-import html
-import html.entities
 import json
-import re
 from collections import deque
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
 from threading import Lock
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+
+from agent.core.secret_forms import (
+    ESCAPE_MARKS,
+    MIN_LENGTH,
+    NO_MARK,
+    AnchoredForm,
+    FoldedForm,
+    Form,
+    Gram,
+    forms_of,
+    grams_of,
+)
 
 REDACTED: Final = "[redacted]"
-MIN_LENGTH: Final = 4
-"""Shorter values cannot be told from ordinary text."""
-
-_MIN_ENCODED: Final = 6
-"""Shorter pieces of base64 and hex are found in ordinary text."""
-_MIN_ANCHOR: Final = 3
-_ANCHOR_LENGTH: Final = 12
-_MOST_LINES: Final = 200
-"""Lines of one secret that are searched for one by one, the longest of them: a key has about fifty."""
-_MOST_LENGTH: Final = 16_384
-"""A longer secret is searched for as plain text: a pattern of its length would take seconds to make."""
-_MOST_ESCAPED: Final = 1000
-"""A longer secret is not searched for with every letter escaped, for the same reason."""
 _VALUES_PER_NAME: Final = 4
-"""A value that was replaced stays hidden until so many others have followed."""
-
-_PLAIN: Final = re.compile("[A-Za-z0-9]+")
-"""What no encoder changes."""
-_RUN: Final = re.compile("[A-Za-z0-9]{2,4}")
-_ESCAPE_MARKS: Final = ("%", "\\", "&")
-_NO_MARK: Final = ""
-_BACKSLASHES: Final = re.compile(r"(\\+)")
-_BREAK: Final = r"(?:\s|\\[rn])*"
-_BASE64: Final = "[A-Za-z0-9+/_-]"
-_URL_SAFE: Final = str.maketrans("+/", "-_")
-_SHORT_ESCAPES: Final = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_SHELL_ESCAPES: Final = {"'": ("'\"'\"'", "'\\''")}
-
-
-class _Form:
-    """One way in which a secret may be written."""
-
-    def __init__(self, anchors: Iterable[str], pattern: str, longest: int) -> None:
-        self.anchors = tuple(dict.fromkeys(anchors))
-        """One of these is in every text that holds the form; none: the pattern must be tried."""
-        self.longest = longest
-        self._text = pattern
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile(self._text)
-
-    def replace(self, text: str, mark: str) -> str:
-        """Put a mark wherever the form is."""
-        return self._pattern.sub(mark, text)
-
-
-class _Literal(_Form):
-    """A form that is searched for as it is."""
-
-    def __init__(self, text: str) -> None:
-        run = _PLAIN.search(text, 0, 1000)
-        super().__init__([run[0][:_ANCHOR_LENGTH]] if run else [], text, len(text))
-
-    def replace(self, text: str, mark: str) -> str:
-        """Put a mark wherever the text is."""
-        return text.replace(self._text, mark)
-
-
-class _Folded(_Form):
-    """A form with hex digits in either case: its anchors are searched for in lower case."""
-
-    anchors_of: dict[str, list[str]]
-    """The anchors by a mark that is in every text which holds them."""
-
-
-class _Hex(_Folded):
-    """A form of hex digits alone."""
-
-    def __init__(self, anchors: list[str], pattern: str, longest: int) -> None:
-        self.anchors_of = {_NO_MARK: anchors}
-        super().__init__(anchors, pattern, longest)
-
-
-class _Escaped(_Folded):
-    """A text whose letters and digits are all escaped; most encoders leave these as they are."""
-
-    def __init__(self, text: str) -> None:
-        self.anchors_of = _escaped_anchors(text)
-        anchors = [anchor for found in self.anchors_of.values() for anchor in found]
-        chars = (
-            rf"\\*+(?:{'|'.join(_encodings(char))})" if _PLAIN.match(char) else _char(char)
-            for char in text
-        )
-        super().__init__(anchors, "".join(chars), 12 * len(text))
+"""The last values of one name that stay hidden: a step may still print a replaced one."""
+_MANY_ANCHORS: Final = 400
+"""With more anchors than this, searching a text for each costs more than collecting its grams."""
 
 
 class Redactor:
@@ -120,13 +39,13 @@ class Redactor:
     def __init__(self) -> None:
         self._lock = Lock()
         self._values: dict[str, deque[str]] = {}
-        self._forms_of: dict[str, tuple[_Form, ...]] = {}
+        self._forms_of: dict[str, tuple[Form, ...]] = {}
         self._whole: frozenset[str] = frozenset()
-        self._forms: tuple[_Form, ...] = ()
-        self._anchored: tuple[tuple[str, _Form], ...] = ()
-        """Each anchor with its form; a form without any has an empty text, which is in all texts."""
-        self._folded: dict[str, tuple[tuple[str, _Form], ...]] = {}
-        """The same for forms with hex digits, by a mark that is in every text which holds one."""
+        self._forms: tuple[Form, ...] = ()
+        self._anchored: tuple[AnchoredForm, ...] = ()
+        self._folded: dict[str, tuple[AnchoredForm, ...]] = {}
+        """Of forms with hex digits, by a mark that is in every text which contains one."""
+        self._has_many = False
 
     @property
     def longest(self) -> int:
@@ -148,30 +67,23 @@ class Redactor:
             if value in values:
                 return
             values.append(value)
-            known = {each for values in self._values.values() for each in values}
-            # Kept: making the forms of a value takes longer than searching a text for them.
-            kept = self._forms_of
-            self._forms_of = {each: kept.get(each) or tuple(_forms(each)) for each in known}
+            hidden = {value for values in self._values.values() for value in values}
+            # Forms are reused: making those of a value takes longer than searching a text for them.
+            made = self._forms_of
+            self._forms_of = {value: made.get(value) or tuple(forms_of(value)) for value in hidden}
             # The longest first: one secret may be part of another.
-            forms = [form for made in self._forms_of.values() for form in made]
+            forms = [form for forms in self._forms_of.values() for form in forms]
             forms.sort(key=lambda form: form.longest, reverse=True)
-            self._anchored = tuple(
-                (anchor, form)
-                for form in forms
-                if not isinstance(form, _Folded)
-                for anchor in form.anchors or ("",)
-            )
+            folded = [form for form in forms if isinstance(form, FoldedForm)]
+            plain = [form for form in forms if not isinstance(form, FoldedForm)]
+            self._anchored = tuple(pair for form in plain for pair in form.anchored)
             self._folded = {
-                mark: tuple(
-                    (anchor, form)
-                    for form in forms
-                    if isinstance(form, _Folded)
-                    for anchor in form.anchors_of.get(mark, ())
-                )
-                for mark in (_NO_MARK, *_ESCAPE_MARKS)
+                mark: tuple(pair for form in folded for pair in form.anchored_by(mark))
+                for mark in (NO_MARK, *ESCAPE_MARKS)
             }
+            self._has_many = len(self._anchored) + len(self._folded[NO_MARK]) > _MANY_ANCHORS
             self._forms = tuple(forms)
-            self._whole = frozenset(each.strip() for each in known)
+            self._whole = frozenset(value.strip() for value in hidden)
 
     def clear(self) -> None:
         """Forget all values."""
@@ -179,24 +91,41 @@ class Redactor:
             self._values.clear()
             self._forms_of, self._whole = {}, frozenset()
             self._forms, self._anchored, self._folded = (), (), {}
+            self._has_many = False
 
     def redact(self, text: str, mark: str = REDACTED) -> str:
         """Return a text without the hidden values."""
-        for anchor, form in self._anchored:
-            if anchor in text:
-                text = form.replace(text, mark)
-        for form in self._folded_in(text):
+        grams = self._grams(text)
+        # A replacement adds no anchor: what it leaves of the text is shorter.
+        for form in self._present(self._anchored, text, grams):
+            text = form.replace(text, mark)
+        for form in self._folded_in(text, grams):
             text = form.replace(text, mark)
         return text
 
-    def _folded_in(self, text: str) -> Iterator[_Form]:
+    def _grams(self, text: str) -> frozenset[Gram] | None:
+        """Return all runs of three characters of a text, in lower case, if that saves searches."""
+        if not self._has_many:
+            return None
+        return grams_of(text.lower())
+
+    @staticmethod
+    def _present(
+        anchored: tuple[AnchoredForm, ...], text: str, grams: frozenset[Gram] | None
+    ) -> Iterator[Form]:
+        """Yield the forms whose anchor occurs in a text."""
+        for gram, anchor, form in anchored:
+            if (grams is None or gram is None or gram in grams) and anchor in text:
+                yield form
+
+    def _folded_in(self, text: str, grams: frozenset[Gram] | None) -> Iterator[Form]:
         """Yield the forms with hex digits whose anchor occurs in a text."""
         if not self._folded:
             return
         folded = text.lower()
         for mark, anchored in self._folded.items():
             if mark in text:
-                yield from (form for anchor, form in anchored if anchor in folded)
+                yield from self._present(anchored, folded, grams)
 
     def redact_value(self, value: Any) -> Any:
         """Return a value without the hidden values, in its texts, its keys and as its numbers."""
@@ -205,27 +134,38 @@ class Redactor:
         return self._redacted(value)
 
     def _may_hold_any(self, value: Any) -> bool:
-        """Look at a value as one text: anchors are letters and digits, which JSON leaves alone."""
+        """Search a value as one text: anchors are letters and digits, which JSON leaves alone."""
         try:
             text = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError):
             return True
-        if any(anchor in text for anchor, _ in self._anchored):
+        if any(True for _ in self._present(self._anchored, text, self._grams(text))):
             return True
         # JSON doubles the backslashes of a text.
-        return any(True for _ in self._folded_in(text.replace("\\\\", "\\")))
+        text = text.replace("\\\\", "\\")
+        return any(True for _ in self._folded_in(text, self._grams(text)))
 
     def _redacted(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, dict):
-            return {
-                self.redact(k) if isinstance(k, str) else k: self._redacted(v)
-                for k, v in value.items()
-            }
+            return self._redacted_object(value)
         if isinstance(value, list | tuple):
             return [self._redacted(member) for member in value]
         return REDACTED if self._is_hidden_number(value) else value
+
+    def _redacted_object(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        """Redact keys and members; keys that become the same text are numbered, so that all stay."""
+        result: dict[Any, Any] = {}
+        numbers: dict[str, int] = {}
+        for key, member in value.items():
+            name = self.redact(key) if isinstance(key, str) else key
+            unique = name
+            while unique in result:
+                numbers[name] = numbers.get(name, 1) + 1
+                unique = f"{name} ({numbers[name]})"
+            result[unique] = self._redacted(member)
+        return result
 
     def _is_hidden_number(self, value: Any) -> bool:
         """Whether a value is a secret of digits, as which a text is read that is taken as JSON."""
@@ -240,175 +180,3 @@ class Redactor:
 
 everywhere: Final = Redactor()
 """What this process must not show."""
-
-
-def spellings(secret: str) -> list[str]:
-    """Return the usual forms of a secret as plain texts, for a search that knows no patterns."""
-    secret = secret.strip()
-    quoted = (quote(secret), quote(secret, safe=""), quote_plus(secret))
-    written = [
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        html.escape(secret),
-        *quoted,
-        *(re.sub("%..", lambda found: found[0].lower(), each) for each in quoted),
-    ]
-    data = secret.encode("utf-8", "surrogatepass")
-    for _, core in _cores(data):
-        written += [core, core.translate(_URL_SAFE)]
-    if len(data) * 2 >= _MIN_ENCODED:
-        written += [data.hex(), data.hex().upper()]
-    return list(dict.fromkeys(written))
-
-
-def _forms(secret: str) -> Iterator[_Form]:
-    lines = {line.strip(): None for line in secret.splitlines()}
-    longest = sorted(lines, key=len, reverse=True)[:_MOST_LINES]
-    for line in longest:
-        if MIN_LENGTH <= len(line) <= _MOST_LENGTH:
-            yield _as_text(line)
-    if len(secret) > _MOST_LENGTH:
-        yield from map(_Literal, spellings(secret))
-        return
-    for text in {secret, secret.strip()} - lines.keys():
-        yield _as_text(text)
-    if len(secret) <= _MOST_ESCAPED and "\\" not in secret and _RUN.search(secret):
-        yield _Escaped(secret.strip())
-    data = secret.strip().encode("utf-8", "surrogatepass")
-    yield from _as_base64(data)
-    if len(data) * 2 >= _MIN_ENCODED:
-        yield _as_hex(data)
-
-
-def _as_text(text: str) -> _Form:
-    runs = [run for run in _PLAIN.findall(text) if len(run) >= _MIN_ANCHOR]
-    anchors = [max(runs, key=len)] if runs else []
-    longest = sum(1 if _PLAIN.match(char) else len(_numeric(char)) + 12 for char in text)
-    pieces = _BACKSLASHES.split(text)
-    # Not from the middle of a run of backslashes: each of them would be tried as a beginning.
-    start = "" if _PLAIN.match(text) else r"(?<!\\)"
-    written = (
-        _backslashes(len(piece)) if number % 2 else "".join(map(_char, piece))
-        for number, piece in enumerate(pieces)
-    )
-    return _Form(anchors, start + "".join(written), longest)
-
-
-def _escaped_anchors(text: str) -> dict[str, list[str]]:
-    """Return, for each mark of an escape, how a few characters of a text look in such escapes."""
-    found = _RUN.search(text)
-    run = found[0] if found else ""
-    octets = [f"{ord(char):02x}" for char in run]
-    numbers = [str(ord(char)) for char in run]
-    return {
-        "%": ["%".join(["", *octets]), "%25".join(["", *octets])],
-        "\\": [
-            kind + f"{slashes}{kind}".join(octets)
-            for kind in ("u00", "x")
-            for slashes in ("\\", "\\\\")
-        ],
-        "&": [
-            f"#{kind}" + f";{between}#{kind}".join(codes) + ";"
-            for between in ("&", "&amp;")
-            for kind, codes in (("", numbers), ("x", octets))
-        ],
-    }
-
-
-def _as_hex(data: bytes) -> "_Hex":
-    """Return the form of hex digits: in one, in lines, or with spaces or colons between the bytes."""
-    digits = data.hex()
-    # Two of each: a line break may go through one of them.
-    whole = [digits[:_ANCHOR_LENGTH], digits[_ANCHOR_LENGTH : 2 * _ANCHOR_LENGTH]]
-    parts = [each for each in (data[:4], data[4:8]) if len(each) * 2 >= _MIN_ENCODED]
-    spaced = [each.hex(separator) for each in parts for separator in " :"]
-    anchors = [each for each in (*whole, *spaced) if len(each) >= _MIN_ENCODED]
-    pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
-    pattern = r"(?:[\s:]|\\[rn])*+".join(pairs)
-    return _Hex(anchors, f"(?i:{pattern})", 2 * len(digits))
-
-
-def _backslashes(count: int) -> str:
-    """Return a pattern for a number of backslashes; each may be doubled any number of times."""
-    forms = "|".join(sorted(_encodings("\\"), key=len, reverse=True))
-    return rf"(?:\\*+(?:{forms})|\\++){{1,{count}}}"
-
-
-def _char(char: str) -> str:
-    """Return a pattern for one character, which is no backslash, in all its forms."""
-    if _PLAIN.match(char):
-        return re.escape(char)
-    forms = {re.escape(char), *_encodings(char)}
-    # JSON inside of JSON doubles what escapes. No form begins with a backslash: none is given back.
-    return rf"\\*+(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
-
-
-def _encodings(char: str) -> set[str]:
-    """Return patterns for the forms in which encoders write a character, without a backslash."""
-    forms = {re.escape(each) for each in _SHELL_ESCAPES.get(char, ())}
-    if char in _SHORT_ESCAPES:
-        forms.add(_SHORT_ESCAPES[char])
-    if char == " ":
-        forms.add(r"\+")
-    octets = char.encode("utf-8", "surrogatepass")
-    # What is encoded twice has %25 for %.
-    forms.add("".join(f"%(?:25)*{_hex(byte)}" for byte in octets))
-    forms.add(r"\\+".join(f"x{_hex(byte)}" for byte in octets))
-    if ord(char) < 256:
-        forms.add(f"x{_hex(ord(char))}")
-    forms.add(f"U(?i:{ord(char):08x})")
-    units = char.encode("utf-16-be", "surrogatepass")
-    pairs = [units[at : at + 2] for at in range(0, len(units), 2)]
-    forms.add(r"\\+".join("u" + "".join(map(_hex, pair)) for pair in pairs))
-    names = [name for name, number in html.entities.name2codepoint.items() if number == ord(char)]
-    names += ["apos"] if char == "'" else []
-    forms.add(f"&(?:amp;)*(?:{'|'.join([_numeric(char), *names])});")
-    return forms
-
-
-def _numeric(char: str) -> str:
-    return rf"#0*{ord(char)}|#[xX]0*(?i:{ord(char):x})"
-
-
-def _hex(byte: int) -> str:
-    return f"(?i:{byte:02x})"
-
-
-def _cores(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the base64 that is the same whatever stands before and after, for each alignment."""
-    for before in range(3):
-        encoded = base64.b64encode(bytes(before) + data + bytes(3)).decode()
-        first = -(-before * 8 // 6)
-        core = encoded[first : (before + len(data)) * 8 // 6]
-        if len(core) >= _MIN_ENCODED:
-            yield before, core
-
-
-def _as_base64(data: bytes) -> Iterator[_Form]:
-    for before, core in _cores(data):
-        # Two anchors: a line break may go through one of them.
-        anchors = [core[:_ANCHOR_LENGTH], core[_ANCHOR_LENGTH : 2 * _ANCHOR_LENGTH]]
-        anchors = [each for each in anchors if len(each) >= _MIN_ENCODED]
-        if any(char in each for each in anchors for char in "+/"):
-            anchors = _plain_parts(anchors)
-        inner = _BREAK.join(map(_base64_char, core))
-        # The characters at its ends hold some bits of the secret too.
-        around = f"{_BASE64}?" if before else ""
-        pattern = f"{around}{inner}{_BASE64}?(?:=|%3[dD]){{0,2}}"
-        yield _Form(anchors, pattern, 3 * len(core) + 8)
-
-
-def _plain_parts(anchors: list[str]) -> list[str]:
-    """Return of each anchor the longest part that is the same in both alphabets."""
-    parts = [max(re.split("[+/]", anchor), key=len) for anchor in anchors]
-    # Too short a part tells nothing: then the pattern is tried at once.
-    return parts if all(len(part) >= _MIN_ANCHOR for part in parts) else []
-
-
-def _base64_char(char: str) -> str:
-    if char == "+":
-        return "(?:[+-]|%2[bB])"
-    if char == "/":
-        return r"(?:\\*/|_|%2[fF])"
-    return char

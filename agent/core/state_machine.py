@@ -1,4 +1,4 @@
-"""The state machines as data: what may happen to a task, a step, a call and an approval.
+"""The state machines of tasks, steps, calls and approvals, as data.
 
 The guard that every change passes (`check`), the CHECK constraints of the tables, the pictures in
 the documentation and the exhaustive test of state × event all derive from these tables.
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -20,7 +20,7 @@ class TaskStatus(StrEnum):
 
 
 class StepStatus(StrEnum):
-    """Where a step stands."""
+    """The status of a step."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class StepStatus(StrEnum):
 
 
 class CallStatus(StrEnum):
-    """What the ledger knows of one call."""
+    """The verdict on one call, in the ledger."""
 
     UNKNOWN = "unknown"
     SUCCEEDED = "succeeded"
@@ -40,7 +40,7 @@ class CallStatus(StrEnum):
 
 
 class ApprovalStatus(StrEnum):
-    """Where a question to a person stands."""
+    """The status of a question to a person."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -51,7 +51,7 @@ class ApprovalStatus(StrEnum):
 
 
 class Move(NamedTuple):
-    """One row of a machine: the states an event may find, and the one it leaves."""
+    """One row of a machine: the states in which an event is allowed, and the state after it."""
 
     sources: frozenset[str]
     target: str
@@ -93,7 +93,7 @@ CALL: Final[Machine] = {
     "tool_call.resolved": _move("unknown", "succeeded"),
 }
 
-# The log tells of the first three as `approval.decided`, with the status.
+# The first three are recorded as the event `approval.decided`, with the status.
 APPROVAL: Final[Machine] = {
     "approval.approved": _move("pending", "approved"),
     "approval.denied": _move("pending", "denied"),
@@ -107,7 +107,7 @@ STEP_ENDED: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStat
 
 
 class ForbiddenMoveError(Exception):
-    """An event met a state that its machine does not allow: a defect, never a user's mistake."""
+    """An event is not allowed in the current state: a defect, never a user's mistake."""
 
     def __init__(self, event: str, state: str) -> None:
         super().__init__(f"{event} cannot happen in state {state!r}")

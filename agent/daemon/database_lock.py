@@ -3,7 +3,7 @@
 import errno
 
 from agent import bootstrap
-from agent.core.process_lock import Holder, Lock
+from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
@@ -11,7 +11,7 @@ from agent.store.db.dialect import Fault
 class AlreadyRunningError(Exception):
     """Another process runs this database's tasks."""
 
-    def __init__(self, holder: Holder | None) -> None:
+    def __init__(self, holder: LockHolder | None) -> None:
         who = f" (process {holder.process_id})" if holder and holder.process_id else ""
         super().__init__(f"an agent is already running on this database{who}")
 

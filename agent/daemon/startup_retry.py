@@ -25,8 +25,6 @@ Result = TypeVar("Result")
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 _PROBE_PAUSES: Final = (0.2, 0.5, 1.0)
-_TRANSIENT_FAULTS: Final = (Fault.BUSY, Fault.LOST, Fault.FULL)
-"""Faults after which a running worker retries as well, once the database was reached."""
 
 
 def open_database(settings: Settings) -> Database:
@@ -53,7 +51,7 @@ async def with_retries(work: Callable[[], Result], *, is_idempotent: bool) -> Re
             return await asyncio.to_thread(work)
         except StoreError as error:
             is_unknown = isinstance(error, CommitUnknownError) and not is_idempotent
-            if is_unknown or error.fault not in _TRANSIENT_FAULTS:
+            if is_unknown or not error.fault.is_transient:
                 raise
             await asyncio.sleep(_pause_after(error, backoff))
 
@@ -79,7 +77,7 @@ def _responds(settings: Settings) -> bool:
         time.sleep(pause)
         try:
             with database.connect("reader") as connection:
-                connection.query("SELECT 1")
+                connection.check()
         except StoreError:
             continue
         return True

@@ -9,7 +9,7 @@ import agent.steps.spec.registry  # noqa: F401
 from agent.config.settings import Settings
 from agent.steps.kinds import python_modules
 from agent.store.db.database import Connection
-from agent.store.engine import workflow_histories
+from agent.store.engine import workflow_versions
 from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.compile.triggers import inactive_triggers
 from agent.workflows.diagnostics import did_you_mean
@@ -29,7 +29,7 @@ def overview(settings: Settings, connection: Connection | None) -> list[dict[str
     """Return every workflow that has a file or is recorded, with remarks."""
     recorded = {}
     if connection is not None:
-        versions = workflow_histories.latest_versions(connection)
+        versions = workflow_versions.latest_versions(connection)
         recorded = {version.name: version for version in versions}
     listed: dict[str, dict[str, Any]] = {}
     entries = scan(settings)

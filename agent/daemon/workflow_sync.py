@@ -15,7 +15,7 @@ from agent.steps.attempt.prepare import watch_secrets
 from agent.steps.spec.agent_config import workflows_of
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.workflows import loader
 from agent.workflows.diagnostics import Problem
 from agent.workflows.directory import Directory
@@ -82,7 +82,7 @@ class WorkflowSync:
         names = {str(entry.path.absolute()): entry.name for entry in self._directory.entries}
         return [
             record.name
-            for record in workflow_histories.latest_versions(connection)
+            for record in workflow_versions.latest_versions(connection)
             if record.removed_at is None
             and record.path is not None
             and Path(record.path).parent == directory

@@ -57,7 +57,7 @@ class EchoConnector:
         return Reply(
             text=text,
             stop_reason=stopped,
-            model="echo (no model: it repeats what it is told)",
+            model="echo (no model: it repeats the prompt)",
             tool_uses=uses,
             tokens_in=entry.get("tokens_in", sum(map(_tokens, prompts))),
             tokens_out=tokens_out,

@@ -12,7 +12,7 @@ _ACCEPTED: Final = frozenset(
 _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "uri", "uuid"})
 _NOT_EXPRESSIBLE: Final = frozenset({"allOf", "not", "if"})
 _TYPED: Final = frozenset({"type", "anyOf", "enum", "const", "$ref"})
-"""Keywords of which a schema must have at least one."""
+"""A schema must have at least one of these keywords."""
 
 
 class _NotExpressibleError(Exception):

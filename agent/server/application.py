@@ -65,7 +65,7 @@ ROUTES: list[RouteRegistry] = [
 ]
 
 
-def context_of(
+def build_context(
     settings: Settings,
     database: Database,
     worker: Worker,

@@ -44,7 +44,7 @@ class Context:
     """The worker's present problems."""
 
 
-def here(request: Request) -> Context:
+def context_of(request: Request) -> Context:
     """Return the parts of the server that received a request.
 
     FastAPI's `Depends` would take as long as some of the responses.

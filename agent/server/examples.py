@@ -39,16 +39,19 @@ SUMMARY: Final[dict[str, Any]] = {
     "workflow": "invoice-triage",
     "version": 3,
     "status": "succeeded",
+    "activity": "succeeded",
     "priority": "normal",
     "created_at": AT,
     "started_at": AT,
     "ended_at": _LATER,
     "error": None,
     "pause_reason": None,
+    "pause_kind": None,
+    "pause_command": None,
 }
 TASK: Final[dict[str, Any]] = {
     **SUMMARY,
-    "activity": {"state": "idle", "on": []},
+    "waiting_on": [],
     "current_step": None,
     "input": {"max_amount": 250},
     "output": {"vendor": "Example Ltd"},
@@ -197,7 +200,7 @@ PROBLEM: Final = {
     "type": "urn:agent:problem:refused",
     "title": "Not allowed in this state",
     "status": 409,
-    "detail": "the task cannot be paused: it has succeeded",
+    "detail": "nothing to pause: the task succeeded",
 }
 METRICS: Final = """\
 # HELP agent_tasks Tasks by status.

@@ -118,14 +118,14 @@ class Server:
     async def _serve(self, worker_loop: asyncio.AbstractEventLoop) -> None:
         import uvicorn
 
-        from agent.server.application import build, close, context_of
+        from agent.server.application import build, build_context, close
         from agent.server.header_limits import HEAD_SECONDS, limited_to
 
         if self._count_from is None:
             # If the database is down, counting begins with the first scrape.
             with contextlib.suppress(StoreError):
                 self._count_from = await asyncio.to_thread(EventTail(self._database).open)
-        context = context_of(
+        context = build_context(
             self._settings,
             self._database,
             self._worker,

@@ -13,7 +13,7 @@ from agent.server.problems import retry_later
 from agent.server.startup import Startup
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import reads, workflow_versions
+from agent.store.engine import task_rows, workflow_versions
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.submission import StartableWorkflow, new_submission
@@ -124,7 +124,7 @@ class TaskSubmitter:
             existing = None
             if dedupe_key is not None:
                 existing = await self._read_pool.read(
-                    lambda connection: reads.task_by_dedupe_key(connection, dedupe_key)
+                    lambda connection: task_rows.task_by_dedupe_key(connection, dedupe_key)
                 )
             if existing is None:
                 raise

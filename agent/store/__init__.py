@@ -1,21 +1,34 @@
-"""The store: the schema, the SQL, and the two databases behind one small interface.
+"""The store: the schema, all SQL, and the two databases behind one small interface.
 
-Purpose. Everything above speaks SQL written once, with `:name` parameters, through `Connection`:
-`query` for rows, `execute` for a count, `transaction` around both. What differs between SQLite and
-PostgreSQL is a word of `dialect.Sql` or is hidden in `sqlite` and `postgres`. Sets travel as one
-JSON array of arrays (`Sql.rows`), so that a statement costs the same round trip for one row or for
-hundreds.
+Code above writes SQL nowhere: it calls functions of this package, which take the transaction
+(`Connection`) first and never commit. SQL is written once, with `:name` parameters. What differs between
+SQLite and PostgreSQL is a word of `db.dialect.Sql`, or is hidden in `db.sqlite` and `db.postgres`. A set
+of rows is passed as one JSON array of arrays (`Sql.rows`): a statement takes one round trip for one row
+or for hundreds.
+
+Where to find what:
+- `db`: `Database`, `Connection`, dialects, faults. `schema`: tables and migrations.
+- `engine`: what workers and operators read and write. The claim of steps is three statements: what is
+  due (`engine.reads.due_tasks`, first asked in `engine.begin_tx.begin`), the lock of tasks
+  (`engine.reads.lock_tasks`) and the update of claimed steps (`engine.writes.update_steps`).
+- `read`: lists and documents for people, and rows for the checker. `event_log`: the log by cursor.
+- `artifacts`: large values. `channels`: cursors, pairings, tokens. `pruning`: backups and old tasks.
+
+To add a table or a column: declare it in `schema/tables.py`, add a migration with the next number in
+`schema/migrations/versions`, set `schema.migrate.HEAD`, and write its SQL in a module named after it.
+A test compares what the migrations reach with what `tables` declares.
 
 Invariants.
-- A writing transaction takes its lock at its start (`BEGIN IMMEDIATE`), never on the way.
-- A commit that was acknowledged is on disk (`synchronous=FULL`, `synchronous_commit=on`).
-- On SQLite every writer but the engine's turn holds the gate (`gate`) around its transaction; the
-  turn passes through it before each of its own. So a busy daemon cannot starve the command line.
-- The schema is what `tables` declares and `migrations` reach; nothing runs on another one
-  (`schema.check`).
-- Every stored value is plain JSON (`values`).
+- A writing transaction takes its lock at its start (`BEGIN IMMEDIATE`), never later.
+- An acknowledged commit is on disk (`synchronous=FULL`, `synchronous_commit=on`).
+- On SQLite every writer except the worker holds the write lock around its transaction; the worker takes
+  and releases it before each transaction. So a busy daemon cannot starve the command line.
+- Nothing runs on a schema of another version (`schema.migrate.check`).
+- Every stored value is plain JSON (`db.json_values`).
 
-Failures surface as one exception, `StoreError`, with a `Fault` to act on and a message to read.
-Only `Fault.DATA` is a row's own fault. A commit whose answer was lost is neither done nor undone:
-it is `CommitUnknownError`, and the caller must look.
+Failures are one exception, `StoreError`, with a `Fault` to act on and a message to read. Only
+`Fault.DATA` is caused by the row itself. After `CommitUnknownError`, whose COMMIT may have happened, the
+caller must read the database to find out.
+
+It imports `agent.config` and `agent.core`.
 """

@@ -13,40 +13,40 @@ from agent.store.read import views
 
 @cache
 def _after(sql: Sql) -> tuple[str, str]:
-    """Return the condition and the order of events after one place, up to another."""
+    """Return the condition and the order of events after one position, up to another."""
     if sql.name == "postgresql":
         return "(xid, id) > (:xid, :id) AND (xid, id) <= (:last_xid, :last_id)", "xid, id"
     return "id > :id AND id <= :last_id", "id"
 
 
 def _between(connection: Connection, place: Place, last: Place) -> dict[str, Any]:
-    given: dict[str, Any] = {"id": place[1], "last_id": last[1]}
+    params: dict[str, Any] = {"id": place[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
-        given |= {"xid": place[0], "last_xid": last[0]}
-    return given
+        params |= {"xid": place[0], "last_xid": last[0]}
+    return params
 
 
 def events_after(
     connection: Connection, place: Place, types: Collection[str] | None, limit: int
 ) -> tuple[list[tuple[Any, ...]], Place]:
-    """Return events after a place as they were written, and the place up to which that is all.
+    """Return events after a position as they were written, and the position up to which they are complete.
 
-    `types` None: of every type. To be called within a snapshot: the end of what can be read must
-    not move in between.
+    `types` None: of every type. Call it within a snapshot: the end of the readable log must not
+    move in between.
     """
     last = max(views.latest_event(connection), place)
     if last == place or (types is not None and not types):
         return [], last
     condition, order = _after(connection.sql)
-    given = _between(connection, place, last)
+    params = _between(connection, place, last)
     if types is not None:
         condition += f" AND type IN {connection.sql.ids('types')}"
-        given["types"] = json.dumps(sorted(types))
+        params["types"] = json.dumps(sorted(types))
     rows = connection.query(
         "SELECT xid, id, task_id, seq, type, step_id, attempt, at, data FROM events"
         f" WHERE {condition} ORDER BY {order} LIMIT :limit",
         limit=limit,
-        **given,
+        **params,
     )
     if len(rows) == limit:
         last = (int(rows[-1][0]), int(rows[-1][1]))
@@ -56,21 +56,21 @@ def events_after(
 def count_after(
     connection: Connection, place: Place, limit: int
 ) -> tuple[dict[str, int], Place, bool]:
-    """Return how many events of each type follow a place, among at most `limit` of them.
+    """Return how many events of each type follow a position, among at most `limit` of them.
 
-    With them the place up to which they were counted, and whether that is the end of the log. To be
-    called within a snapshot.
+    Also return the position up to which they were counted, and whether that is the end of the log.
+    Call it within a snapshot.
     """
     last = max(views.latest_event(connection), place)
     if last == place:
         return {}, place, True
     condition, order = _after(connection.sql)
-    given = _between(connection, place, last)
-    # The last row of a page says where the next one begins.
+    params = _between(connection, place, last)
+    # The next page begins after the last row.
     ends = connection.query(
         f"SELECT xid, id FROM events WHERE {condition} ORDER BY {order} LIMIT 1 OFFSET :offset",
         offset=limit - 1,
-        **given,
+        **params,
     )
     if ends:
         last = (int(ends[0][0]), int(ends[0][1]))

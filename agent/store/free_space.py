@@ -1,8 +1,8 @@
-"""Giving the space of removed rows back to the disk, on SQLite.
+"""Returns the space of removed rows to the disk, on SQLite.
 
-A file that was made with incremental auto-vacuum gives back a few pages at a time, between which others
-write. Files of earlier versions must be rewritten once, while nothing else uses them. PostgreSQL looks
-after its space by itself.
+A file with incremental auto-vacuum returns a few pages at a time, and other processes write in between.
+Files of earlier versions must be rewritten once, while no other process uses them. PostgreSQL manages
+its space by itself.
 """
 
 import shutil
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.write_lock import WriteLockTimeoutError
@@ -21,18 +21,18 @@ _CHECKPOINT_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class DiskUsage:
     """What a database takes of the disk."""
 
     file_bytes: int
     """The file and its write-ahead log."""
     free_bytes: int
-    """Pages inside the file that hold nothing."""
+    """Empty pages inside the file."""
     is_incremental: bool
-    """Whether free pages can be given back a few at a time."""
+    """Whether free pages can be returned a few at a time."""
 
 
-def measure(database: Database) -> Space | None:
+def measure(database: Database) -> DiskUsage | None:
     """Return what a SQLite database takes of the disk; None on PostgreSQL."""
     if database.path is None:
         return None
@@ -40,17 +40,17 @@ def measure(database: Database) -> Space | None:
         size, free = _pragma(connection, "page_size"), _pragma(connection, "freelist_count")
         is_incremental = _pragma(connection, "auto_vacuum") == _INCREMENTAL
     log = database.path.with_name(database.path.name + "-wal")
-    return Space(_size(database.path) + _size(log), size * free, is_incremental)
+    return DiskUsage(_size(database.path) + _size(log), size * free, is_incremental)
 
 
-def give_back(database: Database) -> None:
+def shrink(database: Database) -> None:
     """Let the file shrink by its free pages, in short transactions."""
     if database.path is None:
         return
     with database.connect("writer") as connection:
         if _pragma(connection, "auto_vacuum") == _INCREMENTAL:
             left = _pragma(connection, "freelist_count")
-            # What others free meanwhile is left to the next time.
+            # Pages that other processes free meanwhile are left for the next time.
             for _ in range(0, left, _PAGES_AT_ONCE):
                 with connection.transaction():
                     connection.query(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
@@ -58,37 +58,37 @@ def give_back(database: Database) -> None:
 
 
 def rewrite(database: Database) -> None:
-    """Write the whole file once more without free pages; from then on it shrinks by itself.
+    """Rewrite the whole file without free pages; from then on `shrink` works on it.
 
-    The caller sees to it that no agent runs. It needs as much room again as the contents take.
+    The caller makes sure that no agent runs. It needs as much free disk as the contents take.
     """
-    if database.path is None or database.gate is None:
+    if database.path is None or database.write_lock is None:
         return
-    found = measure(database)
-    assert found is not None
-    needed = 2 * max(found.file_bytes - found.free_bytes, 0)
+    usage = measure(database)
+    assert usage is not None
+    needed = 2 * max(usage.file_bytes - usage.free_bytes, 0)
     room = shutil.disk_usage(database.path.parent).free
     if room < needed:
         raise StoreError(
             Fault.FULL,
             f"rewriting {database.path} needs {needed:,} bytes of disk, and {room:,} are free",
         )
-    handle = database.gate.open()
+    handle = database.write_lock.open()
     try:
-        handle.take(sqlite.PATIENCE_SECONDS)
+        handle.acquire(sqlite.PATIENCE_SECONDS)
         with database.connect("writer") as connection:
             connection.query("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("VACUUM")
             _checkpoint(connection)
-        handle.bump()
+        handle.count_commit()
     except WriteLockTimeoutError:
-        raise StoreError(Fault.BUSY, sqlite.locked(database.path)) from None
+        raise StoreError(Fault.BUSY, sqlite_errors.locked(database.path)) from None
     finally:
         handle.close()
 
 
 def _checkpoint(connection: Connection) -> None:
-    """Copy the log to the file and empty it; a reader that is in the way puts that off."""
+    """Copy the log to the file and empty it; a reader of old pages postpones that."""
     connection.query(f"PRAGMA busy_timeout = {_CHECKPOINT_MS}")
     connection.query("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -21,7 +21,7 @@ class Claim:
     """Whether no other token's key could have been written in the same way."""
 
     def known_as(self, known: Mapping[str, str]) -> str:
-        """Return the key that the request is, or will be, on record by."""
+        """Return the key under which the request is recorded."""
         first = None if self.earlier_key is None else known.get(self.earlier_key)
         if first is None or not (self.is_earlier_sure or first == self.request_hash):
             return self.key
@@ -29,20 +29,22 @@ class Claim:
         return self.earlier_key
 
 
-def claim(database: Database, asked: Sequence[Claim], now: int) -> list[tuple[str, str]]:
-    """Put requests on record, each by its key and its hash, in one commit.
+def claim(database: Database, requests: Sequence[Claim], now: int) -> list[tuple[str, str]]:
+    """Record requests, each by its key and its hash, in one commit.
 
-    Returns for each the key that it is on record by, and the hash of the first that came under it.
+    Returns for each the key under which it is recorded, and the hash of the first request under it.
     """
-    keys = {each.key for each in asked}
+    keys = {request.key for request in requests}
     with database.connect("reader") as connection:
-        known = _known(connection, keys | {each.earlier_key for each in asked} - {None})
-    found = [each.known_as(known) for each in asked]
+        known = _known(connection, keys | {request.earlier_key for request in requests} - {None})
+    found = [request.known_as(known) for request in requests]
     missing = [
-        (key, each.request_hash) for key, each in zip(found, asked, strict=True) if key not in known
+        (key, request.request_hash)
+        for key, request in zip(found, requests, strict=True)
+        if key not in known
     ]
     if missing:
-        # In the order of keys, as everybody does: two that insert the same ones cannot deadlock.
+        # In the order of keys, as everywhere: two transactions that insert the same keys cannot deadlock.
         rows = [
             (key, request_hash, now) for key, request_hash in sorted(dict(missing[::-1]).items())
         ]
@@ -63,7 +65,7 @@ def prune(connection: Connection, before_us: int) -> int:
 @cache
 def _insert(sql: Sql) -> str:
     rows = sql.rows(key="text", request_hash="text", now="int")
-    # `true`: without it SQLite takes ON for a part of the join.
+    # WHERE true: without it SQLite reads ON as a join's condition.
     return (
         "INSERT INTO request_keys (key, request_hash, created_at)"
         f" SELECT r.key, r.request_hash, r.now FROM {rows} WHERE true ON CONFLICT (key) DO NOTHING"
@@ -71,8 +73,8 @@ def _insert(sql: Sql) -> str:
 
 
 def _known(connection: Connection, keys: Collection[str | None]) -> dict[str, str]:
-    found = connection.query(
+    rows = connection.query(
         f"SELECT key, request_hash FROM request_keys WHERE key IN {connection.sql.ids()}",
         ids=json.dumps(list(keys)),
     )
-    return {str(key): str(request_hash) for key, request_hash in found}
+    return {str(key): str(request_hash) for key, request_hash in rows}

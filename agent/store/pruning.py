@@ -1,4 +1,4 @@
-"""Keeping a database: copies of it, and an end to what is old."""
+"""Backups of a database, and the removal of old tasks."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.core.file_sync import sync
 from agent.core.ids import first_id_at
 from agent.store import idempotency_keys
 from agent.store.artifacts import artifact_rows
@@ -14,7 +15,7 @@ from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import ColumnType, Fault
 from agent.store.db.json_values import encode
 
-# A transaction removes whole tasks, of about so many events in all, so that it stays short.
+# A transaction removes whole tasks, with about this many events, so that it stays short.
 _TASKS: Final = 100
 _EVENTS: Final = 5_000
 _ENDED: Final = ("succeeded", "failed", "canceled")
@@ -34,9 +35,9 @@ def backup(database: Database, path: Path) -> None:
             _copy_sqlite(database, unfinished)
         else:
             _dump_postgresql(database, unfinished)
-        _sync(unfinished)
+        sync(unfinished)
         unfinished.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise StoreError(Fault.FULL, f"cannot write {path}: {error.strerror}") from error
     finally:
@@ -46,9 +47,9 @@ def backup(database: Database, path: Path) -> None:
 def prune(connection: Connection, before_us: int) -> dict[str, int]:
     """Remove tasks that ended before an instant, with all that belongs to them; return how many.
 
-    A child goes with its parent. A family stays whole while one of it lives, while a living task
-    was forked from one of it, or while the last of its retries lives or might be retried in its
-    turn: what was done is found by the others.
+    A child is removed with its parent. A family is kept while one of its tasks is open, while an open
+    task was forked from one of it, or while its last retry is open or may itself be retried: a retry
+    reads what the earlier tasks did.
     """
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
     referred = _referred_to(connection, "", before_us)
@@ -58,7 +59,7 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
         after = ""
         while page := _ended_roots(connection, status, after, before_us):
             after = page[-1][0]
-            # Only roots: whoever has a parent is removed with it.
+            # Only roots: a child is removed with its parent.
             roots = [task_id for task_id, parent, _ in page if parent is None]
             if roots:
                 tasks += _remove_families(connection, roots, before_us, referred, since)
@@ -81,8 +82,8 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is old enough to be pruned, or belongs to nothing any more, and stays for now."""
+class Retained:
+    """What is old enough to be pruned, or is no longer used, and is kept for now."""
 
     tasks: int
     """Tasks that ended before the instant, whose family or line of retries is still needed."""
@@ -91,20 +92,20 @@ class Kept:
     artifact_bytes: int
 
 
-def kept(connection: Connection, before_us: int) -> Kept:
-    """Return what `prune` leaves of what ended before an instant."""
+def retained(connection: Connection, before_us: int) -> Retained:
+    """Return what `prune` keeps of what ended before an instant."""
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
     ((tasks,),) = connection.query(
         "SELECT count(*) FROM tasks WHERE ended_at < :before", before=before_us
     )
-    return Kept(int(tasks), *artifact_rows.kept_by_grace(connection, int(now_us)))
+    return Retained(int(tasks), *artifact_rows.kept_by_grace(connection, int(now_us)))
 
 
 def _ended_roots(
     connection: Connection, status: str, after: str, before_us: int
 ) -> list[tuple[str, str | None, int]]:
-    # Ids grow with the time of creation, so this reads the index from its old end; a task created
-    # later than the limit cannot have ended before it.
+    # Ids grow with the time of creation, so this reads the index from its old end. A task created
+    # after the limit cannot have ended before it.
     rows = connection.query(
         "SELECT t.id, p.id, t.event_seq FROM tasks AS t LEFT JOIN tasks AS p"
         " ON p.id = t.parent_task_id WHERE t.status = :status AND t.id > :after"
@@ -114,14 +115,14 @@ def _ended_roots(
         before=before_us,
         most=_TASKS,
     )
-    kept: list[tuple[str, str | None, int]] = []
+    page: list[tuple[str, str | None, int]] = []
     events = 0
     for row in rows:
         events += row[2]
-        if kept and events > _EVENTS:
+        if page and events > _EVENTS:
             break
-        kept.append((row[0], row[1], row[2]))
-    return kept
+        page.append((row[0], row[1], row[2]))
+    return page
 
 
 def _remove_families(
@@ -138,13 +139,13 @@ def _remove_families(
                 ids=encode(everyone, "ids"),
             )
         }
-        # Who was retried or forked since the prune began is found under the lock.
-        kept = referred | _referred_to(connection, since, before_us)
+        # Tasks that were retried or forked since the prune began are found under the lock.
+        needed = referred | _referred_to(connection, since, before_us)
         removable = [
             task_id
             for family in families.values()
             if all(
-                member in locked and member not in kept and ended_at is not None
+                member in locked and member not in needed and ended_at is not None
                 and ended_at < before_us
                 for member, ended_at in family
             )
@@ -176,7 +177,7 @@ def _families(connection: Connection, roots: list[str]) -> dict[str, list[tuple[
 
 
 def _referred_to(connection: Connection, after: str, before_us: int) -> set[str]:
-    """Return the tasks that those which stay, with ids after this one, came from."""
+    """Return the tasks that kept tasks with greater ids continue."""
     rows = connection.query(
         "WITH RECURSIVE line(origin_id, retry_of, forked_from) AS ("
         " SELECT origin_id, retry_of, CASE WHEN ended_at IS NULL THEN forked_from END FROM tasks"
@@ -194,7 +195,7 @@ def _referred_to(connection: Connection, after: str, before_us: int) -> set[str]
 def _remove(
     connection: Connection, table: str, id_type: ColumnType, condition: str, before_us: int
 ) -> int:
-    """Remove rows in small transactions; what is chosen once does not change its mind."""
+    """Remove rows in small transactions; they are selected once, at the start."""
     ids = connection.query(f"SELECT id FROM {table} WHERE {condition}", before=before_us)
     chosen = connection.sql.rows(id=id_type)
     removed = 0
@@ -219,7 +220,7 @@ def _dump_postgresql(database: Database, path: Path) -> None:
     from agent.store.db.postgres import environment
 
     if _is_pooled(database):
-        # pg_dump would leave a session without a search path to other clients.
+        # pg_dump would leave a session without a search path in the pool.
         raise StoreError(
             Fault.DEFECT,
             "the database's address is that of a connection pooler, which pg_dump cannot use:"
@@ -232,7 +233,7 @@ def _dump_postgresql(database: Database, path: Path) -> None:
             "a backup of a PostgreSQL database needs the program pg_dump:"
             " install PostgreSQL's client programs, or run pg_dump where they are",
         )
-    # By the environment: everybody can read a program's arguments, the password among them.
+    # By the environment: every user can read a program's arguments, and so the password.
     done = subprocess.run(
         [program, "--format=custom", f"--file={path}"],
         env={**os.environ, **environment(database.url)},
@@ -250,13 +251,5 @@ def _is_pooled(database: Database) -> bool:
         with database.connect("reader") as connection:
             return connection.is_pooled
     except StoreError:
-        # pg_dump says why it cannot connect.
+        # pg_dump reports why it cannot connect.
         return False
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,10 +1,13 @@
-"""The language: workflow files that become checked, immutable graphs.
+"""The workflow language: files become checked, immutable graphs.
 
-A file is scanned into values that know their lines (`source`), checked against the models of the
-language (`language`) and of the step kinds (`kinds`), and compiled into the one format that tasks
-start from (`graph`). Every problem is found in one pass and names its file, line and key; nothing
-that is wrong gets as far as a task. Templates stay text until an attempt starts (`templates`),
-where they run in a sandbox with a bound on everything; what they name is checked here.
+`yaml` reads a file into values that know their lines. `compile` checks them against the models of the
+language and of the step kinds (`kind_registry`), and compiles them into the one format that tasks start
+from (`graph`). Every problem is found in one pass and names its file, line and key (`diagnostics`,
+`validation_messages`). Templates stay text until an attempt starts; then they run in a sandbox with
+bounds (`templates`). The names in them are checked here.
 
-Nothing in this package touches the database, the network or the clock.
+Entry points: `loader.load` (one file), `directory.Directory` (a directory that is scanned again and
+again), `compile.compiler.check_text` (problems only), `templates.templates.render`. `draw` draws a graph.
+
+Nothing in this package uses the database, the network or the clock. It imports only `agent.core`.
 """

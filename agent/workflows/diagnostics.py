@@ -1,4 +1,4 @@
-"""What is wrong with a file, for people and for programs."""
+"""Problems of workflow files, written for people and for programs."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ TextOrNone = TypeVar("TextOrNone", str, str | None)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where it is, and what would be right. Lines count from 1."""
+    """One problem: what is wrong, where, and what would be right. Lines count from 1."""
 
     file: str
     line: int | None
@@ -43,7 +43,7 @@ class WorkflowError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(
-            problems, key=lambda each: (each.file, each.line or 0, each.column or 0)
+            problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0)
         )
         super().__init__("\n".join(map(str, self.problems)))
 
@@ -61,26 +61,26 @@ def show(problems: Sequence[Problem], texts: Mapping[str, str] | None = None) ->
     return "\n".join(blocks)
 
 
-def did_you_mean(given: object, known: Iterable[str]) -> str | None:
+def did_you_mean(word: object, known: Iterable[str]) -> str | None:
     """Return the nearest known word as a hint, or None."""
-    close = get_close_matches(str(given)[:100], list(known), n=1, cutoff=0.6)
+    close = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 
 
 class Suggestions:
-    """Suggests near words out of many, up to a point: nobody reads a thousand of them."""
+    """Suggests the nearest of many words, for the first hundred problems: each search takes time."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = list(words)
         self._left = _MAX_SUGGESTIONS
 
-    def near(self, given: str, but: str | None = None) -> str | None:
+    def near(self, name: str, but: str | None = None) -> str | None:
         """Return the nearest word as a hint, or None."""
         self._left -= 1
         if self._left < 0:
             return None
-        alike = heapq.nlargest(_MAX_COMPARED, self._words, key=lambda each: _alike(given, each))
-        return did_you_mean(given, [each for each in alike if each != but])
+        nearest = heapq.nlargest(_MAX_COMPARED, self._words, key=lambda word: _alike(name, word))
+        return did_you_mean(name, [word for word in nearest if word != but])
 
 
 def _alike(one: str, other: str) -> int:
@@ -90,7 +90,7 @@ def _alike(one: str, other: str) -> int:
 
 
 def cut(text: TextOrNone) -> TextOrNone:
-    """Shorten what a file made too long to read."""
+    """Shorten a text that is too long to read."""
     return f"{text[:_MAX_CHARS]}..." if text is not None and len(text) > _MAX_CHARS else text
 
 

@@ -25,7 +25,7 @@ class Entry:
     workflow: WorkflowFile | None = None
     problems: tuple[Problem, ...] = ()
     defect: BaseException | None = field(default=None, compare=False)
-    """What the compiler raised, where that is its own mistake: for the log."""
+    """What the compiler raised where the defect is its own; for the log."""
 
     @property
     def name(self) -> str | None:
@@ -34,30 +34,30 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ScannedFile:
     stamp: tuple[int, int, int, int]
     """Device, inode, size and time of the last change."""
     mtime_ns: int
     hash: str | None
-    """None: it could not be read, and is tried again at every scan."""
+    """None: the file could not be read, and every scan tries again."""
     read_at_ns: int
     entry: Entry
 
 
 class Directory:
-    """Knows the workflows of one directory; `scan` brings that up to date and never raises.
+    """The workflows of one directory; `scan` brings them up to date and never raises.
 
     Only YAML files are workflows by themselves: Python modules and JSON data lie beside them.
-    Whatever is wrong with one of them is a problem of its entry and of no other.
+    A problem of one file belongs to its entry alone.
     """
 
     def __init__(self, path: Path, kinds: Mapping[str, KindSpec] | None = None) -> None:
         self.path = path
         self._kinds = kinds
-        self._seen: dict[Path, _Seen] = {}
+        self._scanned: dict[Path, _ScannedFile] = {}
         self._entries: tuple[Entry, ...] = ()
         self.is_readable = True
-        """Whether the last scan could list the files; if not, it tells what was known before."""
+        """Whether the last scan could list the files; if not, the entries are those of the scan before."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -86,20 +86,20 @@ class Directory:
         """Read what changed since the last scan; return whether anything did."""
         paths = self._paths()
         if isinstance(paths, Problem):
-            known = [each.entry for _, each in sorted(self._seen.items())]
-            found = [Entry(self.path, problems=(paths,)), *known]
+            known = [file.entry for _, file in sorted(self._scanned.items())]
+            current = [Entry(self.path, problems=(paths,)), *known]
         else:
-            seen = [(path, self._look(path)) for path in paths]
-            self._seen = {path: each for path, each in seen if each is not None}
-            found = [each.entry for each in self._seen.values()]
+            files = [(path, self._check(path)) for path in paths]
+            self._scanned = {path: file for path, file in files if file is not None}
+            current = [file.entry for file in self._scanned.values()]
         self.is_readable = not isinstance(paths, Problem)
-        entries = _without_twins(found)
+        entries = _without_duplicates(current)
         has_changed = entries != self._entries
         self._entries = entries
         return has_changed
 
     def _paths(self) -> list[Path] | Problem:
-        """Return everything that is called like a workflow file, or why it cannot be listed."""
+        """Return the paths with a workflow file's suffix, or why the directory cannot be listed."""
         try:
             names = sorted(path.name for path in self.path.iterdir())
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Directory:
             if name.endswith(YAML_SUFFIXES) and not name.startswith(".")
         ]
 
-    def _look(self, path: Path) -> _Seen | None:
+    def _check(self, path: Path) -> _ScannedFile | None:
         """Read one file if it has changed; None when it is gone."""
         now_ns = time.time_ns()
         try:
@@ -122,22 +122,22 @@ class Directory:
             if not os.path.lexists(path):
                 return None
             # A link that leads nowhere, or to what this user may not see.
-            return _Seen((0, 0, 0, 0), 0, None, now_ns, read_entry(path, self._kinds))
+            return _ScannedFile((0, 0, 0, 0), 0, None, now_ns, read_entry(path, self._kinds))
         # Permissions and the target of a link change a file's ctime or inode, but not its mtime.
         stamp = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
-        known = self._seen.get(path)
+        known = self._scanned.get(path)
         if known is not None and (known.stamp, known.mtime_ns) == (stamp, status.st_mtime_ns):
             is_racy = known.read_at_ns - status.st_mtime_ns < _RACY_SECONDS * 1e9
             if known.hash is not None and not is_racy:
                 return known
         try:
-            found = content_hash(read_content(path))
+            content = content_hash(read_content(path))
         except WorkflowError as error:
             entry = Entry(path, problems=tuple(error.problems))
-            return _Seen(stamp, status.st_mtime_ns, None, now_ns, entry)
-        is_same = known is not None and known.hash == found
+            return _ScannedFile(stamp, status.st_mtime_ns, None, now_ns, entry)
+        is_same = known is not None and known.hash == content
         entry = known.entry if known is not None and is_same else read_entry(path, self._kinds)
-        return _Seen(stamp, status.st_mtime_ns, found, now_ns, entry)
+        return _ScannedFile(stamp, status.st_mtime_ns, content, now_ns, entry)
 
 
 def read_entry(
@@ -152,7 +152,7 @@ def read_entry(
         return Entry(path, problems=tuple(error.problems))
 
 
-def _without_twins(entries: list[Entry]) -> tuple[Entry, ...]:
+def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:
     """Refuse a second workflow of the same name; the first file by name keeps it."""
     first: dict[str, Path] = {}
     result = []

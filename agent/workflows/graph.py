@@ -1,7 +1,7 @@
 """The compiled graph: the one format that tasks are started from, and that YAML compiles to.
 
-It is plain JSON with every default filled in and durations in seconds, validated on loading and
-immutable afterwards. Steps are ordered; a step's place in the list is its index in the database.
+It is plain JSON with every default filled in and durations in seconds. It is validated on loading and
+immutable afterwards. Steps are ordered: a step's position in the list is its index in the database.
 """
 
 from functools import cached_property
@@ -28,7 +28,7 @@ class _Frozen(BaseModel):
 
 
 class RetryPolicy(_Frozen):
-    """How often and how soon a step is tried again."""
+    """How often and how soon a step is retried."""
 
     max_attempts: int = Field(default=3, ge=1, le=1000)
     delay_seconds: float = Field(default=2.0, ge=0, le=86_400)
@@ -55,7 +55,7 @@ class RetryPolicy(_Frozen):
 
 
 class Fanout(_Frozen):
-    """What makes a step a group: a fixed count, or an expression for a count or a list."""
+    """Makes a step a group of items: by a fixed count, or an expression for a count or a list."""
 
     count: int | None = Field(default=None, ge=0, le=MAX_ITEMS)
     count_of: str | None = None
@@ -72,7 +72,7 @@ class Fanout(_Frozen):
 
 
 class Step(_Frozen):
-    """One node: what it does, what it needs, and how its failures are treated."""
+    """One node: what it does, what it depends on, and what follows its failures."""
 
     name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)
     kind: str
@@ -126,22 +126,22 @@ class Graph(_Frozen):
 
     @cached_property
     def index_of(self) -> dict[str, int]:
-        """Each step's place by its name."""
+        """Each step's index by its name."""
         return {step.name: index for index, step in enumerate(self.steps)}
 
     @cached_property
     def parents(self) -> list[list[int]]:
-        """For each step, the places of what it depends on."""
+        """For each step, the indexes of those that it depends on."""
         return [[self.index_of[name] for name in step.depends_on] for step in self.steps]
 
     @cached_property
     def sees(self) -> list[tuple[str, ...]]:
-        """For each step, the names of those whose ends it may look at."""
+        """For each step, the names of those whose results its templates may read."""
         return [tuple(dict.fromkeys((*s.depends_on, *s.refers_to))) for s in self.steps]
 
     @cached_property
     def dependents(self) -> list[list[int]]:
-        """For each step, the places of the steps that depend on it."""
+        """For each step, the indexes of the steps that depend on it."""
         dependents: list[list[int]] = [[] for _ in self.steps]
         for index, parents in enumerate(self.parents):
             for parent in parents:
@@ -158,7 +158,7 @@ class Graph(_Frozen):
 
     @cached_property
     def order(self) -> list[int]:
-        """The steps' places, each after those that it depends on."""
+        """The indexes of all steps in topological order."""
         waiting = [len(parents) for parents in self.parents]
         order = [index for index, count in enumerate(waiting) if count == 0]
         for index in order:
@@ -175,7 +175,7 @@ class Graph(_Frozen):
 
     @cached_property
     def hash(self) -> str:
-        """What tells two versions apart."""
+        """The hash of the stored text: a change of it is a new version."""
         return content_hash(self.text)
 
 
@@ -190,7 +190,7 @@ def _reachable(edges: list[list[int]], start: int) -> frozenset[int]:
 
 
 def find_problem(steps: list[Step]) -> str | None:
-    """Say what keeps these steps from being a graph: twins, gaps, or a cycle (as its path)."""
+    """Return why these steps are not a graph: a repeated name, a missing step, a cycle; None if they are."""
     seen: set[str] = set()
     for step in steps:
         if step.name in seen:
@@ -207,42 +207,45 @@ def find_problem(steps: list[Step]) -> str | None:
 
 
 def find_cycles(depends_on: dict[str, list[str]]) -> list[list[str]]:
-    """Return cycles that share no step, at least one of each knot, as paths that end where they began."""
+    """Return cycles that share no step, as paths that end with their first step.
+
+    Every set of steps that depend on each other has at least one of its cycles among them.
+    """
     cycles: list[list[str]] = []
     done: set[str] = set()
     for start, first in depends_on.items():
         if start in done:
             continue
         path = [start]
-        place = {start: 0}
-        told_up_to = [-1]
-        """For each place on the path, the last one up to it that is in a cycle already told."""
+        position = {start: 0}
+        covered_up_to = [-1]
+        """For each position on the path, the last one up to it that is in a cycle found before."""
         stack = [iter(first)]
         while stack:
             parent = next(stack[-1], None)
             if parent is None:
                 stack.pop()
-                told_up_to.pop()
-                left = path.pop()
-                del place[left]
-                done.add(left)
-            elif parent in place:
-                begin = place[parent]
-                if told_up_to[-1] < begin:
+                covered_up_to.pop()
+                name = path.pop()
+                del position[name]
+                done.add(name)
+            elif parent in position:
+                begin = position[parent]
+                if covered_up_to[-1] < begin:
                     cycles.append([*path[begin:], parent])
-                    told_up_to[begin:] = range(begin, len(path))
+                    covered_up_to[begin:] = range(begin, len(path))
             elif parent not in done and parent in depends_on:
-                place[parent] = len(path)
+                position[parent] = len(path)
                 path.append(parent)
-                told_up_to.append(told_up_to[-1])
+                covered_up_to.append(covered_up_to[-1])
                 stack.append(iter(depends_on[parent]))
     return cycles
 
 
 def write_cycle(cycle: list[str]) -> str:
-    """Write a cycle as a path; of a long one its two ends."""
+    """Write a cycle as a path; a long one is shortened to its two ends."""
     if len(cycle) > _MOST_SHOWN:
         half = _MOST_SHOWN // 2
         more = f"... {len(cycle) - 2 * half:,} more ..."
         cycle = [*cycle[:half], more, *cycle[-half:]]
-    return "the steps depend on each other in a circle: " + " -> ".join(cycle)
+    return "the steps depend on each other in a cycle: " + " -> ".join(cycle)

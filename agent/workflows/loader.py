@@ -1,4 +1,4 @@
-"""Workflows from files: YAML in the language, JSON as a compiled graph, Python that makes one."""
+"""Loads workflows from files: YAML in the language, JSON as a compiled graph, Python that makes one."""
 
 import importlib.util
 import json
@@ -29,13 +29,13 @@ class WorkflowFile:
     path: Path
     graph: Graph
     text: str
-    """The file as it was read: what is kept as the version's source."""
+    """The file's text, which is recorded as the version's source."""
 
 
 class UnexpectedError(WorkflowError):
-    """Reading a file raised what it never should; its `__cause__` is that exception.
+    """The compiler raised an exception of its own, its `__cause__`: a defect of the agent.
 
-    It is a defect of the compiler. One file must not stop the others for it, nor the daemon.
+    One such file must not stop the other files or the daemon.
     """
 
     def __init__(self, path: Path, error: Exception) -> None:
@@ -51,14 +51,14 @@ def load(
 ) -> WorkflowFile:
     """Load a workflow from a file; raise `WorkflowError` with every problem in it.
 
-    A Python file is run for that, with all that its author put into it: only where it is trusted.
+    A Python file is run for that, with any effect it has: only where it is trusted.
     """
     content = read_content(path)
     if path.suffix == ".py" and not is_trusted:
         raise _refused(path, "a workflow in Python is known only once its file has run")
     try:
         graph = _graph_of(path, content, kinds)
-        # Computed here, where a failure is still this file's own: a version is recorded with it.
+        # Computed here, so that a failure is a problem of this file.
         graph.hash  # noqa: B018
     except WorkflowError:
         raise
@@ -78,7 +78,7 @@ def _graph_of(path: Path, content: bytes, kinds: Mapping[str, KindSpec] | None) 
 
 
 def read_content(path: Path) -> bytes:
-    """Read a regular file, or say why it cannot be read."""
+    """Read a regular file, or raise why it cannot be read."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -128,8 +128,8 @@ def _from_json(shown: str, content: bytes, kinds: Mapping[str, KindSpec] | None)
         return Graph.model_validate(source.value)
     except ValidationError as error:
         raise WorkflowError(
-            source.problem(tuple(each["loc"]), each["msg"], at_value=True)
-            for each in error.errors(include_url=False)
+            source.problem(tuple(detail["loc"]), detail["msg"], at_value=True)
+            for detail in error.errors(include_url=False)
         ) from None
 
 
@@ -140,20 +140,20 @@ def _from_python(path: Path) -> Graph:
     if spec is None or spec.loader is None:
         raise _refused(path, "cannot be loaded as a Python module")
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses and pydantic look their own module up while it is being executed.
+    # Dataclasses and pydantic look up their own module while it is executed.
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-        found: Any = getattr(module, "graph", None) or getattr(module, "workflow", None)
-        if found is None:
+        graph: Any = getattr(module, "graph", None) or getattr(module, "workflow", None)
+        if graph is None:
             raise _refused(path, "the module defines neither `graph` nor `workflow`")
-        if isinstance(found, Graph):
-            return found
-        return Graph.model_validate(json.loads(json.dumps(found)))
+        if isinstance(graph, Graph):
+            return graph
+        return Graph.model_validate(json.loads(json.dumps(graph)))
     except ValidationError as error:
         raise WorkflowError(
-            Problem(str(path), None, None, write_key(each["loc"]), each["msg"])
-            for each in error.errors(include_url=False)
+            Problem(str(path), None, None, write_key(detail["loc"]), detail["msg"])
+            for detail in error.errors(include_url=False)
         ) from None
     except WorkflowError:
         raise

@@ -1,4 +1,4 @@
-"""What a regular expression in a schema costs.
+"""The cost of a regular expression in a schema.
 
 The engine never backtracks: the time is bounded by the length of the text times the states of the
 compiled pattern. The states are estimated here from the pattern's text, before it is compiled.
@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 MAX_WEIGHT: Final = 20_000
-"""Of all patterns in one schema together: compiling that much takes some 200 ms at worst."""
+"""For all patterns of one schema together: compiling them takes about 200 ms at worst."""
 
 _COUNT = re.compile(r"\{([0-9]{1,9})(,([0-9]{0,9}))?\}")
 _BRACES = re.compile(r"\{[^{}]{0,100}\}")
@@ -44,7 +44,7 @@ def pattern_weight(pattern: str) -> int:
 
 
 def _atom(pattern: str, place: int) -> tuple[int, int]:
-    """Return the weight of what stands at a place, and where the next thing begins."""
+    """Return the weight of the atom at a position, and the position after it."""
     character = pattern[place]
     if character == "\\":
         named = pattern[place + 1 : place + 2]
@@ -57,7 +57,9 @@ def _atom(pattern: str, place: int) -> tuple[int, int]:
         end = _end_of_class(pattern, place)
         content = pattern[place:end]
         wide = "\\p" in content or "\\P" in content
-        negated = content.startswith("[^") or any(each in content for each in ("\\S", "\\W", "\\D"))
+        negated = content.startswith("[^") or any(
+            escape in content for escape in ("\\S", "\\W", "\\D")
+        )
         return (_CLASS_WEIGHT if wide else _WIDE_WEIGHT if negated else 1), end
     return (_WIDE_WEIGHT if character == "." else 1), place + 1
 

@@ -1,8 +1,8 @@
-"""What it costs to check a value against a JSON Schema, known before it is done.
+"""The cost of checking a value against a JSON Schema, computed before the check.
 
-The validator runs at full speed and cannot be interrupted, so its work is bounded beforehand. A
-small schema can ask for very much: definitions that name each other twice double the work with each
-level, and a recursive one does so with each level of the value.
+The validator cannot be interrupted, so its work is bounded beforehand. A small schema can need very
+much work: definitions that refer to each other twice double it with each level, and a recursive schema
+does so with each level of the value.
 """
 
 import sys
@@ -15,9 +15,9 @@ from agent.workflows.patterns import pattern_weight
 MAX_OPERATIONS: Final = 5_000_000
 """One operation is the check of one value against one subschema: 20 to 50 ns."""
 MAX_EXPANDED: Final = 50_000
-"""Subschemas of a schema that is not recursive, with what each $ref stands for in its place."""
+"""Subschemas of a schema that is not recursive, with every $ref expanded."""
 MAX_PAIRS: Final = 100_000
-"""Of a value and a subschema that are counted one by one: 2 to 4 µs."""
+"""Pairs of a value and a subschema that are counted one by one: 2 to 4 µs each."""
 _CHARS_PER_OPERATION: Final = 2
 
 _IN_PLACE: Final = ("not", "if", "then", "else")
@@ -37,7 +37,7 @@ class TooCostlyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a value holds."""
+    """The size of a value."""
 
     values: int
     characters: int
@@ -45,11 +45,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What checking one value takes, in operations."""
+    """The operations that checking one value takes."""
 
     operations: int
     largest_choice: int
-    """Of the costliest `anyOf` or `oneOf`: an error there lists the errors of all its branches."""
+    """Operations of the costliest `anyOf` or `oneOf`: its error lists the errors of all its branches."""
 
 
 def size_of(value: Any) -> Size:
@@ -57,25 +57,25 @@ def size_of(value: Any) -> Size:
     values = characters = 0
     pending = [value]
     while pending:
-        each = pending.pop()
+        member = pending.pop()
         values += 1
-        if isinstance(each, str):
-            characters += len(each)
-        elif isinstance(each, dict):
-            characters += sum(map(len, each))
-            pending.extend(each.values())
-        elif isinstance(each, list):
-            pending.extend(each)
+        if isinstance(member, str):
+            characters += len(member)
+        elif isinstance(member, dict):
+            characters += sum(map(len, member))
+            pending.extend(member.values())
+        elif isinstance(member, list):
+            pending.extend(member)
     return Size(values, characters)
 
 
 class SchemaCost:
-    """Knows the references of one schema, and what its parts cost."""
+    """The references of one schema, and the cost of its parts."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._targets: dict[int, list[Schema]] = {}
-        """By identity of a schema with references: what they stand for."""
+        """The targets of a schema's references, by the identity of the schema."""
         self._weights: dict[str, int] = {}
         self._leaves: dict[int, bool] = {}
         self._find_targets()
@@ -86,7 +86,7 @@ class SchemaCost:
 
     @property
     def is_recursive(self) -> bool:
-        """Whether the schema holds itself, so that the value decides what it costs."""
+        """Whether the schema contains itself, so that the cost depends on the value."""
         return self.expanded >= sys.maxsize
 
     def bound(self, size: Size) -> int:
@@ -96,7 +96,7 @@ class SchemaCost:
     def count(self, value: Any, limit: int = MAX_OPERATIONS, max_pairs: int = MAX_PAIRS) -> Cost:
         """Return what checking a value takes; raise `TooCostlyError` beyond the limits."""
         done: dict[tuple[int, int], int] = {}
-        first = _Frame(self._schema, value, self)
+        first = _CountedCheck(self._schema, value, self)
         stack, under_way, largest = [first], {first.key}, 0
         while stack:
             frame = stack[-1]
@@ -113,16 +113,16 @@ class SchemaCost:
                 frame.add(_own(*child, self))
             elif (key := (id(child[0]), id(child[1]))) in done:
                 frame.add(done[key])
-            # What comes back to the same pair adds nothing: the validator stops there as well.
+            # A pair that recurs adds nothing: the validator stops there too.
             elif key not in under_way:
-                stack.append(_Frame(*child, self))
+                stack.append(_CountedCheck(*child, self))
                 under_way.add(key)
             if frame.total > limit or len(done) > max_pairs:
                 raise TooCostlyError(f"it takes more than {limit:,} operations")
         return Cost(first.total, largest)
 
-    def find_circle(self) -> bool:
-        """Whether a reference leads back to itself without going into the value."""
+    def has_endless_reference(self) -> bool:
+        """Whether a reference leads back to itself without descending into the value."""
         finished: set[int] = set()
         for start, _ in _with_resources(self._schema):
             stack, under_way = [(start, self._in_place(start))], {id(start)}
@@ -141,7 +141,7 @@ class SchemaCost:
         return False
 
     def weigh(self, pattern: Any) -> int:
-        """Return the weight of a pattern; what is no text is refused elsewhere."""
+        """Return the weight of a pattern; other types are refused elsewhere."""
         if not isinstance(pattern, str):
             return 0
         if pattern not in self._weights:
@@ -149,15 +149,15 @@ class SchemaCost:
         return self._weights[pattern]
 
     def is_leaf(self, schema: Schema) -> bool:
-        """Whether a schema holds no other."""
-        found = self._leaves.get(id(schema))
-        if found is None:
+        """Whether a schema has no subschemas."""
+        is_leaf = self._leaves.get(id(schema))
+        if is_leaf is None:
             others = (*self._in_place(schema), *_of_parts(schema))
-            found = self._leaves[id(schema)] = not others
-        return found
+            is_leaf = self._leaves[id(schema)] = not others
+        return is_leaf
 
     def _in_place(self, schema: Schema) -> Iterator[Schema]:
-        """Yield the subschemas that are held against the same value."""
+        """Yield the subschemas that are checked against the same value."""
         yield from self._targets.get(id(schema), ())
         for word in _LISTS:
             yield from _listed(schema.get(word))
@@ -169,7 +169,7 @@ class SchemaCost:
     def _expanded(
         self, schema: Schema, known: dict[int, tuple[int, int]], under_way: set[int]
     ) -> tuple[int, int]:
-        """Return how many subschemas and how much pattern there is once references are followed."""
+        """Return the number of subschemas and the weight of patterns with references expanded."""
         key = id(schema)
         if key in known:
             return known[key]
@@ -181,8 +181,8 @@ class SchemaCost:
         weight = self.weigh(schema.get("pattern"))
         patterns = schema.get("patternProperties")
         weight += sum(map(self.weigh, patterns)) if isinstance(patterns, dict) else 0
-        for each in (*self._in_place(schema), *_of_parts(schema)):
-            more, heavier = self._expanded(each, known, under_way)
+        for subschema in (*self._in_place(schema), *_of_parts(schema)):
+            more, heavier = self._expanded(subschema, known, under_way)
             count, weight = count + more, weight + heavier
         if any(word in schema for word in ("unevaluatedProperties", "unevaluatedItems")):
             count, weight = 2 * count, 2 * weight
@@ -191,38 +191,38 @@ class SchemaCost:
         return known[key]
 
     def _find_targets(self) -> None:
-        """Note what each reference in the schema stands for, as far as that can be found."""
+        """Find the targets of the references in the schema."""
         anchors: dict[tuple[int, Any], Schema] = {}
         dynamic: dict[Any, list[Schema]] = {}
         referring: list[tuple[Schema, Schema]] = []
-        for each, resource in _with_resources(self._schema):
+        for mapping, resource in _with_resources(self._schema):
             for word in ("$anchor", "$dynamicAnchor"):
-                if isinstance(each.get(word), str):
-                    anchors.setdefault((id(resource), f"#{each[word]}"), each)
-            if isinstance(each.get("$dynamicAnchor"), str):
-                dynamic.setdefault(f"#{each['$dynamicAnchor']}", []).append(each)
-            if any(isinstance(each.get(word), str) for word in _REFERENCES):
-                referring.append((each, resource))
-        for each, resource in referring:
-            found: list[Any] = []
+                if isinstance(mapping.get(word), str):
+                    anchors.setdefault((id(resource), f"#{mapping[word]}"), mapping)
+            if isinstance(mapping.get("$dynamicAnchor"), str):
+                dynamic.setdefault(f"#{mapping['$dynamicAnchor']}", []).append(mapping)
+            if any(isinstance(mapping.get(word), str) for word in _REFERENCES):
+                referring.append((mapping, resource))
+        for mapping, resource in referring:
+            targets: list[Any] = []
             for word in _REFERENCES:
-                if isinstance(reference := each.get(word), str):
+                if isinstance(reference := mapping.get(word), str):
                     target = find_target(reference, resource)
-                    found.append(anchors.get((id(resource), reference), target))
-            # Which of them is meant depends on the way there: all are counted.
-            found += dynamic.get(each.get("$dynamicRef"), [])
-            self._targets[id(each)] = [target for target in found if isinstance(target, dict)]
+                    targets.append(anchors.get((id(resource), reference), target))
+            # The path decides which of them applies: all are counted.
+            targets += dynamic.get(mapping.get("$dynamicRef"), [])
+            self._targets[id(mapping)] = [target for target in targets if isinstance(target, dict)]
 
 
-class _Frame:
-    """One subschema that is held against one value, while its parts are counted."""
+class _CountedCheck:
+    """The check of one value against one subschema, while its operations are counted."""
 
     __slots__ = ("_factor", "children", "has_choice", "key", "total")
 
     def __init__(self, schema: Schema, value: Any, cost: SchemaCost) -> None:
         self.key = (id(schema), id(value))
         self.has_choice = any(word in schema for word in _CHOICES)
-        # What is left unevaluated is found by evaluating everything else once more.
+        # `unevaluated…` evaluates everything else a second time.
         is_twice = "unevaluatedProperties" in schema or "unevaluatedItems" in schema
         self._factor = 2 if is_twice else 1
         self.total = self._factor * _own(schema, value, cost)
@@ -233,7 +233,7 @@ class _Frame:
 
 
 def _own(schema: Schema, value: Any, cost: SchemaCost) -> int:
-    """Return what a subschema's own words take, without the subschemas in it."""
+    """Return the cost of a subschema's own keywords, without its subschemas."""
     operations = 1
     choices = schema.get("enum")
     if isinstance(choices, list):
@@ -251,45 +251,52 @@ def _own(schema: Schema, value: Any, cost: SchemaCost) -> int:
 
 
 def _plain_items(schema: Schema, cost: SchemaCost) -> Iterator[str]:
-    """Yield the words for items that take one operation each, so that none is looked at."""
+    """Yield the keywords for items that take one operation each: their items need no counting."""
     for word in _OF_ITEMS:
-        each = schema.get(word)
-        if isinstance(each, dict) and cost.is_leaf(each) and not each.keys() & _COSTLY_WORDS:
+        items = schema.get(word)
+        if isinstance(items, dict) and cost.is_leaf(items) and not items.keys() & _COSTLY_WORDS:
             yield word
 
 
 def _children(schema: Schema, value: Any, cost: SchemaCost) -> Iterator[tuple[Schema, Any]]:
-    """Yield each subschema with each value that it may be held against."""
-    for each in cost._in_place(schema):
-        yield each, value
+    """Yield each subschema with each value that it may be checked against."""
+    for subschema in cost._in_place(schema):
+        yield subschema, value
     if isinstance(value, dict):
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            for name, each in properties.items():
-                if name in value and isinstance(each, dict):
-                    yield each, value[name]
-        for each in _named(schema.get("patternProperties")):
-            for inner in value.values():
-                yield each, inner
-        for word in _OF_MEMBERS:
-            for each in _one(schema.get(word)):
-                for inner in value.values():
-                    yield each, inner
-        for each in _one(schema.get("propertyNames")):
-            for name in value:
-                yield each, name
+        yield from _children_of_members(schema, value)
     elif isinstance(value, list):
-        for each, inner in zip(_listed(schema.get("prefixItems")), value, strict=False):
-            yield each, inner
-        plain = set(_plain_items(schema, cost))
-        for word in _OF_ITEMS:
-            for each in _one(schema.get(word)) if word not in plain else ():
-                for inner in value:
-                    yield each, inner
+        yield from _children_of_items(schema, value, cost)
+
+
+def _children_of_members(schema: Schema, value: dict[str, Any]) -> Iterator[tuple[Schema, Any]]:
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        for name, subschema in properties.items():
+            if name in value and isinstance(subschema, dict):
+                yield subschema, value[name]
+    of_all = [*_named(schema.get("patternProperties"))]
+    of_all += [subschema for word in _OF_MEMBERS for subschema in _one(schema.get(word))]
+    for subschema in of_all:
+        for member in value.values():
+            yield subschema, member
+    for subschema in _one(schema.get("propertyNames")):
+        for name in value:
+            yield subschema, name
+
+
+def _children_of_items(
+    schema: Schema, value: list[Any], cost: SchemaCost
+) -> Iterator[tuple[Schema, Any]]:
+    yield from zip(_listed(schema.get("prefixItems")), value, strict=False)
+    plain = set(_plain_items(schema, cost))
+    for word in _OF_ITEMS:
+        for subschema in _one(schema.get(word)) if word not in plain else ():
+            for item in value:
+                yield subschema, item
 
 
 def _of_parts(schema: Schema) -> Iterator[Schema]:
-    """Yield the subschemas that are held against parts of a value."""
+    """Yield the subschemas that are checked against parts of a value."""
     for word in ("properties", "patternProperties"):
         yield from _named(schema.get(word))
     for word in (*_OF_MEMBERS, "propertyNames", *_OF_ITEMS):
@@ -304,29 +311,29 @@ def _one(value: Any) -> Iterator[Schema]:
 
 def _listed(value: Any) -> Iterator[Schema]:
     if isinstance(value, list):
-        yield from (each for each in value if isinstance(each, dict))
+        yield from (member for member in value if isinstance(member, dict))
 
 
 def _named(value: Any) -> Iterator[Schema]:
     if isinstance(value, dict):
-        yield from (each for each in value.values() if isinstance(each, dict))
+        yield from (member for member in value.values() if isinstance(member, dict))
 
 
 def _with_resources(schema: Schema) -> Iterator[tuple[Schema, Schema]]:
-    """Yield every mapping in a schema with what its references are relative to."""
+    """Yield every mapping in a schema with the resource that its references are relative to."""
     pending: list[tuple[Any, Schema]] = [(schema, schema)]
     while pending:
-        each, resource = pending.pop()
-        if isinstance(each, dict):
-            resource = each if isinstance(each.get("$id"), str) else resource
-            yield each, resource
-            pending.extend((inner, resource) for inner in each.values())
-        elif isinstance(each, list):
-            pending.extend((inner, resource) for inner in each)
+        value, resource = pending.pop()
+        if isinstance(value, dict):
+            resource = value if isinstance(value.get("$id"), str) else resource
+            yield value, resource
+            pending.extend((inner, resource) for inner in value.values())
+        elif isinstance(value, list):
+            pending.extend((inner, resource) for inner in value)
 
 
 def find_target(reference: str, schema: Any) -> Any:
-    """Return what a pointer such as `#/$defs/line` stands for, or None."""
+    """Return the target of a pointer such as `#/$defs/line`, or None."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     for part in reference[2:].split("/") if len(reference) > 1 else ():

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in the words of the people who write workflow files."""
+"""Turns pydantic's errors into messages for authors of workflow files."""
 
 import json
 import re
@@ -31,8 +31,15 @@ _TYPES = {
     "none_required": "empty",
 }
 
+_BOUNDS = {
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
 _MOST_SUGGESTIONS = 100
-"""Of one check: looking for similar words takes time, and people read the first few."""
+"""Suggestions in one check: finding similar words takes time, and people read the first few."""
 
 
 def find_problems(
@@ -45,15 +52,16 @@ def find_problems(
 ) -> tuple[BaseModel | None, list[Problem]]:
     """Check a value against a model: the model's instance, or every problem with its place.
 
-    With `may_have_templates` nothing is said of values that are only known once rendered.
+    With `may_have_templates` values that are only known once rendered are not checked.
     """
     try:
         return model.model_validate(value), []
     except ValidationError as error:
-        found = faults(model, value, error, may_have_templates=may_have_templates)
         return None, [
-            source.problem(path + each.place, each.message, each.hint, at_value=each.is_of_value)
-            for each in found
+            source.problem(
+                path + fault.place, fault.message, fault.hint, at_value=fault.is_of_value
+            )
+            for fault in faults(model, value, error, may_have_templates=may_have_templates)
         ]
 
 
@@ -74,7 +82,7 @@ def faults(
     *,
     may_have_templates: bool = False,
 ) -> Iterator[Fault]:
-    """Yield what a model found wrong, each thing once."""
+    """Yield what a model refused, one fault per place."""
     seen: set[Path] = set()
     for detail in error.errors(include_url=False):
         is_key = detail["loc"][-1:] == ("[key]",)
@@ -113,7 +121,7 @@ def _placed(value: Any, location: tuple[int | str, ...], *, is_missing: bool) ->
 def _message(
     detail: ErrorDetails, model: type[BaseModel], written: Any, *, may_suggest: bool
 ) -> tuple[str, str | None]:
-    kind, given = detail["type"], detail["input"]
+    kind, value = detail["type"], detail["input"]
     limits = detail.get("ctx", {})
     if kind == "extra_forbidden":
         if not may_suggest:
@@ -124,53 +132,60 @@ def _message(
     if kind == "value_error":
         return str(limits["error"]), None
     if kind == "literal_error":
-        words = [word.strip("'") for word in limits["expected"].replace(" or ", ", ").split(", ")]
-        message = f"{shown(given)} is not one of {', '.join(words)}"
-        if len(words) == 1:
-            message = f"must be {words[0]}, and is {shown(given)}"
-        return message, did_you_mean(given, words) if isinstance(given, str) else None
+        return _literal_message(value, limits["expected"])
     if kind in _TYPES:
         place = next((part for part in reversed(detail["loc"]) if isinstance(part, str)), "")
-        hint = _as_in(place, given) or _quoted(kind, given)
-        return f"must be {_TYPES[kind]}, and is {shown(given)}", hint
+        hint = _as_in(place, value) or _quoted(kind, value)
+        return f"must be {_TYPES[kind]}, and is {shown(value)}", hint
     if kind == "string_pattern_mismatch":
-        return _pattern_message(given, limits["pattern"], _field_at(model, detail["loc"]))
-    bounds = {
-        "greater_than": ("greater than", "gt"),
-        "greater_than_equal": ("at least", "ge"),
-        "less_than": ("less than", "lt"),
-        "less_than_equal": ("at most", "le"),
-    }
-    if kind in bounds:
-        bound, key = bounds[kind]
-        if isinstance(written, str) and not isinstance(given, str):
-            # What is written as text and has bounds is a duration.
-            return f"must be {bound} {format_duration(limits[key])}, and is {written}", None
-        return f"must be {bound} {_count(limits[key])}, and is {shown(given)}", None
-    if kind in ("too_short", "string_too_short"):
-        return "must not be empty", None
-    if kind in ("too_long", "string_too_long"):
-        parts = " characters" if kind == "string_too_long" else ""
-        return f"is too long: {_count(limits['max_length'])}{parts} are allowed", None
+        return _pattern_message(value, limits["pattern"], _field_at(model, detail["loc"]))
+    if kind in _BOUNDS:
+        return _bound_message(*_BOUNDS[kind], limits, written, value), None
+    if kind in ("too_short", "string_too_short", "too_long", "string_too_long"):
+        return _length_message(kind, limits), None
     return detail["msg"][:1].lower() + detail["msg"][1:], None
+
+
+def _length_message(kind: str, limits: Mapping[str, Any]) -> str:
+    if kind.endswith("too_short"):
+        return "must not be empty"
+    parts = " characters" if kind == "string_too_long" else ""
+    return f"is too long: {_count(limits['max_length'])}{parts} are allowed"
+
+
+def _literal_message(value: Any, expected: str) -> tuple[str, str | None]:
+    words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    message = f"{shown(value)} is not one of {', '.join(words)}"
+    if len(words) == 1:
+        message = f"must be {words[0]}, and is {shown(value)}"
+    return message, did_you_mean(value, words) if isinstance(value, str) else None
+
+
+def _bound_message(
+    bound: str, key: str, limits: Mapping[str, Any], written: Any, value: Any
+) -> str:
+    if isinstance(written, str) and not isinstance(value, str):
+        # What is written as text and has bounds is a duration.
+        return f"must be {bound} {format_duration(limits[key])}, and is {written}"
+    return f"must be {bound} {_count(limits[key])}, and is {shown(value)}"
 
 
 def _count(limit: float) -> str:
     return f"{limit:,.0f}" if limit == int(limit) else f"{limit:g}"
 
 
-def _quoted(kind: str, given: Any) -> str | None:
-    is_bare = given is not None and not isinstance(given, str | list | dict)
+def _quoted(kind: str, value: Any) -> str | None:
+    is_bare = value is not None and not isinstance(value, str | list | dict)
     return "put it in quotes" if kind == "string_type" and is_bare else None
 
 
-def _as_in(key: str, given: Any) -> str | None:
+def _as_in(key: str, value: Any) -> str | None:
     """Show how a key is written that was given something simpler than it takes."""
-    if key == "retry" and isinstance(given, int) and not isinstance(given, bool) and given > 0:
-        return f"as in retry: {{max_attempts: {given}}}"
-    if key == "argv" and isinstance(given, str):
-        return f"as in argv: [{', '.join(_words(given))}], or script: for the shell's own words"
-    if isinstance(given, list):
+    if key == "retry" and isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return f"as in retry: {{max_attempts: {value}}}"
+    if key == "argv" and isinstance(value, str):
+        return f"as in argv: [{', '.join(_words(value))}], or script: for the shell's own words"
+    if isinstance(value, list):
         return {
             "steps": "each step stands under its name, as in steps: {fetch: {wait: 5s}}",
             "inputs": "each input stands under its name, as in inputs: {city: string}",
@@ -183,18 +198,18 @@ def _words(command: str) -> list[str]:
     return [word if word.isalnum() else json.dumps(word) for word in command.split()[:8]]
 
 
-def _pattern_message(given: str, pattern: str, field: FieldInfo | None) -> tuple[str, str | None]:
+def _pattern_message(value: str, pattern: str, field: FieldInfo | None) -> tuple[str, str | None]:
     if pattern.startswith("^[a-z_]["):
         joint = "-" if "-]" in pattern else "_"
         message = f"use a-z, 0-9, _{' or -' if joint == '-' else ''}, and no digit in front"
-        near = re.sub(r"[^a-z0-9_]+", joint, given.lower()).strip(joint)
+        near = re.sub(r"[^a-z0-9_]+", joint, value.lower()).strip(joint)
         hint = f"did you mean {near!r}?" if re.fullmatch(pattern, near) else None
-        return f"{shown(given)} is not a name: {message}", hint
+        return f"{shown(value)} is not a name: {message}", hint
     if pattern.startswith("^(env|file)"):
         return "a secret is given by reference: env:NAME or file:PATH", None
     if field is not None and field.examples:
-        return f"{shown(given)} is not of the right form", f"write it like {field.examples[0]!r}"
-    return f"{shown(given)} does not have the form {pattern}", None
+        return f"{shown(value)} is not of the right form", f"write it like {field.examples[0]!r}"
+    return f"{shown(value)} does not have the form {pattern}", None
 
 
 def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, str | None]:
@@ -238,9 +253,9 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found is not None:
-            return found
+        model = _model_in(argument)
+        if model is not None:
+            return model
     return None
 
 

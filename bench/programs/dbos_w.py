@@ -19,9 +19,9 @@ def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
     """Measure."""
     config = DBOSConfig(name="bench", system_database_url=url, log_level="ERROR")
     if url.startswith("sqlite:"):
-        from agent.store.db import sqlite
+        from agent.store.db import sqlite_driver
 
-        config["db_engine_kwargs"] = {"module": sqlite.driver().module}
+        config["db_engine_kwargs"] = {"module": sqlite_driver.driver().module}
         commits = _watch_sqlite()
     else:
         commits = transaction_ids(url)

@@ -209,9 +209,9 @@ def _engine(url: str) -> sqlalchemy.Engine:
         # As our own connections: or plans made while the tables are empty scan them for ever.
         event.listen(engine, "connect", lambda raw, _: _set_up_postgres(raw))
         return engine
-    from agent.store.db import sqlite
+    from agent.store.db import sqlite_driver
 
-    engine = sqlalchemy.create_engine(url, module=sqlite.driver().module)
+    engine = sqlalchemy.create_engine(url, module=sqlite_driver.driver().module)
     event.listen(engine, "connect", lambda raw, _: _set_up_sqlite(raw))
     event.listen(engine, "begin", lambda opened: opened.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine

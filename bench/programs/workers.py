@@ -57,7 +57,7 @@ def main(url: str, workers: int, tasks: int) -> dict[str, Any]:
 
 _BACKENDS: Final = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-    " AND application_name = 'agent turn'"
+    " AND application_name = 'agent worker'"
 )
 
 

@@ -23,7 +23,7 @@ def test_a_gated_step_waits_for_a_yes_and_then_runs_once(engine: Engine) -> None
         "message": MESSAGE,
         "expires_at": None,
     }
-    assert engine.document(task_id)["activity"]["on"] == [{"step": "pay", **found["waiting_on"]}]
+    assert engine.document(task_id)["waiting_on"] == [{"step": "pay", **found["waiting_on"]}]
     config = {
         "call": "tests.support.step_functions:record",
         "with": {"token": counted, "value": 12},

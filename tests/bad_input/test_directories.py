@@ -20,7 +20,7 @@ from agent.config.settings import Settings
 from agent.daemon import workflow_overview
 from agent.daemon.workflow_sync import WorkflowSync
 from agent.store.db.database import Database
-from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.tasks import submission
 from agent.workflows import loader
 from agent.workflows.compile.compiler import compile_text
@@ -86,7 +86,7 @@ def _check(settings: Settings, database: Database, paths: list[Path]) -> None:
     assert "good" in workflow_overview.graphs_of(entries)
     WorkflowSync(settings).sync(database)
     with database.connect("reader") as connection:
-        on_record = {each.name for each in workflow_histories.latest_versions(connection)}
+        on_record = {each.name for each in workflow_versions.latest_versions(connection)}
         assert "good" in on_record
         listed = {each["name"] for each in workflow_overview.overview(settings, connection)}
         assert "good" in listed
@@ -221,7 +221,7 @@ def test_what_the_database_refuses_stops_no_other(
     changes = WorkflowSync(found).sync(database)
     assert sorted(change.event for change in changes) == ["workflow.broken", "workflow.loaded"]
     with database.connect("reader") as connection:
-        assert [each.name for each in workflow_histories.latest_versions(connection)] == ["good"]
+        assert [each.name for each in workflow_versions.latest_versions(connection)] == ["good"]
 
 
 def test_a_file_that_becomes_readable_is_noticed(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_an_unreadable_directory_removes_nothing(
     (change,) = shelf.sync(sqlite_database)
     assert "the directory cannot be read: Permission denied" in change.details["problem"]
     with sqlite_database.connect("reader") as connection:
-        (record,) = workflow_histories.latest_versions(connection)
+        (record,) = workflow_versions.latest_versions(connection)
     assert record.removed_at is None
     monkeypatch.setattr(Path, "iterdir", listing)
     (found.workflow_directory / "good.yaml").unlink()

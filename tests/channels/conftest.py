@@ -45,7 +45,7 @@ def database(request: pytest.FixtureRequest) -> Database:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often, and wait shortly after a failure."""
+    """Poll often, and wait shortly after a failure."""
     monkeypatch.setattr(delivery_loop, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(delivery_loop, "FIRST_DELAY_SECONDS", 0.05)
     monkeypatch.setattr(receive_loop, "FIRST_PAUSE_SECONDS", 0.05)

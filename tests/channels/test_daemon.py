@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chat_server import Failure, shown_to, told
+from tests.support.chat_server import Failure, received, shown_to
 from tests.support.cli import Cli
 from tests.support.engine import eventually
 from tests.support.telegram_server import BotServer
 
-_UNPAIRED = "nobody is paired: write to it, then `agent pair CODE`"
+_UNPAIRED = "no account is paired: write to the bot, then `agent pair CODE`"
 ASKING = """\
 name: asking
 on: {chat: {command: please}}
@@ -26,7 +26,7 @@ def _findings(cli: Cli, code: int = 0) -> tuple[str, str]:
 
 @pytest.mark.process
 def test_pairing_asking_and_ending(cli: Cli, tmp_path: Path) -> None:
-    """Write to the bot, confirm the code, be asked, press the button; doctor and log tell of it."""
+    """Write to the bot, confirm the code, be asked, press the button; doctor and log show it."""
     peer = BotServer(tmp_path)
     settings = peer.settings().telegram
     cli.environment |= {
@@ -41,13 +41,13 @@ def test_pairing_asking_and_ending(cli: Cli, tmp_path: Path) -> None:
     try:
         with cli.daemon():
             eventually(lambda: _findings(cli) == ("warning", _UNPAIRED))
-            peer.say(ada, "hello")
-            found = re.search(r"agent pair (\S+)", told(peer, ada, "agent pair").text)
-            assert found is not None
+            peer.write(ada, "hello")
+            match = re.search(r"agent pair (\S+)", received(peer, ada, "agent pair").text)
+            assert match is not None
             cli("pair", "WRONG-CODE", code=3)
-            cli("pair", found[1], "--scope", "everything", code=2)
-            assert f"telegram:{ada}" in cli("pair", found[1]).out
-            peer.say(ada, "/please")
+            cli("pair", match[1], "--scope", "everything", code=2)
+            assert f"telegram:{ada}" in cli("pair", match[1]).out
+            peer.write(ada, "/please")
             shown = shown_to(peer, ada, lambda each: bool(each.buttons))
             peer.press(ada, shown.buttons["Approve"])
             eventually(lambda: "✓ approved" in shown.text)
@@ -61,10 +61,10 @@ def test_pairing_asking_and_ending(cli: Cli, tmp_path: Path) -> None:
             assert [each["who"] for each in cli("pairings", "--json").json] == [f"telegram:{ada}"]
             cli("pairings", "remove", f"telegram:{ada}")
             cli("pairings", "remove", f"telegram:{ada}", code=3)
-            assert "nobody is paired" in cli("pairings", "list").out
+            assert "no account is paired" in cli("pairings", "list").out
     finally:
         peer.close()
     text = log.read_text()
     assert '"event": "channel.opened"' in text
     assert '"event": "channels.stopped"' in text
-    assert "the-bot-of-the-tests" not in text, "the token is nobody's to read"
+    assert "the-bot-of-the-tests" not in text, "the log must not hold the token"

@@ -47,7 +47,7 @@ def _seconds(give: Callable[[], object], counted: str) -> float:
 def _report(capsys: pytest.CaptureFixture[str], name: str, found: list[float]) -> None:
     middle = median(found)
     with capsys.disabled():
-        # For whoever runs it to know.
+        # Printed for the person who runs it.
         print(f"\nanswer to resumed step, {name}: {middle * 1000:.0f} ms")  # noqa: T201
     assert middle < MOST_SECONDS
 

@@ -19,7 +19,7 @@ from tests.support.webhook_receiver import SECRET, Receiver, receiving
 
 @pytest.fixture
 def receiver(engine: Engine, open_channels: Open, tmp_path: Path) -> Iterator[Receiver]:
-    """Return a program that is told of everything, by a running channel."""
+    """Return a program that gets every notification of a running channel."""
     secret = tmp_path / "secret"
     secret.write_text(SECRET + "\n")
     with receiving() as receiver:
@@ -34,7 +34,7 @@ def receiver(engine: Engine, open_channels: Open, tmp_path: Path) -> Iterator[Re
 
 
 def _wait_until_begun(engine: Engine) -> None:
-    """Wait until whatever happens next is told: a new channel leaves the past alone."""
+    """Wait until the channel delivers what happens next: a new one skips the past."""
 
     def has_begun() -> bool:
         with engine.database.connect("reader") as connection:
@@ -97,7 +97,7 @@ def test_what_is_refused_for_good_does_not_hold_up_the_rest(
     assert cursor.trouble is None
 
 
-def test_only_what_was_asked_for_is_told(
+def test_only_the_configured_events_are_delivered(
     engine: Engine, open_channels: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`events` chooses."""
@@ -143,14 +143,14 @@ def test_secrets_that_protect_nothing_are_refused(secret: str) -> None:
 
 
 def test_a_webhook_needs_a_secret_and_events_that_exist() -> None:
-    """Mistakes in the configuration are told at once."""
+    """Mistakes in the configuration are reported at once."""
     with pytest.raises(ValueError, match="url needs secret"):
         WebhookSettings(url="https://example.com")
     with pytest.raises(ValueError, match=r"there is no event 'task\.exploded'"):
         WebhookSettings(events=["task.exploded"])
 
 
-def test_an_outage_is_told_once_and_so_is_its_end(engine: Engine, receiver: Receiver) -> None:
+def test_an_outage_and_its_end_are_delivered_once(engine: Engine, receiver: Receiver) -> None:
     """A store of large values that does not answer is news, and so is one that does again."""
     outage = {"outage": "1", "store": "s3://bucket", "error": "connection refused"}
     outages.record(engine.database, "artifacts.unreachable", outage)

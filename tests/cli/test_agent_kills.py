@@ -81,7 +81,7 @@ class World:
         self.daemon.wait()
         return True
 
-    def say(self, request: dict[str, Any]) -> Reply:
+    def reply(self, request: dict[str, Any]) -> Reply:
         """Ask for the next use of the tool, until there were ten."""
         turn = sum(1 for one in request["messages"] if one["role"] == "assistant") + 1
         if self.kill_at(f"model {turn}"):
@@ -128,7 +128,7 @@ def acting(world: World) -> Iterator[None]:
 
 
 def go_on(cli: Cli, world: World, task: str) -> bool:
-    """Do what a person would: say of a lost use whether the world saw it. True when all is over."""
+    """Act as a person: resolve an unknown tool call by what the world saw. True at the end."""
     database = Database(f"sqlite:///{cli.directory}/data/agent.db")
     with database.connect("reader") as connection:
         found = task_documents.task_document(connection, task)
@@ -136,15 +136,15 @@ def go_on(cli: Cli, world: World, task: str) -> bool:
     if "unknown" in (found["steps"][0]["waiting_on"] or {}):
         lost = [call for call in calls if call["status"] == "unknown" and call["model"] is None]
         n = lost[-1]["request"]["arguments"]["json"]["n"]
-        said = ["--done", "--output", json.dumps({"did": n})] if world.did[n] else ["--retry"]
-        cli("resolve", task, "it", *said)
+        verdict = ["--done", "--output", json.dumps({"did": n})] if world.did[n] else ["--retry"]
+        cli("resolve", task, "it", *verdict)
     time.sleep(0.05)
     return found["status"] in ("succeeded", "failed")
 
 
 def model(cli: Cli, world: World, server: Provider) -> None:
     """Write what the daemon needs to know."""
-    server.decide = world.say
+    server.decide = world.reply
     cli.write("config.toml", CONFIG.format(model_url=server.openai_url))
     cli.write("workflows/acts.yaml", WORKFLOW.format(url=f"http://127.0.0.1:{world.port}/act"))
     cli.environment["KEY_OF_TESTS"] = KEY

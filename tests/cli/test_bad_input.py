@@ -64,20 +64,22 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
         (["run", "hello.yaml", "--input-json", "{"], "this is not JSON"),
         (["run", "hello.yaml", "--input-json", "[1]"], "give an object"),
         (["run", "hello.yaml", "--input-json", '{"count": NaN}'], "NaN is not a JSON value"),
-        (["run", "hello.yaml", "--wait", "--detach"], "contradict"),
+        (["run", "hello.yaml", "--wait", "--detach"], "exclude each other"),
         (["run", "hello.yaml", "--priority", "urgent"], "there is no priority 'urgent'"),
         (["run", "gone.yaml"], "gone.yaml"),
         (["run", "broken.yaml"], "broken.yaml:3"),
         (["run", "text.txt"], "text.txt"),
         (["resolve", "x", "a"], "exactly one of --done, --retry and --fail"),
         (["resolve", "x", "a", "--done", "--fail"], "exactly one of"),
-        (["resolve", "x", "a", "--fail", "--output", "1"], "--output goes with --done"),
+        (["resolve", "x", "a", "--fail", "--output", "1"], "--output needs --done"),
         (["resolve", "x", "a", "--done", "--output", "{"], "this is not JSON"),
         (["signal", "x", "go", "{"], "this is not JSON"),
         (["events", "--follow", "--json"], "--json prints one document"),
         (["logs", "x", "--follow", "--json"], "--json prints one document"),
         (["tasks", "--status", "done"], "there is no status 'done'"),
-        (["worker"], "is for PostgreSQL"),
+        (["tasks", "--status", "waiting"], "did you mean --activity waiting?"),
+        (["tasks", "--activity", "done"], "there is no activity 'done'"),
+        (["worker"], "needs PostgreSQL"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
@@ -113,7 +115,7 @@ def test_prune_wants_a_plain_number_of_days(cli: Cli, value: str) -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_a_bad_configuration_stops_every_command(cli: Cli, arguments: list[str]) -> None:
-    """A mistake in config.toml is told with its line before anything else happens."""
+    """A mistake in config.toml is reported with its line before anything else happens."""
     cli.write("hello.yaml", HELLO)
     cli.write("config.toml", "[engine]\nslot = 3\n")
     result = cli(*arguments, code=2)
@@ -130,7 +132,7 @@ def test_config_option_names_the_file(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_home_that_cannot_be_made(cli: Cli) -> None:
-    """It is told by its name, as a database that is not there."""
+    """It is reported by its name, as a missing database."""
     home = cli.write("a-file", "") / "home"
     nowhere = Cli(cli.directory, AGENT_HOME=str(home))
     for command in ("init", "up"):
@@ -153,7 +155,7 @@ def test_a_database_that_cannot_be_used_is_told_plainly(cli: Cli) -> None:
 def test_init_that_cannot_write_leaves_no_half_of_a_file(cli: Cli, tmp_path: Path) -> None:
     """It says what it could not make, and the next one is not misled by what is there."""
     (tmp_path / "file").write_text("in the way")
-    assert "file: this is no directory" in cli("init", str(tmp_path / "file"), code=2).err
+    assert "file: this is not a directory" in cli("init", str(tmp_path / "file"), code=2).err
     target = tmp_path / "small"
     # The longest file that this process may write ends within the configuration.
     done = subprocess.run(

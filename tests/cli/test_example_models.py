@@ -8,18 +8,18 @@ from tests.support.cli import ROOT, Cli
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "inputs", "expected"),
     [
         ("first-example", [], "Begin with hello.yaml"),
         ("read-letter", [], "Ada Lovelace"),
         ("look-into", ["-i", "model=echo"], "[echo] How full are the disks"),
     ],
 )
-def test_an_example_runs(cli: Cli, name: str, given: list[str], said: str) -> None:
-    """It succeeds, and says what it is to say."""
+def test_an_example_runs(cli: Cli, name: str, inputs: list[str], expected: str) -> None:
+    """It succeeds, with the expected output."""
     shutil.copytree(ROOT / "examples", cli.directory / "workflows")
     cli("init")
-    done = cli("run", name, *given, "--wait", "--json").json
+    done = cli("run", name, *inputs, "--wait", "--json").json
     assert done["status"] == "succeeded", done["error"]
-    assert said in str(done["output"])
+    assert expected in str(done["output"])
     assert done["usage"]["turns"] >= 1

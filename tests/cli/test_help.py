@@ -101,7 +101,7 @@ def test_a_list_of_tasks_loads_only_what_it_needs(cli: Cli) -> None:
 
 
 def test_unknown_commands_and_options_are_bad_usage(cli: Cli) -> None:
-    """What does not exist is told in one line, with exit code 2."""
+    """An unknown name is one line of error, with exit code 2."""
     assert "No such command" in cli("frobnicate", code=2).err
     assert "No such option" in cli("tasks", "--frobnicate", code=2).err
     assert "Missing argument" in cli("show", code=2).err

@@ -45,7 +45,7 @@ def test_a_killed_daemon_forgets_no_spend(cli: Cli) -> None:
         spent = cli("budget", task, "--json").json
         assert spent["calls"] == 3
         assert (spent["tokens_in"], spent["tokens_out"]) == (70, 45)
-        # 115 were used; some 235 were set aside for the call that nobody knows of.
+        # 115 were used; some 235 were reserved for the unknown call.
         assert 300 < spent["budgets"][0]["tokens"] < 400
         assert KEY not in cli("show", task, "--json").out + cli("events", task, "--json").out
         database = (cli.directory / "data").rglob("*")

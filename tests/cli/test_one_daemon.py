@@ -74,8 +74,8 @@ def test_a_daemon_whose_database_is_gone_stops(cli: Cli, harm: Callable[[Path], 
     with cli.daemon() as process:
         log = cli.directory / "daemon.log"
         assert process.stdout is not None
-        said = iter(process.stdout.readline, "")
-        url = next(line for line in said if "HTTP API is at" in line).split()[5].rstrip(";")
+        lines = iter(process.stdout.readline, "")
+        url = next(line for line in lines if line.startswith("HTTP API: ")).split()[2]
         token = (cli.directory / "data" / "token").read_text().strip()
         client = httpx.Client(
             base_url=url.removesuffix("/api/v1"),

@@ -75,7 +75,7 @@ def test_a_daemon_and_a_worker_share_the_tasks(pg: Cli) -> None:
         with worker:
             assert worker.stdout is not None
             assert "agent worker" in worker.stdout.readline()
-            assert "handed over" in pg("run", "quick.yaml").out
+            assert "queued task" in pg("run", "quick.yaml").out
             assert pg("run", "quick.yaml", "--wait", "--json").json["status"] == "succeeded"
             first.send_signal(signal.SIGTERM)
             assert first.wait(PATIENCE_SECONDS) == 0

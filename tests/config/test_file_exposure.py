@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.cli.commands.file_findings import file_findings
+from agent.cli.commands.file_checks import file_checks
 from agent.config import file_exposure
 from agent.config.file_exposure import ExposedError, close_to_others
 from agent.config.loader import load
@@ -55,7 +55,7 @@ def refusal(settings: Settings) -> str:
 def test_what_only_we_can_change_is_accepted(place: Path) -> None:
     """Files of our own, below directories of root's and ours, and below /tmp."""
     assert close_to_others(settings_at(place)) == []
-    assert [state for _, state, _ in file_findings(settings_at(place))] == ["ok"]
+    assert [state for _, state, _ in file_checks(settings_at(place))] == ["ok"]
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o755, 0o702])
@@ -67,7 +67,7 @@ def test_the_home_directory_is_closed(place: Path, mode: int) -> None:
     if os.geteuid() == 0:
         os.chown(home, 0, STRANGER)
         home.chmod(mode)
-    states = [state for _, state, _ in file_findings(settings_at(place))]
+    states = [state for _, state, _ in file_checks(settings_at(place))]
     is_open_to_group = bool(mode & 0o020) and not Trust().covers_group(home.stat().st_gid)
     assert states == (["error"] if mode & 0o002 or is_open_to_group else ["ok"])
     assert home.stat().st_mode & 0o777 == mode & 0o777
@@ -89,7 +89,7 @@ def test_files_with_secrets_are_closed(place: Path) -> None:
     """The token and the database lose readers; the doctor warns before that."""
     for name in ("token", "agent.db"):
         (place / "data" / name).chmod(0o644)
-    found = list(file_findings(settings_at(place)))
+    found = list(file_checks(settings_at(place)))
     assert [state for _, state, _ in found] == ["warning", "warning"]
     close_to_others(settings_at(place))
     for name in ("token", "agent.db"):
@@ -117,8 +117,7 @@ def test_what_others_could_write_is_refused(place: Path, name: str) -> None:
     assert f"{path} can be written by every user: {remedy}" in message
     assert path.stat().st_mode & 0o777 == mode
     assert any(
-        state == "error" and str(path) in said
-        for _, state, said in file_findings(settings_at(place))
+        state == "error" and str(path) in said for _, state, said in file_checks(settings_at(place))
     )
 
 
@@ -154,7 +153,7 @@ def test_a_device_among_the_workflows_is_no_workflow(place: Path, name: str, dev
     """Every user may write to it, and no workflow is read from it."""
     (place / "workflows" / name).symlink_to(device)
     assert close_to_others(settings_at(place)) == []
-    assert [state for _, state, _ in file_findings(settings_at(place))] == ["ok"]
+    assert [state for _, state, _ in file_checks(settings_at(place))] == ["ok"]
 
 
 def test_a_fifo_among_the_workflows_is_no_workflow(place: Path, tmp_path: Path) -> None:
@@ -233,7 +232,7 @@ def test_trusted_users_and_groups(place: Path) -> None:
 
 
 def test_a_trusted_user_must_exist() -> None:
-    """A name with a typing mistake must not pass for nobody."""
+    """A misspelled name must not be ignored."""
     with pytest.raises(ValueError, match="no user 'no-such-user'"):
         trust_in(["no-such-user"], [])
     with pytest.raises(ValueError, match="no group 'no-such-group'"):
@@ -315,28 +314,28 @@ def test_files_of_secrets(place: Path) -> None:
     (place / "config.toml").write_text(
         f'[models.x]\nprovider = "openai"\nmodel = "x"\nkey = "file:{secret}"\n'
     )
-    (found,) = file_findings(settings_at(place))
+    (found,) = file_checks(settings_at(place))
     assert found == (
         "secrets",
         "warning",
         f"{secret} can be read by other users: chmod 600 {secret}",
     )
     secret.chmod(0o602)
-    found = next(file_findings(settings_at(place)))
+    found = next(file_checks(settings_at(place)))
     assert found[:2] == ("secrets", "error")
     hook = "on: {webhook: {verify: token, secret: 'file:" + str(secret) + "'}}\n"
     (place / "config.toml").write_text("")
     (place / "workflows" / "hello.yaml").write_text(
         "name: hello\n" + hook + "steps: {a: {wait: 1ms}}\n"
     )
-    assert next(file_findings(settings_at(place)))[:2] == ("secrets", "error")
+    assert next(file_checks(settings_at(place)))[:2] == ("secrets", "error")
 
 
 def test_a_secret_in_the_home_of_nobody(place: Path) -> None:
     """The doctor says that it cannot be read, and goes on."""
     config = '[models.m]\nprovider = "openai"\nmodel = "m"\nkey = "file:~no-such-user/key"\n'
     (place / "config.toml").write_text(config)
-    (found,) = file_findings(settings_at(place))
+    (found,) = file_checks(settings_at(place))
     assert found[:2] == ("secrets", "warning") and "~no-such-user/key cannot be read" in found[2]
 
 
@@ -396,3 +395,32 @@ def test_weaknesses_of_what_is_not_there(tmp_path: Path) -> None:
 def settings_at_nothing(tmp_path: Path) -> Settings:
     """Return settings without any file."""
     return Settings(base=tmp_path)
+
+
+def test_compiled_modules_count(place: Path) -> None:
+    """Python runs what it finds in `__pycache__` in place of the module beside it."""
+    cache = place / "workflows" / "__pycache__"
+    cache.mkdir(mode=0o755)
+    compiled = cache / "hello_steps.cpython-312.pyc"
+    compiled.touch(mode=0o644)
+    close_to_others(settings_at(place))
+    for path in (compiled, cache):
+        mode = path.stat().st_mode & 0o777
+        path.chmod(0o777)
+        with pytest.raises(ExposedError, match=str(path)):
+            close_to_others(settings_at(place))
+        path.chmod(mode)
+
+
+def test_a_linked_directory_counts_with_all_that_is_in_it(place: Path, tmp_path: Path) -> None:
+    """Modules are imported from there too; a link that leads back to its own directory ends nowhere."""
+    package = tmp_path / "shared"
+    package.mkdir(mode=0o755)
+    module = package / "steps.py"
+    module.touch(mode=0o644)
+    (place / "workflows" / "shared").symlink_to(package)
+    (package / "again").symlink_to(place / "workflows")
+    close_to_others(settings_at(place))
+    module.chmod(0o666)
+    with pytest.raises(ExposedError, match=str(module.name)):
+        close_to_others(settings_at(place))

@@ -7,6 +7,7 @@ from typing import Any, get_origin
 import pytest
 
 from agent.config import settings as config
+from agent.config.default_file import default_text
 from agent.config.loader import ConfigError, load
 from agent.config.settings import sections
 
@@ -27,7 +28,7 @@ def _refused(tmp_path: Path, text: str, **environment: str) -> list[str]:
 
 def test_shipped_file_is_the_defaults() -> None:
     """The commented config.toml says exactly what the models do, in values and in words."""
-    assert (ROOT / "config.toml").read_text(encoding="utf-8") == config.default_text()
+    assert (ROOT / "config.toml").read_text(encoding="utf-8") == default_text()
     settings = load(ROOT / "config.toml", {})
     assert settings.model_dump() == config.Settings().model_dump()
 
@@ -122,7 +123,7 @@ def test_a_missing_default_file_means_defaults(
 
 
 def test_all_problems_come_at_once_with_their_lines(tmp_path: Path) -> None:
-    """Each unknown key and bad value is told with file, line, key and what would be right."""
+    """Each unknown key and bad value is reported with file, line, key and what would be right."""
     text = """\
 # a comment
 [engine]
@@ -172,7 +173,7 @@ def test_bad_values_are_refused(tmp_path: Path, text: str, expected: str) -> Non
 
 
 def test_an_unreadable_file_is_a_problem_not_a_traceback(tmp_path: Path) -> None:
-    """A directory or undecodable bytes in the file's place are told as such."""
+    """A directory or undecodable bytes in the file's place are reported as such."""
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     for path in (tmp_path, tmp_path / "bytes.toml"):
         with pytest.raises(ConfigError, match="cannot be read"):
@@ -180,7 +181,7 @@ def test_an_unreadable_file_is_a_problem_not_a_traceback(tmp_path: Path) -> None
 
 
 def test_models_are_sections_of_their_own(tmp_path: Path) -> None:
-    """Each model has a section; what is wrong in one is told, and a key itself is not repeated."""
+    """Each model has a section; its problems are reported, and a key itself is not repeated."""
     text = """\
 [models.claude]
 provider = "anthropic"
@@ -248,7 +249,7 @@ def test_variables_that_belong_together(tmp_path: Path) -> None:
 
 
 def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path) -> None:
-    """Somebody who wrote the token itself is told what belongs there, without it."""
+    """A token in place of its reference gets a message that does not contain it."""
     path = tmp_path / "config.toml"
     path.write_text('[channels.slack]\nbot_token = "xoxb-very-secret"\napp_token = "env:APP"\n')
     with pytest.raises(ConfigError, match="must say where the bot_token is") as raised:

@@ -68,10 +68,10 @@ def test_commands_over_the_api_are_recorded(sqlite_database: Database, tmp_path:
 def test_commands_in_a_chat_are_recorded(sqlite_database: Database, tmp_path: Path) -> None:
     """A chat's commands name the person and the channel; questions leave no line."""
     audit.configure(tmp_path)
-    conversation = CommandHandler(sqlite_database, 100)
+    handler = CommandHandler(sqlite_database, 100)
     principal = Principal("telegram", "12345", frozenset(SCOPES), is_paired=True)
-    conversation.reply(principal, "/status")
-    conversation.reply(principal, "/cancel nothing")
+    handler.reply(principal, "/status")
+    handler.reply(principal, "/cancel nothing")
     (line,) = _lines(tmp_path)
     assert (line["who"], line["from"], line["what"]) == ("telegram:12345", "telegram", "cancel")
     assert line["outcome"].startswith("refused: ")
@@ -82,11 +82,11 @@ def test_a_chat_command_beyond_its_scopes_is_recorded(
 ) -> None:
     """A paired person who lacks a scope leaves a line, as over the API; a stranger leaves none."""
     audit.configure(tmp_path)
-    conversation = CommandHandler(sqlite_database, 100)
+    handler = CommandHandler(sqlite_database, 100)
     reader = Principal("telegram", "12345", frozenset({"read"}), is_paired=True)
-    conversation.reply(reader, "/cancel 0199d2c4")
-    conversation.answer(reader, "0199d2c4", {"decision": "approve"})
-    conversation.reply(Principal("telegram", "666", frozenset(SCOPES)), "/cancel 0199d2c4")
+    handler.reply(reader, "/cancel 0199d2c4")
+    handler.answer(reader, "0199d2c4", {"decision": "approve"})
+    handler.reply(Principal("telegram", "666", frozenset(SCOPES)), "/cancel 0199d2c4")
     lines = _lines(tmp_path)
     assert [(line["who"], line["what"]) for line in lines] == [
         ("telegram:12345", "cancel"),

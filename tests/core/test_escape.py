@@ -80,7 +80,7 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
     ],
 )
 def test_joiners_and_selectors_are_escaped_where_they_change_nothing(text: str) -> None:
-    """Nobody would see them there."""
+    """They would be invisible there."""
     shown = harmless(text)
     assert any(escape in shown for escape in ("\\u200c", "\\u200d", "\\ufe0f"))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.core import inode
-from agent.core.process_lock import Holder, Lock
+from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database
 
 HOLD = """
@@ -60,20 +60,20 @@ def test_one_holder_at_a_time(path: Path) -> None:
     assert first.acquire("daemon")
     assert first.acquire("daemon")
     assert not second.acquire("run")
-    assert second.holder() == Holder(os.getpid(), "daemon")
+    assert second.holder() == LockHolder(os.getpid(), "daemon")
     first.release()
     first.release()
     assert second.holder() is None
     with second:
         assert second.acquire("run")
-        assert first.holder() == Holder(os.getpid(), "run")
+        assert first.holder() == LockHolder(os.getpid(), "run")
     assert first.holder() is None
 
 
 def test_a_killed_holder_leaves_no_lock(path: Path) -> None:
     """The lock goes with the process, even when it is killed; nothing has to be cleaned up."""
     with another_process(path) as process:
-        assert Lock(path).holder() == Holder(process.pid, "daemon")
+        assert Lock(path).holder() == LockHolder(process.pid, "daemon")
         assert not Lock(path).acquire("daemon")
     lock = Lock(path)
     assert lock.holder() is None
@@ -105,9 +105,9 @@ def test_the_file_beside_is_only_for_people(path: Path) -> None:
     with another_process(path) as process:
         lock = Lock(path)
         lock.notes.write_bytes(b"")
-        assert lock.holder() == Holder(0, "daemon")
+        assert lock.holder() == LockHolder(0, "daemon")
         lock.notes.unlink()
-        assert lock.holder() == Holder(0, "daemon")
+        assert lock.holder() == LockHolder(0, "daemon")
         assert not lock.acquire("daemon")
         assert process.poll() is None
 
@@ -184,12 +184,12 @@ def test_the_lock_is_no_lock_of_sqlite(path: Path) -> None:
 
 
 def test_an_agent_of_an_earlier_version_is_kept_out(path: Path) -> None:
-    """It locks a file by the path's name: whoever is there first, the other does not start."""
+    """It locks a file by the path's name: only the first of the two starts."""
     earlier = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(earlier, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(earlier, b'{"process_id": 7, "role": "daemon"}')
-        assert Lock(path).holder() == Holder(7, "daemon")
+        assert Lock(path).holder() == LockHolder(7, "daemon")
         assert not Lock(path).acquire("daemon")
         fcntl.flock(earlier, fcntl.LOCK_UN)
         with Lock(path) as lock:

@@ -14,7 +14,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from agent.core.redaction import MIN_LENGTH, REDACTED, Redactor, spellings
+from agent.core.redaction import REDACTED, Redactor
+from agent.core.secret_forms import MIN_LENGTH, spellings
 
 SECRETS = (
     'p"ss/w rd',
@@ -257,3 +258,37 @@ def test_spellings_are_what_is_searched_for() -> None:
         redactor = hiding(secret)
         for spelling in spellings(secret):
             assert REDACTED in redactor.redact(f"<{spelling}>")
+
+
+def test_many_secrets_do_not_make_the_search_slow() -> None:
+    """A large text without any is searched once, not once for each secret; one that is there is found."""
+    few, many = Redactor(), Redactor()
+    secrets = [f"{number:04}-Secret_of-{number * 7919:010}" for number in range(200)]
+    few.hide(secrets[0])
+    for secret in secrets:
+        many.hide(secret)
+    text = "2026-11-17T18:47:31Z info step.succeeded task=0199a7f3 attempt=1 ok\n" * 15_000
+
+    def seconds(redactor: Redactor) -> float:
+        began = time.process_time()
+        assert redactor.redact(text) == text
+        return time.process_time() - began
+
+    assert seconds(many) < 30 * seconds(few) + 1
+    for secret in secrets[::40]:
+        for spelling in spellings(secret):
+            assert many.redact(f"{text[:200]}{spelling}") != f"{text[:200]}{spelling}", spelling
+
+
+def test_keys_that_become_the_same_text_all_stay() -> None:
+    """Two secrets as keys of one object do not make one member of two."""
+    redactor = Redactor()
+    redactor.hide("first-secret")
+    redactor.hide("second-secret")
+    document = {"first-secret": 1, f"{REDACTED} (2)": 2, "second-secret": 3, "plain": 4}
+    assert redactor.redact_value(document) == {
+        REDACTED: 1,
+        f"{REDACTED} (2)": 2,
+        f"{REDACTED} (3)": 3,
+        "plain": 4,
+    }

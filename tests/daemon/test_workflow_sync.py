@@ -9,7 +9,7 @@ from agent.config.settings import Settings
 from agent.daemon.workflow_overview import overview
 from agent.daemon.workflow_sync import WorkflowChange, WorkflowSync
 from agent.store.db.database import Database
-from agent.store.engine import workflow_histories
+from agent.store.engine import workflow_versions
 
 FLOW = "name: {name}\nsteps:\n  one: {{shell: {{argv: [echo, {word}], effect: none}}}}\n"
 
@@ -31,7 +31,7 @@ def _write(settings: Settings, file: str, name: str, word: str = "hi") -> Path:
 
 def _on_record(database: Database) -> dict[str, tuple[int, bool]]:
     with database.connect("reader") as connection:
-        versions = workflow_histories.latest_versions(connection)
+        versions = workflow_versions.latest_versions(connection)
     return {version.name: (version.number, version.removed_at is not None) for version in versions}
 
 

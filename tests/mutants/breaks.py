@@ -38,7 +38,7 @@ MUTANTS: Final = (
         '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
     ),
     Mutant(
-        "take-over treats unknown as success",
+        "takeover treats unknown as success",
         "a call of a dead worker without a recorded result is applied as a success",
         "agent/tasks/rescue/rescue_steps.py",
         "status == CallStatus.SUCCEEDED\n            and response is not None\n",
@@ -87,7 +87,7 @@ MUTANTS: Final = (
         "if call.attempt == claimed.attempt:",
     ),
     Mutant(
-        "take-over retries a recorded final failure",
+        "takeover retries a recorded final failure",
         "a step of a dead worker whose final failure is recorded gets another attempt",
         "agent/tasks/rescue/rescue_steps.py",
         "if status == CallStatus.FAILED and error is not None and error.is_final:",
@@ -253,7 +253,7 @@ MUTANTS: Final = (
         "            pass\n",
     ),
     Mutant(
-        "take-over assumes that silent processes are gone",
+        "takeover assumes that silent processes are gone",
         "an unknown call is decided while a stopped worker may still be sending it",
         "agent/tasks/rescue/maintenance.py",
         "owners, is_process_gone=False",
@@ -354,16 +354,16 @@ MUTANTS: Final = (
         "what is known is asked",
         "a person is asked about an effect whose late word has come",
         "agent/tasks/rules/settlement.py",
-        "case UnknownCall(call_id) if not reads.is_call_resolved(tx, call_id):",
+        "case UnknownCall(call_id) if not call_rows.is_call_resolved(tx, call_id):",
         "case UnknownCall(call_id):",
     ),
     Mutant(
         "a command forgets the family",
         "a task whose time a command finds over leaves its children to nobody",
         "agent/tasks/operator/operator.py",
-        '        with self.changing(task_id) as (tx, locked):\n            self._check("signal", locked)\n',
+        '        with self.changing(task_id) as (tx, locked):\n            state_table.check("signal", locked.task.status)\n',
         "        with self.changing(task_id) as (tx, locked):\n            self._follow_up = id"
-        '\n            self._check("signal", locked)\n',
+        '\n            state_table.check("signal", locked.task.status)\n',
     ),
     Mutant(
         "acting in a failing task",
@@ -446,8 +446,8 @@ MUTANTS: Final = (
         "commits into nowhere count",
         "tasks are acknowledged into a database file that was deleted or replaced",
         "agent/store/db/sqlite.py",
-        "            self._gate.drop()\n        self._check_commit()\n",
-        "            self._gate.drop()\n",
+        "            self._write_lock.release()\n        self._check_commit()\n",
+        "            self._write_lock.release()\n",
     ),
     Mutant(
         "outcomes overtake results",
@@ -687,7 +687,7 @@ MUTANTS: Final = (
     Mutant(
         "base64 at the beginning alone",
         "a password behind a name, as in basic authentication, is written down",
-        "agent/core/redaction.py",
+        "agent/core/secret_forms.py",
         "for before in range(3):",
         "for before in range(1):",
     ),

@@ -15,7 +15,7 @@ from agent.server import task_submitter
 from agent.server.readiness import Readiness
 from agent.store.artifacts import bounded_calls
 from agent.store.artifacts.blobs import BlobStores
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver
 from agent.store.db.database import Database
 from tests.support import faulty_store
 from tests.support.server import Running, wait_for
@@ -64,7 +64,7 @@ def without_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Make SQLite report a full disk while the list holds True."""
     is_full = [False]
     execute = sqlite.SqliteConnection._begin
-    full = sqlite.driver().module.OperationalError("database or disk is full")
+    full = sqlite_driver.driver().module.OperationalError("database or disk is full")
     full.sqlite_errorcode = 13
 
     def begin(connection: sqlite.SqliteConnection) -> None:
@@ -139,7 +139,7 @@ def test_an_unreachable_store_is_reported(
 ) -> None:
     """The agent accepts tasks and reports `degraded`, then `ok` again."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
-    sqlite_database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    sqlite_database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     running = Running(sqlite_database, tmp_path)
     artifacts = running.settings.artifacts.model_copy(update={"url": faulty_store.URL})
     running.settings = running.settings.model_copy(

@@ -84,7 +84,7 @@ def here(running: Running, command: Command, monkeypatch: pytest.MonkeyPatch) ->
 def _asked(there: Command, workflow: str) -> tuple[str, str]:
     """Start a workflow with a question; return the task and the question."""
     done = there("run", workflow, "--wait", "--json", code=4)
-    (on,) = done.json["activity"]["on"]
+    (on,) = done.json["waiting_on"]
     return done.json["id"], on["approval"]
 
 
@@ -95,6 +95,7 @@ def test_reads_are_the_same(there: Command, here: Command) -> None:
     for arguments in (
         ["tasks", "--limit", "3"],
         ["tasks", "--status", "running", "--workflow", "gated", "--limit", "2"],
+        ["tasks", "--activity", "waiting", "--workflow", "gated", "--limit", "2"],
         ["show", done],
         ["show", task_id[-8:]],
         ["show", done, "one"],
@@ -241,7 +242,7 @@ def test_tokens(command: Command, running: Running, monkeypatch: pytest.MonkeyPa
     """From the environment, a file, or the local home directory; the last is never sent elsewhere."""
     url = running.server.url
     monkeypatch.setenv("AGENT_TOKEN", "wrong")
-    assert "does not know this token" in command("--server", url, "tasks", code=3).err
+    assert "does not accept this token" in command("--server", url, "tasks", code=3).err
     monkeypatch.delenv("AGENT_TOKEN")
     assert "no token" in command("--server", url, "tasks", code=2).err
     monkeypatch.setenv("AGENT_TOKEN_FILE", "nothing")

@@ -161,7 +161,7 @@ class SimulatedConnection(SqliteConnection):
         self._database = database
         self._carried: set[str] = set()
         assert database.path is not None
-        super().__init__(database.path, role, database.gate)
+        super().__init__(database.path, role, database.write_lock)
 
     def query(self, sql: str, /, **params: Any) -> list[tuple[Any, ...]]:
         self._check()

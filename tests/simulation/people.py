@@ -11,10 +11,11 @@ from agent.approvals.permission import NotAllowedError, terminal_user
 from agent.core import waits
 from agent.core.waits import Signal
 from agent.store.db.database import Database, StoreError
-from agent.store.engine import reads
+from agent.store.engine import task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
 from agent.tasks.operator.operator import Operator
+from agent.tasks.state.pauses import PauseKind
 from tests.simulation.scenario import JsonObject
 
 if TYPE_CHECKING:
@@ -257,18 +258,18 @@ class People:
         operator = self.operator(database)
         with database.connect("reader") as connection:
             tasks = connection.query(
-                "SELECT id, status, pause_reason, next_wake_time FROM tasks"
+                "SELECT id, status, pause_kind, next_wake_time FROM tasks"
                 " WHERE status NOT IN ('succeeded', 'failed', 'canceled') ORDER BY id"
             )
             waiting = connection.query(
                 "SELECT task_id, waiting_on FROM steps WHERE status = 'waiting' ORDER BY id"
             )
             # No parent waits for them: they must have been cancelled.
-            orphans = set(reads.orphans(connection))
+            orphans = set(task_rows.orphans(connection))
         open_ids = {row[0] for row in tasks} - orphans
-        for task_id, status, reason, _ in tasks:
+        for task_id, status, pause_kind, _ in tasks:
             if status == "paused" and task_id not in orphans:
-                _try(lambda: self._go_on(database, task_id, reason))  # noqa: B023
+                _try(lambda: self._go_on(database, task_id, pause_kind))  # noqa: B023
         for task_id, waiting_on in waiting:
             on = waits.parse(waiting_on)
             if isinstance(on, Signal) and task_id in open_ids:
@@ -280,9 +281,9 @@ class People:
             f"task {task_id} is {status}, woken at {wake}" for task_id, status, _, wake in tasks
         ]
 
-    def _go_on(self, database: Database, task_id: str, reason: str | None) -> object:
+    def _go_on(self, database: Database, task_id: str, pause_kind: str | None) -> object:
         operator = self.operator(database)
-        if reason is not None and reason.startswith("budget"):
+        if pause_kind == PauseKind.BUDGET:
             # A task above may be the one whose budget is used up, or a step.
             for step in self._steps_with_budgets(task_id, database):
                 _try(lambda: budget_pause.raise_budget(operator, task_id, step=step, tokens=PLENTY))  # noqa: B023

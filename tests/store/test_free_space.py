@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import free_space, pruning
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate
@@ -27,7 +27,7 @@ def _fill(database: Database, count: int = TASKS) -> None:
 def _without_incremental(path: Path) -> Database:
     """Return a database as earlier versions made it."""
     sqlite.create(path)
-    raw = sqlite.driver().module.connect(str(path))
+    raw = sqlite_driver.driver().module.connect(str(path))
     raw.execute("CREATE TABLE first (x)")
     raw.execute("DROP TABLE first")
     raw.commit()
@@ -37,7 +37,7 @@ def _without_incremental(path: Path) -> Database:
     return database
 
 
-def _measured(database: Database) -> free_space.Space:
+def _measured(database: Database) -> free_space.DiskUsage:
     found = free_space.measure(database)
     assert found is not None
     return found
@@ -50,7 +50,7 @@ def test_a_new_database_shrinks_after_a_prune(sqlite_database: Database) -> None
     assert full.is_incremental
     with sqlite_database.connect("writer") as connection:
         assert pruning.prune(connection, BEFORE)["tasks"] == TASKS
-    free_space.give_back(sqlite_database)
+    free_space.shrink(sqlite_database)
     after = _measured(sqlite_database)
     assert after.file_bytes < full.file_bytes / 4
     assert after.free_bytes == 0
@@ -66,7 +66,7 @@ def test_others_write_while_space_is_given_back(
     monkeypatch.setattr(free_space, "_PAGES_AT_ONCE", 50)
     free = _measured(sqlite_database).free_bytes
     committed = sqlite_database.write_mark()
-    free_space.give_back(sqlite_database)
+    free_space.shrink(sqlite_database)
     assert sqlite_database.write_mark() - committed >= free / 4096 / 50
 
 
@@ -77,9 +77,9 @@ def test_a_reader_in_the_way_only_puts_it_off(sqlite_database: Database) -> None
         assert reader.query("SELECT count(*) FROM tasks") == [(TASKS,)]
         with sqlite_database.connect("writer") as connection:
             pruning.prune(connection, BEFORE)
-        free_space.give_back(sqlite_database)
+        free_space.shrink(sqlite_database)
         assert reader.query("SELECT count(*) FROM tasks") == [(TASKS,)]
-    free_space.give_back(sqlite_database)
+    free_space.shrink(sqlite_database)
     assert _measured(sqlite_database).file_bytes < 1_000_000
 
 
@@ -89,7 +89,7 @@ def test_a_file_of_an_earlier_version_is_rewritten_once(tmp_path: Path) -> None:
     _fill(database)
     with database.connect("writer") as connection:
         pruning.prune(connection, BEFORE)
-    free_space.give_back(database)
+    free_space.shrink(database)
     before = _measured(database)
     assert not before.is_incremental
     assert before.free_bytes > before.file_bytes / 2
@@ -112,5 +112,5 @@ def test_a_rewrite_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_postgresql_is_left_alone(postgres_database: Database) -> None:
     """It has its own ways."""
     assert free_space.measure(postgres_database) is None
-    free_space.give_back(postgres_database)
+    free_space.shrink(postgres_database)
     free_space.rewrite(postgres_database)

@@ -10,7 +10,7 @@ import pytest
 
 from agent.store import pruning
 from agent.store.artifacts import artifact_rows
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate
@@ -136,7 +136,7 @@ def test_prune_works_in_small_transactions(database: Database) -> None:
 
 
 def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) -> None:
-    """A task being forked at this moment is left for the next time; nobody waits."""
+    """A task that is being forked is left for the next prune; nothing waits."""
     with (
         postgres_database.connect("writer") as connection,
         postgres_database.connect("writer") as other,
@@ -150,7 +150,7 @@ def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) ->
 
 
 def test_prune_forgets_workers_and_their_events(database: Database) -> None:
-    """Workers that are over, and events of no task, go by age; whoever owns a step stays."""
+    """Ended workers and events of no task are removed by age; a worker that owns a step stays."""
     with database.connect("writer") as connection:
         insert_task(connection, "t", status="running")
         connection.execute("UPDATE steps SET status = 'running', owner = 'owner', claim_turn = 1")
@@ -173,7 +173,7 @@ def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_pat
     is_writing = threading.Event()
 
     def write() -> None:
-        with sqlite_database.connect("turn") as turn:
+        with sqlite_database.connect("worker") as turn:
             number = 0
             while not is_over.is_set():
                 number += 1
@@ -221,9 +221,9 @@ def test_a_backup_that_finds_no_room_names_where(
 
     class Raw:
         def backup(self, *_: object, **__: object) -> None:
-            raise sqlite.driver().module.OperationalError("database or disk is full")
+            raise sqlite_driver.driver().module.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(sqlite, "_has_no_room", lambda path: path.parent == tmp_path)
+    monkeypatch.setattr(sqlite_errors, "is_disk_full", lambda path: path.parent == tmp_path)
     with sqlite_database.connect("reader") as connection:
         assert isinstance(connection, sqlite.SqliteConnection)
         raw, connection._raw = connection._raw, Raw()
@@ -269,7 +269,7 @@ def test_what_a_prune_keeps_is_counted(database: Database) -> None:
         with connection.transaction():
             artifact_rows.put(connection, unused, database.clock.now())
         assert pruning.prune(connection, BEFORE)["artifacts"] == 0
-        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 1, unused.size)
+        assert pruning.retained(connection, BEFORE) == pruning.Retained(1, 1, unused.size)
         connection.execute("UPDATE artifacts SET touched_at = 1")
         assert pruning.prune(connection, BEFORE)["artifacts"] == 1
-        assert pruning.kept(connection, BEFORE) == pruning.Kept(1, 0, 0)
+        assert pruning.retained(connection, BEFORE) == pruning.Retained(1, 0, 0)

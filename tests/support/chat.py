@@ -8,7 +8,7 @@ from agent.channels.chat import pairing
 from agent.channels.supervisor import Channels
 from agent.config.settings import Settings
 from agent.store.channels.pairings import Pairing
-from tests.support.chat_server import Peer, told
+from tests.support.chat_server import Peer, received
 from tests.support.engine import Engine
 
 Open = Callable[[Settings], Channels]
@@ -32,14 +32,14 @@ class Chat:
         self.channels = begin(self.settings)
 
     def restart(self) -> None:
-        """End the channels, and begin anew as another process would."""
+        """Stop the channels and start new ones, as another process would."""
         close(self.channels)
         self.channels = self._begin(self.settings)
 
     def code(self, identity: str) -> str:
         """Let a stranger write, and return the code that they are given."""
-        self.peer.say(identity, "hello")
-        found = re.search(r"agent pair (\S+)", told(self.peer, identity, "agent pair").text)
+        self.peer.write(identity, "hello")
+        found = re.search(r"agent pair (\S+)", received(self.peer, identity, "agent pair").text)
         assert found is not None
         return found[1]
 

@@ -12,7 +12,7 @@ from tests.support.engine import eventually
 class Shown:
     """A message as a person sees it."""
 
-    place: str
+    recipient: str
     reference: str
     text: str
     buttons: dict[str, str] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Failure:
-    """How a call is to fail; a status of 0 hangs up without a word."""
+    """How a call fails; a status of 0 closes the connection without a response."""
 
     status: int
     message: str = "no"
@@ -33,9 +33,9 @@ class Peer(Protocol):
 
     name: str
     messages: list[Shown]
-    """All that is shown to anybody, the oldest first."""
+    """All messages to all accounts, the oldest first."""
     toasts: list[str]
-    """What was said at once to who pressed a button."""
+    """The immediate replies to pressed buttons."""
 
     def settings(self) -> ChannelSettings:
         """Return the configuration that names this stand-in."""
@@ -43,36 +43,36 @@ class Peer(Protocol):
     def identity(self, number: int) -> str:
         """Return the id of a person."""
 
-    def say(self, identity: str, text: str, answers: Shown | None = None) -> None:
-        """Let somebody write, perhaps as an answer to a message."""
+    def write(self, identity: str, text: str, answers: Shown | None = None) -> None:
+        """Write as an account, perhaps in reply to a message."""
 
     def repeat(self) -> None:
-        """Bring the last thing that was said once more, as a service does that got no answer."""
+        """Send the last message once more, as a service does without an acknowledgement."""
 
     def press(self, identity: str, token: str) -> None:
-        """Let somebody press a button."""
+        """Press a button as an account."""
 
     def fail(self, what: str, *failures: Failure) -> None:
         """Let the next calls fail: `send`, `edit` or `receive`."""
 
     def goes_away(self, *, is_away: bool) -> None:
-        """Answer nobody, or everybody again."""
+        """Stop to answer, or answer again."""
 
     def close(self) -> None:
         """End it."""
 
 
 def shown_to(peer: Peer, identity: str, fits: Callable[[Shown], bool]) -> Shown:
-    """Wait until somebody is shown a message that fits, and return the newest."""
+    """Wait until an account has a message that fits, and return the newest."""
     return eventually(
         lambda: next(
-            (each for each in reversed(peer.messages) if each.place == identity and fits(each)),
+            (each for each in reversed(peer.messages) if each.recipient == identity and fits(each)),
             None,
         ),
         lambda: f"{identity} sees {peer.messages}",
     ) or Shown("", "", "")
 
 
-def told(peer: Peer, identity: str, words: str) -> Shown:
-    """Wait until somebody is shown a message with these words."""
+def received(peer: Peer, identity: str, words: str) -> Shown:
+    """Wait until an account has a message with this text."""
     return shown_to(peer, identity, lambda each: words in each.text)

@@ -66,7 +66,7 @@ COMMANDS = [
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

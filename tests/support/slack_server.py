@@ -58,8 +58,8 @@ class SlackServer:
         """Return a member's id."""
         return f"U{1000 + number}"
 
-    def say(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
-        """Let somebody write to the app; `more` changes the event."""
+    def write(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
+        """Write to the app as an account; `more` changes the event."""
         event: dict[str, Any] = {
             "type": "message",
             "channel_type": "im",
@@ -78,7 +78,7 @@ class SlackServer:
         self.bring(*self._last)
 
     def press(self, identity: str, token: str) -> None:
-        """Let somebody press a button."""
+        """Press a button as an account."""
         payload = {
             "type": "block_actions",
             "team": {"id": TEAM},
@@ -89,7 +89,7 @@ class SlackServer:
         self.bring("interactive", payload)
 
     def bring(self, kind: str, payload: dict[str, Any]) -> None:
-        """Send an envelope to whoever is connected, and keep it until it is acknowledged."""
+        """Send an envelope to every connection, and keep it until it is acknowledged."""
         self._last = (kind, payload)
         name = f"envelope-{self._stamp()}"
         self._do(self._send({"envelope_id": name, "type": kind, "payload": payload}))
@@ -99,7 +99,7 @@ class SlackServer:
         self._failures[_KINDS[what]] += failures
 
     def goes_away(self, *, is_away: bool) -> None:
-        """Hang up on everybody, or answer again."""
+        """Close every connection, or answer again."""
         self._is_away = is_away
         if is_away:
             self._do(self._hang_up())
@@ -159,10 +159,10 @@ class SlackServer:
         self._sockets.add(socket)
         async for message in socket:
             if message.type is WSMsgType.TEXT:
-                said = json.loads(message.data)
-                self._waiting.pop(said["envelope_id"], None)
-                if "payload" in said:
-                    self.replies.append(said["payload"])
+                acknowledgement = json.loads(message.data)
+                self._waiting.pop(acknowledgement["envelope_id"], None)
+                if "payload" in acknowledgement:
+                    self.replies.append(acknowledgement["payload"])
         self._sockets.discard(socket)
         return socket
 
@@ -201,10 +201,10 @@ class SlackServer:
         return web.json_response(document, status=failure.status, headers=headers)
 
     def _post(self, given: dict[str, Any]) -> dict[str, Any]:
-        place, stamp = given["channel"], self._stamp()
-        shown = Shown(place, f"D{place}:{stamp}", *_content(given))
+        recipient, stamp = given["channel"], self._stamp()
+        shown = Shown(recipient, f"D{recipient}:{stamp}", *_content(given))
         self.messages.append(shown)
-        return {"channel": f"D{place}", "ts": stamp}
+        return {"channel": f"D{recipient}", "ts": stamp}
 
     def _update(self, given: dict[str, Any]) -> dict[str, Any]:
         reference = f"{given['channel']}:{given['ts']}"

@@ -59,8 +59,8 @@ class BotServer:
         """Return a numeric id."""
         return str(1000 + number)
 
-    def say(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
-        """Let somebody write to the bot; `more` changes the message."""
+    def write(self, identity: str, text: str, answers: Shown | None = None, **more: Any) -> None:
+        """Write to the bot as an account; `more` changes the message."""
         message: dict[str, Any] = {
             "message_id": self._number(),
             "from": {"id": int(identity), "is_bot": False, "first_name": f"Person {identity}"},
@@ -77,7 +77,7 @@ class BotServer:
         self._bring(self._last)
 
     def press(self, identity: str, token: str) -> None:
-        """Let somebody press a button."""
+        """Press a button as an account."""
         query = {"id": str(self._number()), "from": {"id": int(identity)}, "data": token}
         self._bring({"callback_query": query})
 
@@ -87,7 +87,7 @@ class BotServer:
             self._failures[method] += failures
 
     def goes_away(self, *, is_away: bool) -> None:
-        """Hang up on everybody, or answer again."""
+        """Close every connection, or answer again."""
         with self._news:
             self._is_away = is_away
             self._news.notify_all()
@@ -171,7 +171,7 @@ class BotServer:
         return _well({"message_id": given["message_id"]})
 
     def _preview(self, given: dict[str, Any]) -> None:
-        """Fetch what a message names, as the real one does unless told not to."""
+        """Fetch the URLs of a message, as Telegram does unless previews are disabled."""
         if not given.get("link_preview_options", {}).get("is_disabled"):
             self.fetched += re.findall(r"https?://[^\s\"]+", given["text"])
 
@@ -189,7 +189,7 @@ class BotServer:
 
     def _message(self, given: dict[str, Any]) -> Shown | None:
         wanted = (str(given["chat_id"]), str(given["message_id"]))
-        return next((m for m in self.messages if (m.place, m.reference) == wanted), None)
+        return next((m for m in self.messages if (m.recipient, m.reference) == wanted), None)
 
     def _serve(self) -> ThreadingHTTPServer:
         peer = self

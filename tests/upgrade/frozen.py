@@ -20,7 +20,7 @@ from tests.support.postgres import PostgresServer
 from tests.upgrade.story import in_flight
 
 DIRECTORY = Path(__file__).parent
-RELEASED = ("0001", "0002", "0003", "0004", "0005")
+RELEASED = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The revisions of the schema that people have databases of."""
 _TABLES = """
     SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
@@ -65,7 +65,7 @@ def _freeze_sqlite(directory: Path) -> bytes:
     copy = directory / "frozen.db"
     with in_flight(database), database.connect("writer") as connection:
         connection.execute("VACUUM INTO :path", path=str(copy))
-    with Database(f"sqlite:///{copy}", gate=False).connect("writer") as connection:
+    with Database(f"sqlite:///{copy}", has_write_lock=False).connect("writer") as connection:
         connection.execute(_ANONYMOUS)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return copy.read_bytes()

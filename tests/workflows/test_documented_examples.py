@@ -99,7 +99,7 @@ def test_the_example_of_children_runs(own: Engine) -> None:
 
 
 def test_the_example_of_signals_runs(own: Engine) -> None:
-    """It waits until somebody signs, and says who."""
+    """It waits for the signature, and its output names the signer."""
     loaded = loader.load(EXAMPLES / "sign-off.yaml")
     task_id = own.submit(loaded.graph, given=check_inputs(loaded.graph, {}), path=str(loaded.path))
     own.wait_step(task_id, "signed", "waiting")

@@ -99,7 +99,7 @@ def test_every_key_is_documented_with_an_example() -> None:
 
 
 def test_examples_hold_nothing_of_a_machine() -> None:
-    """No absolute paths of somebody's home in what people copy."""
+    """No absolute paths of a home directory in what people copy."""
     for path in sorted(Path(EXAMPLES).glob("*")):
         if path.is_file():
             assert not re.search(r"/(home|root|Users)/", path.read_text(encoding="utf-8")), path

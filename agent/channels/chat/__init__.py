@@ -1,4 +1,7 @@
-"""What all chats share: which recipients get which notification (`chat`), commands (`commands` parses them
-and names the scope each needs, `command_handler` runs them), buttons, pairing and the texts
-(`message_texts`). A chat platform adds how messages are sent and received.
+"""What all chats share, `agent chat` included.
+
+`chat` picks the recipients of a notification and handles what they write. `commands` parses commands
+and declares the scope of each; `command_handler` runs them. `buttons` and `pairing` hold tokens and
+codes. `message_texts` makes every text that a chat sends. A platform (`agent.channels.slack`,
+`agent.channels.telegram`) adds how messages are sent and received.
 """

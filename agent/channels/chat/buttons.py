@@ -1,7 +1,7 @@
-"""Buttons under a question: each carries a token that says nothing by itself.
+"""Buttons under a question: each carries an opaque random token.
 
-A token is known by its hash, belongs to one person in one channel, expires, and is used up with its
-question. What it stands for is in the database, so that nobody can make one up.
+The database holds what a token stands for, under the token's hash. A token belongs to one account in
+one channel, expires, and is used up when its question is decided. So buttons cannot be forged.
 """
 
 import secrets
@@ -17,35 +17,37 @@ from agent.store.channels.answer_tokens import AnswerToken
 from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError, RefusedError
 
-GOOD_SECONDS: Final = 7 * 86_400
-MOST_CHOICES: Final = 8
+LIFETIME_SECONDS: Final = 7 * 86_400
+MAX_CHOICES: Final = 8
 _DENY: Final = ("Deny", {"decision": "deny"})
 
 
-def offered(document: dict[str, Json]) -> list[tuple[str, dict[str, Json]]]:
-    """Return the answers that can be given by a button: their labels, and what they say."""
+def answers_of(document: dict[str, Json]) -> list[tuple[str, dict[str, Json]]]:
+    """Return the answers to a question that a button can give, with their labels."""
     if document["kind"] == "unknown":
-        return [(word.capitalize(), {"decision": "answer", "value": word}) for word in VERDICTS]
+        return [
+            (verdict.capitalize(), {"decision": "answer", "value": verdict}) for verdict in VERDICTS
+        ]
     if document["kind"] != "input":
         return [("Approve", {"decision": "approve"}), _DENY]
     choices = document["choices"] or []
-    if not 0 < len(choices) <= MOST_CHOICES:
+    if not 0 < len(choices) <= MAX_CHOICES:
         return [_DENY]
-    given: list[tuple[str, dict[str, Json]]] = [
+    answers: list[tuple[str, dict[str, Json]]] = [
         (cut(harmless(str(choice)), 40), {"decision": "answer", "value": choice})
         for choice in choices
     ]
-    return [*given, _DENY]
+    return [*answers, _DENY]
 
 
-def make(
+def create(
     database: Database, document: dict[str, Json], channel: str, identity: str
 ) -> list[tuple[str, str]]:
-    """Return the labels and the new tokens of a question's buttons, for one person."""
-    made: list[tuple[str, str]] = []
-    expires_at = database.clock.now() + GOOD_SECONDS * SECOND
+    """Return the labels and the new tokens of a question's buttons, for one account."""
+    labelled: list[tuple[str, str]] = []
+    expires_at = database.clock.now() + LIFETIME_SECONDS * SECOND
     with database.connect("writer") as tx, tx.transaction():
-        for label, said in offered(document):
+        for label, answer in answers_of(document):
             token = secrets.token_urlsafe(24)
             answer_tokens.add(
                 tx,
@@ -53,19 +55,19 @@ def make(
                 channel=channel,
                 identity=identity,
                 approval_id=document["id"],
-                said=said,
+                said=answer,
                 expires_at=expires_at,
             )
-            made.append((label, token))
-    return made
+            labelled.append((label, token))
+    return labelled
 
 
-def pressed(database: Database, token: str, channel: str, identity: str) -> AnswerToken:
-    """Return what a button stands for, if it is this person's and still good."""
+def find(database: Database, token: str, channel: str, identity: str) -> AnswerToken:
+    """Return what a button stands for, if it is this account's and has not expired."""
     with database.connect("reader") as connection:
-        found = answer_tokens.find(connection, token)
-    if found is None or (found.channel, found.identity) != (channel, identity):
-        raise NotFoundError("this button is not known")
-    if found.used_at is None and found.expires_at <= database.clock.now():
-        raise RefusedError("this button is too old: /approvals shows what is open")
-    return found
+        button = answer_tokens.find(connection, token)
+    if button is None or (button.channel, button.identity) != (channel, identity):
+        raise NotFoundError("this button is not valid for this account")
+    if button.used_at is None and button.expires_at <= database.clock.now():
+        raise RefusedError("this button has expired: /approvals lists the open questions")
+    return button

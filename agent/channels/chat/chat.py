@@ -1,6 +1,6 @@
-"""What all chats have in common: who is told, what is remembered of it, and what is understood.
+"""The part of a chat channel that does not depend on the platform.
 
-A chat itself only posts messages, changes them, and says who wrote what.
+A platform posts messages, edits them, and reports which account wrote what.
 """
 
 import asyncio
@@ -27,34 +27,34 @@ log = structlog.get_logger(__name__)
 
 
 class ChatError(Exception):
-    """A chat's service did not do what it was asked; the message holds no secret."""
+    """A request to the chat's service failed; the message holds no secret."""
 
     def __init__(
         self,
         message: str,
         *,
         retry_after_seconds: float | None = None,
-        is_refusal: bool = False,
-        is_about_nothing: bool = False,
+        is_permanent: bool = False,
+        is_message_gone: bool = False,
     ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
-        self.is_refusal = is_refusal
-        """Asking again would not help: somebody blocked the agent, or a chat is gone."""
-        self.is_about_nothing = is_about_nothing
-        """A message to be changed is so already, or is not there any more."""
+        self.is_permanent = is_permanent
+        """A retry would not help: the recipient blocked the agent, or the chat is gone."""
+        self.is_message_gone = is_message_gone
+        """The message to edit has this text already, or was deleted."""
 
     def as_delivery_error(self) -> DeliveryError:
-        """Return the same, as deliveries understand it."""
+        """Return the same error for the delivery loop."""
         return DeliveryError(
             str(self),
             retry_after_seconds=self.retry_after_seconds,
-            max_attempts=1 if self.is_refusal else None,
+            max_attempts=1 if self.is_permanent else None,
         )
 
 
 class Chat(ABC):
-    """A chat in which those who are paired are asked, and give commands."""
+    """A chat whose paired accounts get questions, answer them and run commands."""
 
     name: str
     events = NOTIFIED_EVENTS
@@ -62,57 +62,50 @@ class Chat(ABC):
     def __init__(self, database: Database, handler: CommandHandler) -> None:
         self.database = database
         self.handler = handler
-        self._told: tuple[str, set[str]] = ("", set())
-        """The notification that is being delivered, and who has it."""
+        self._delivered: tuple[str, set[str]] = ("", set())
+        """The notification under delivery, and the recipients that have it."""
         self._posting = asyncio.Lock()
-        """Held until a question that somebody can see already is on record as shown."""
+        """Held from the post of a question until its message is recorded."""
 
     @abstractmethod
-    async def post(self, place: str, text: str, offered: list[tuple[str, str]]) -> str:
-        """Show somebody a message with buttons (labels and tokens); return its name there."""
+    async def post(self, recipient: str, text: str, labelled: list[tuple[str, str]]) -> str:
+        """Post a message with buttons (labels and tokens); return its id in the chat."""
 
     @abstractmethod
-    async def rewrite(self, place: str, reference: str, text: str) -> None:
-        """Put another text, without buttons, in the place of a message."""
+    async def edit(self, recipient: str, reference: str, text: str) -> None:
+        """Replace the text of a message and remove its buttons."""
 
     @abstractmethod
-    def room(self, text: str) -> int:
+    def max_length(self, text: str) -> int:
         """Return how many characters a message made of this text may have."""
 
-    async def say(self, place: str, text: str) -> None:
-        """Show somebody a text."""
+    async def send(self, recipient: str, text: str) -> None:
+        """Send a text without buttons."""
         text = harmless(text)
-        await self.post(place, message_texts.cut(text, self.room(text)), [])
+        await self.post(recipient, message_texts.cut(text, self.max_length(text)), [])
 
     async def deliver(self, notification: Notification) -> None:
-        """Show a question, a failed task or an outage to everybody who is paired."""
+        """Send a question, a failed task or an outage to the paired accounts it concerns."""
         approval = notification.approval
         is_reminder = notification.event == "approval.reminded"
         if approval is not None and approval["status"] != "pending":
             return
-        if self._told[0] != notification.id:
-            self._told = (notification.id, set())
-        told = self._told[1]
+        if self._delivered[0] != notification.id:
+            self._delivered = (notification.id, set())
+        delivered = self._delivered[1]
         problems: list[DeliveryError] = []
-        for place in await asyncio.to_thread(self._places, approval, is_reminder):
-            if place in told:
+        for recipient in await asyncio.to_thread(self._recipients, approval, is_reminder):
+            if recipient in delivered:
                 continue
             try:
-                if approval is not None:
-                    await self._ask(place, approval, is_reminder=is_reminder)
-                elif notification.outage is not None:
-                    await self.say(
-                        place, message_texts.outage(notification.event, notification.outage)
-                    )
-                elif notification.task is not None:
-                    await self.say(place, message_texts.failed_task(notification.task))
-                told.add(place)
+                await self._deliver_to(recipient, notification, is_reminder=is_reminder)
+                delivered.add(recipient)
             except ChatError as error:
                 problems.append(error.as_delivery_error())
         raise_most_retryable(problems)
 
     async def update(self, notification: Notification) -> None:
-        """Take the buttons away, and write what was decided."""
+        """Remove the buttons of a question and show what was decided."""
         approval = notification.approval
         if approval is None or approval["status"] == "pending":
             return
@@ -120,121 +113,144 @@ class Chat(ABC):
         for message in await asyncio.to_thread(self._messages, approval["id"]):
             if message.shown == approval["status"]:
                 continue
-            text = message_texts.ending(approval, self.room(_whole(approval)))
+            text = message_texts.closed_question(approval, self.max_length(_as_json(approval)))
             try:
-                await self.rewrite(message.place, message.reference, text)
+                await self.edit(message.recipient, message.reference, text)
             except ChatError as error:
-                if not error.is_about_nothing:
+                if not error.is_message_gone:
                     problems.append(error.as_delivery_error())
                     continue
-            await asyncio.to_thread(self._set_shown, message.place, approval)
+            await asyncio.to_thread(self._set_shown, message.recipient, approval)
         raise_most_retryable(problems)
 
     async def identify(self, identity: str) -> Principal:
-        """Return somebody with what they may do: nothing, unless paired."""
+        """Return the caller that an account is: without scopes unless it is paired."""
         return await asyncio.to_thread(pairing.identify, self.database, self.name, identity)
 
-    async def introduce(self, identity: str, shown: str) -> None:
-        """Give a stranger a code, which whoever has the command line may confirm."""
-        code = await asyncio.to_thread(pairing.offer, self.database, self.name, identity, shown)
+    async def send_pairing_code(self, identity: str, name: str) -> None:
+        """Send a stranger a code that the owner can confirm on the command line."""
+        code = await asyncio.to_thread(pairing.offer, self.database, self.name, identity, name)
         if code is not None:
-            text = f"This agent does not know you. Where it runs, confirm: agent pair {code}"
-            await self.say(identity, text)
+            text = (
+                "This account is not paired with the agent. To pair it, run this on the agent's"
+                f" machine: agent pair {code}"
+            )
+            await self.send(identity, text)
 
-    async def pressed(self, principal: Principal, token: str) -> str:
-        """Do what a button stands for, if it is this person's, and return what to tell them."""
-        if not principal.is_paired:
-            return "You are not paired with this agent."
-        return await asyncio.to_thread(self._pressed, principal, token)
+    async def press_button(self, principal: Principal, token: str) -> str:
+        """Give the answer that a button stands for, if it is this account's; return the reply."""
+        if principal.is_stranger:
+            return "This account is not paired with the agent."
+        return await asyncio.to_thread(self._press_button, principal, token)
 
-    async def heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
-        """Do what somebody wrote, perhaps as an answer to a message, and return what to tell them.
+    async def handle_text(
+        self, principal: Principal, text: str, reply_to: str | None, key: str
+    ) -> str:
+        """Run a command, or take a reply to a question as its answer; return the agent's reply.
 
-        `key` names their message.
+        `key` identifies the message, `reply_to` the message that it replies to.
         """
-        if answers is not None:
-            # It may be to a message that is posted and not yet on record.
+        if reply_to is not None:
+            # That message may be posted but not recorded yet.
             async with self._posting:
                 pass
-        return await asyncio.to_thread(self._heard, principal, text, answers, key)
+        return await asyncio.to_thread(self._handle_text, principal, text, reply_to, key)
 
-    async def _ask(self, place: str, approval: dict[str, Json], *, is_reminder: bool) -> None:
-        word = "Reminder: " if is_reminder else ""
-        text, is_whole = message_texts.question(approval, self.room(_whole(approval)), word)
-        offered: list[tuple[str, str]] = []
-        if is_whole:
-            # Nobody should say yes with one touch to what they could not read.
-            offered = await asyncio.to_thread(
-                buttons.make, self.database, approval, self.name, place
+    async def _deliver_to(
+        self, recipient: str, notification: Notification, *, is_reminder: bool
+    ) -> None:
+        if notification.approval is not None:
+            await self._post_question(recipient, notification.approval, is_reminder=is_reminder)
+        elif notification.outage is not None:
+            text = message_texts.outage(notification.event, notification.outage)
+            await self.send(recipient, text)
+        elif notification.task is not None:
+            await self.send(recipient, message_texts.failed_task(notification.task))
+
+    async def _post_question(
+        self, recipient: str, approval: dict[str, Json], *, is_reminder: bool
+    ) -> None:
+        prefix = "Reminder: " if is_reminder else ""
+        max_length = self.max_length(_as_json(approval))
+        text, is_complete = message_texts.question(approval, max_length, prefix)
+        labelled: list[tuple[str, str]] = []
+        if is_complete:
+            # No buttons under a cut text: a person must not approve what they could not read.
+            labelled = await asyncio.to_thread(
+                buttons.create, self.database, approval, self.name, recipient
             )
         earlier = await asyncio.to_thread(self._messages, approval["id"])
         async with self._posting:
-            reference = await self.post(place, text, offered)
-            await asyncio.to_thread(self._record, place, approval["id"], reference)
+            reference = await self.post(recipient, text, labelled)
+            await asyncio.to_thread(self._record, recipient, approval["id"], reference)
         for message in earlier:
-            if message.place == place:
-                await self._point_down(message, approval)
+            if message.recipient == recipient:
+                await self._mark_superseded(message, approval)
 
-    async def _point_down(self, message: Message, approval: dict[str, Json]) -> None:
-        """Leave a question with its buttons in one place: where it was shown last."""
+    async def _mark_superseded(self, message: Message, approval: dict[str, Json]) -> None:
+        """Remove the buttons of an earlier message: only the newest one keeps them."""
         text = harmless(f"{approval['message']}\n\nasked again below")
         try:
-            await self.rewrite(
-                message.place, message.reference, message_texts.cut(text, self.room(text))
+            await self.edit(
+                message.recipient,
+                message.reference,
+                message_texts.cut(text, self.max_length(text)),
             )
         except ChatError as error:
-            # Its buttons still work, or say what was decided.
+            # Its buttons still work, or reply with the decision.
             log.warning("chat.refused", channel=self.name, error=str(error))
 
-    # What follows runs in threads.
+    # The methods below run in threads.
 
-    def _pressed(self, principal: Principal, token: str) -> str:
+    def _press_button(self, principal: Principal, token: str) -> str:
         try:
-            found = buttons.pressed(self.database, token, self.name, principal.identity)
+            button = buttons.find(self.database, token, self.name, principal.identity)
         except (NotFoundError, RefusedError) as problem:
             return str(problem)
-        return self.handler.answer(principal, found.approval_id, found.said)
+        return self.handler.answer(principal, button.approval_id, button.said)
 
-    def _heard(self, principal: Principal, text: str, answers: str | None, key: str) -> str:
-        if answers is not None and not text.startswith("/"):
+    def _handle_text(self, principal: Principal, text: str, reply_to: str | None, key: str) -> str:
+        if reply_to is not None and not text.startswith("/"):
             with self.database.connect("reader") as connection:
-                found = store.shown_as(connection, self.name, principal.identity, answers)
-                document = found and approval_documents.approval_document(connection, found)
-            if found and document:
-                said = {"decision": "answer", "value": typed_value(document, text)}
-                return self.handler.answer(principal, found, said)
+                approval_id = store.shown_as(connection, self.name, principal.identity, reply_to)
+                document = approval_id and approval_documents.approval_document(
+                    connection, approval_id
+                )
+            if approval_id and document:
+                answer = {"decision": "answer", "value": typed_value(document, text)}
+                return self.handler.answer(principal, approval_id, answer)
         return self.handler.reply(principal, text, f"{principal.identity}:{key}")
 
-    def _places(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
-        """Return those who are to be told, and were not yet; only who may answer is asked."""
+    def _recipients(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
+        """Return the accounts to notify: of an approval, those that may answer and lack it."""
         with self.database.connect("reader") as connection:
             paired = pairings.listed(connection, self.name)
             if approval is None:
-                return [found.identity for found in paired]
-            recipients = [
-                found.identity
-                for found in paired
-                if may_answer(pairing.principal(found), approval["who"])
+                return [account.identity for account in paired]
+            allowed = [
+                account.identity
+                for account in paired
+                if may_answer(pairing.principal(account), approval["who"])
             ]
-            told: set[str] = set()
-            if not is_reminder:
-                messages = store.messages_of(connection, self.name, approval["id"])
-                told = {message.place for message in messages}
-        return [place for place in recipients if place not in told]
+            if is_reminder:
+                return allowed
+            messages = store.messages_of(connection, self.name, approval["id"])
+        have_it = {message.recipient for message in messages}
+        return [recipient for recipient in allowed if recipient not in have_it]
 
     def _messages(self, approval_id: str) -> list[Message]:
         with self.database.connect("reader") as connection:
             return store.messages_of(connection, self.name, approval_id)
 
-    def _record(self, place: str, approval_id: str, reference: str) -> None:
+    def _record(self, recipient: str, approval_id: str, reference: str) -> None:
         now = self.database.clock.now()
         with self.database.connect("writer") as tx, tx.transaction():
-            store.record_message(tx, self.name, place, approval_id, reference, now)
+            store.record_message(tx, self.name, recipient, approval_id, reference, now)
 
-    def _set_shown(self, place: str, approval: dict[str, Json]) -> None:
+    def _set_shown(self, recipient: str, approval: dict[str, Json]) -> None:
         with self.database.connect("writer") as tx, tx.transaction():
-            store.set_shown(tx, self.name, place, approval["id"], approval["status"])
+            store.set_shown(tx, self.name, recipient, approval["id"], approval["status"])
 
 
-def _whole(approval: dict[str, Json]) -> str:
+def _as_json(approval: dict[str, Json]) -> str:
     return json.dumps(approval, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Carrying out what people say in a chat: the same for every chat."""
+"""Runs the commands and answers of people in chats; the same for every chat and `agent chat`."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,14 +12,14 @@ from agent.channels.chat.commands import Command, CommandError
 from agent.core import audit
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
-from agent.core.state_machine import TaskStatus
 from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import NotPlainJsonError
-from agent.store.engine import workflow_histories, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.store.read import health
+from agent.store.read.activity import Activity
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
@@ -43,19 +43,19 @@ _EXPECTED: Final = (
 _AUDITED: Final = frozenset(
     name for name, spec in commands.COMMANDS.items() if spec.scope != "read"
 ) - {"run"}
-"""What a task is started by is on its own record."""
-_LISTED: Final = 15
-_MOST_SHOWN: Final = 3500
+"""Without `run`: a task records itself who started it."""
+_MAX_LISTED: Final = 15
+_MAX_LENGTH: Final = 3500
 
 
 class CommandHandler:
-    """Understands commands and answers, of whoever a channel says is speaking."""
+    """Runs commands and answers for a caller that the channel has identified."""
 
-    def __init__(self, database: Database, most_steps: int) -> None:
+    def __init__(self, database: Database, steps_per_task: int) -> None:
         self._database = database
-        self._most_steps = most_steps
+        self._steps_per_task = steps_per_task
         self._operator = Operator(database, database.clock)
-        self._does: dict[str, Callable[[Principal, Command, str | None], str]] = {
+        self._handlers: dict[str, Callable[[Principal, Command, str | None], str]] = {
             "status": self._status,
             "tasks": self._tasks,
             "task": self._task,
@@ -66,37 +66,37 @@ class CommandHandler:
             "cancel": self._cancel,
             "retry": self._retry,
             "approvals": self._approvals,
-            "approve": self._decide,
-            "deny": self._decide,
-            "edit": self._decide,
-            "answer": self._decide,
+            "approve": self._answer_command,
+            "deny": self._answer_command,
+            "edit": self._answer_command,
+            "answer": self._answer_command,
             "defer": self._defer,
             "help": self._help,
         }
-        assert self._does.keys() == commands.COMMANDS.keys()
+        assert self._handlers.keys() == commands.COMMANDS.keys()
 
     def reply(self, principal: Principal, text: str, key: str | None = None) -> str:
-        """Do what a text says, if this person may, and return what to tell them.
+        """Run a command if the caller may, and return the reply.
 
-        `key` names the message: what it creates is created once however often it arrives. Only a
-        database that cannot be used raises.
+        `key` identifies the message: a message that arrives twice creates one task. Raises only when
+        the database cannot be used.
         """
         try:
             command = commands.parse(text)
-            act = self._does.get(command.name, self._run_own)
+            run = self._handlers.get(command.name, self._run_workflow_command)
             with _audited(principal, command):
                 commands.check(principal, command)
-                return harmless(act(principal, command, key))
+                return harmless(run(principal, command, key))
         except _EXPECTED as error:
             return harmless(str(error))
 
-    def answer(self, principal: Principal, approval_id: str, said: dict[str, Json]) -> str:
-        """Give an answer that a button or a reply stands for, if this person may."""
+    def answer(self, principal: Principal, approval_id: str, answer: dict[str, Json]) -> str:
+        """Give the answer of a button or a reply if the caller may, and return the reply."""
         try:
             command = Command("answer", approval_id)
             with _audited(principal, command):
                 commands.check(principal, command)
-                return harmless(self._given(principal, approval_id, said))
+                return harmless(self._decide(principal, approval_id, answer))
         except _EXPECTED as error:
             return harmless(str(error))
 
@@ -106,31 +106,31 @@ class CommandHandler:
             waiting = health.pending_approvals(connection)
             unknown = len(health.unknown_calls(connection))
         tasks = ", ".join(f"{count} {status}" for status, count in counts.items())
-        lines = [f"tasks: {tasks or 'none yet'}", f"questions that wait for an answer: {waiting}"]
+        lines = [f"tasks: {tasks or 'none yet'}", f"open questions: {waiting}"]
         if unknown:
-            lines.append(f"effects of unknown outcome: {unknown}")
+            lines.append(f"effects whose result is unknown: {unknown}")
         return "\n".join(lines)
 
     def _tasks(self, _principal: Principal, command: Command, _key: str | None) -> str:
-        status = command.subject
-        if status is not None and status not in set(TaskStatus):
-            raise CommandError(f"there is no status {status!r}: {', '.join(TaskStatus)}")
+        activity = command.subject
+        if activity is not None and activity not in set(Activity):
+            raise CommandError(f"there is no activity {activity!r}: {', '.join(Activity)}")
         with self._database.connect("reader") as connection, connection.snapshot():
-            found = task_documents.list_tasks(connection, status, limit=_LISTED)
-        return "\n".join(map(message_texts.task_line, found)) or "there are none"
+            tasks = task_documents.list_tasks(connection, activity=activity, limit=_MAX_LISTED)
+        return "\n".join(map(message_texts.task_line, tasks)) or "no tasks"
 
     def _task(self, _principal: Principal, command: Command, _key: str | None) -> str:
-        return message_texts.cut(message_texts.task(self._document(command)), _MOST_SHOWN)
+        return message_texts.cut(message_texts.task(self._document(command)), _MAX_LENGTH)
 
     def _why(self, _principal: Principal, command: Command, _key: str | None) -> str:
-        return message_texts.cut(message_texts.why(self._document(command)), _MOST_SHOWN)
+        return message_texts.cut(message_texts.why(self._document(command)), _MAX_LENGTH)
 
     def _run(self, principal: Principal, command: Command, key: str | None) -> str:
         return self._start(principal, str(command.subject), command.pairs, key)
 
-    def _run_own(self, principal: Principal, command: Command, key: str | None) -> str:
-        """Start the workflow that has named a command of its own (`on: chat`)."""
-        for name, keys in self._own_commands():
+    def _run_workflow_command(self, principal: Principal, command: Command, key: str | None) -> str:
+        """Start the workflow that declares this command (`on: chat`)."""
+        for name, keys in self._workflow_commands():
             if keys["command"] == command.name:
                 return self._start(principal, name, command.pairs, key)
         raise CommandError(f"there is no command /{command.name}; /help lists them")
@@ -138,20 +138,20 @@ class CommandHandler:
     def _help(self, principal: Principal, _command: Command, _key: str | None) -> str:
         own = {
             keys["command"]: keys.get("description") or f"start {name}"
-            for name, keys in self._own_commands()
+            for name, keys in self._workflow_commands()
         }
         return commands.help_text(principal, own)
 
-    def _own_commands(self) -> list[tuple[str, dict[str, Json]]]:
-        """Return the workflows that have named a command, with what they say of it."""
-        found: list[tuple[str, dict[str, Json]]] = []
+    def _workflow_commands(self) -> list[tuple[str, dict[str, Json]]]:
+        """Return the workflows that declare a command, with their `on: chat` keys."""
+        declared: list[tuple[str, dict[str, Json]]] = []
         with self._database.connect("reader") as connection, connection.snapshot():
-            for each in workflow_histories.latest_versions(connection):
-                latest = workflow_versions.latest(connection, each.name)
+            for workflow in workflow_versions.latest_versions(connection):
+                latest = workflow_versions.latest(connection, workflow.name)
                 keys = Graph.model_validate_json(latest[1]).on.get("chat") if latest else None
                 if keys:
-                    found.append((each.name, keys))
-        return found
+                    declared.append((workflow.name, keys))
+        return declared
 
     def _start(
         self, principal: Principal, name: str, texts: dict[str, str], key: str | None
@@ -162,7 +162,7 @@ class CommandHandler:
             raise NotFoundError(f"there is no workflow {name!r}")
         submission = new_submission(
             workflow,
-            steps_per_task=self._most_steps,
+            steps_per_task=self._steps_per_task,
             trigger={"kind": "chat", "channel": principal.channel, "by": principal.identity},
             texts=texts,
             dedupe_key=None if key is None else f"chat:{principal.channel}:{key}",
@@ -187,24 +187,24 @@ class CommandHandler:
                 approval_id = approval_documents.find_approval(connection, command.subject)
                 document = approval_documents.approval_document(connection, approval_id)
                 if document["status"] != "pending":
-                    return message_texts.ending(document, _MOST_SHOWN)
-                return message_texts.question(document, _MOST_SHOWN)[0]
-            found = approval_documents.list_approvals(connection, limit=_LISTED)
-        return "\n".join(map(message_texts.approval_line, found)) or "nothing waits for an answer"
+                    return message_texts.closed_question(document, _MAX_LENGTH)
+                return message_texts.question(document, _MAX_LENGTH)[0]
+            approvals = approval_documents.list_approvals(connection, limit=_MAX_LISTED)
+        return "\n".join(map(message_texts.approval_line, approvals)) or "no open questions"
 
-    def _decide(self, principal: Principal, command: Command, _key: str | None) -> str:
+    def _answer_command(self, principal: Principal, command: Command, _key: str | None) -> str:
         with self._database.connect("reader") as connection:
             approval_id = approval_documents.find_approval(connection, str(command.subject))
             document = approval_documents.approval_document(connection, approval_id)
-        said: dict[str, Json] = {"decision": command.name, "comment": command.rest}
+        answer: dict[str, Json] = {"decision": command.name, "comment": command.rest}
         if command.name == "edit":
             if not command.pairs:
                 raise CommandError(f"write it as {commands.usage('edit')}")
             edits = {name: parse_value(text) for name, text in command.pairs.items()}
-            said = {"decision": "approve", "edits": edits}
+            answer = {"decision": "approve", "edits": edits}
         elif command.name == "answer":
-            said = {"decision": "answer", "value": typed_value(document, command.rest or "")}
-        return self._given(principal, approval_id, said)
+            answer = {"decision": "answer", "value": typed_value(document, command.rest or "")}
+        return self._decide(principal, approval_id, answer)
 
     def _defer(self, principal: Principal, command: Command, _key: str | None) -> str:
         try:
@@ -216,30 +216,30 @@ class CommandHandler:
         answering.defer(self._database, approval_id, seconds, principal=principal)
         return f"you will be reminded of {short_id(approval_id)} in {command.rest}"
 
-    def _given(self, principal: Principal, approval_id: str, said: dict[str, Json]) -> str:
-        decision: AnswerVerb = said["decision"]
-        done = answering.answer(
+    def _decide(self, principal: Principal, approval_id: str, answer: dict[str, Json]) -> str:
+        decision: AnswerVerb = answer["decision"]
+        answered = answering.answer(
             self._database,
             approval_id,
             decision,
             principal=principal,
-            comment=said.get("comment"),
-            value=said.get("value"),
-            edits=said.get("edits"),
+            comment=answer.get("comment"),
+            value=answer.get("value"),
+            edits=answer.get("edits"),
         )
         with self._database.connect("writer") as tx, tx.transaction():
             answer_tokens.use_up(tx, approval_id, self._database.clock.now())
-        return f"{done.status}: step {done.step} of task {short_id(done.task_id)}"
+        return f"{answered.status}: step {answered.step} of task {short_id(answered.task_id)}"
 
     def _document(self, command: Command) -> dict[str, Json]:
         with self._database.connect("reader") as connection, connection.snapshot():
-            return task_documents.task_document(connection, self._found(connection, command))
+            return task_documents.task_document(connection, self._find_task(connection, command))
 
     def _task_id(self, command: Command) -> str:
         with self._database.connect("reader") as connection:
-            return self._found(connection, command)
+            return self._find_task(connection, command)
 
-    def _found(self, connection: Connection, command: Command) -> str:
+    def _find_task(self, connection: Connection, command: Command) -> str:
         return task_documents.find_task(connection, str(command.subject))
 
 
@@ -252,7 +252,7 @@ def _audited(principal: Principal, command: Command) -> AbstractContextManager[N
 
 
 def typed_value(document: dict[str, Json], text: str) -> Json:
-    """Read what somebody typed as an answer to a question as the question wants it."""
+    """Parse a typed answer by the type that its question asks for."""
     if document["kind"] == "unknown":
         return parse_value(text)
     return read_answer(text, document["choices"], document["schema"])

@@ -19,12 +19,12 @@ MAX_TEXT: Final = 10_000
 
 
 class CommandError(ValueError):
-    """What was typed is no command; the message says what would be."""
+    """The text is not a command; the message gives the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """One command: its scope, and what may follow it."""
+    """One command: its scope and its arguments."""
 
     scope: Scope
     about: str
@@ -34,37 +34,39 @@ class CommandSpec:
 
 
 COMMANDS: Final[dict[str, CommandSpec]] = {
-    "status": CommandSpec("read", "how everything stands"),
+    "status": CommandSpec("read", "count tasks and open questions"),
     "tasks": CommandSpec(
-        "read", "the newest tasks, or those of a status", "optional", usage="[STATUS]"
+        "read", "list the newest tasks, or those with an activity", "optional", usage="[ACTIVITY]"
     ),
-    "task": CommandSpec("read", "one task and its steps", "needed", usage="TASK"),
-    "why": CommandSpec("read", "why a task failed, or what it waits on", "needed", usage="TASK"),
+    "task": CommandSpec("read", "show a task and its steps", "needed", usage="TASK"),
+    "why": CommandSpec(
+        "read", "show why a task failed or what it waits for", "needed", usage="TASK"
+    ),
     "run": CommandSpec("operate", "start a workflow", "needed", "pairs", "WORKFLOW [KEY=VALUE]…"),
     "pause": CommandSpec(
-        "operate", "start nothing new in a task", "needed", "text", "TASK [REASON]"
+        "operate", "pause a task: no new step starts", "needed", "text", "TASK [REASON]"
     ),
-    "resume": CommandSpec("operate", "go on with a paused task", "needed", usage="TASK"),
-    "cancel": CommandSpec("operate", "end a task", "needed", "text", "TASK [REASON]"),
-    "retry": CommandSpec("operate", "run again what failed", "needed", usage="TASK"),
+    "resume": CommandSpec("operate", "resume a paused task", "needed", usage="TASK"),
+    "cancel": CommandSpec("operate", "cancel a task", "needed", "text", "TASK [REASON]"),
+    "retry": CommandSpec("operate", "retry what did not succeed", "needed", usage="TASK"),
     "approvals": CommandSpec(
-        "read", "what waits for an answer; one in full", "optional", usage="[ID]"
+        "read", "list the open questions, or show one", "optional", usage="[ID]"
     ),
-    "approve": CommandSpec("approve", "say yes", "needed", "text", "ID [COMMENT]"),
-    "deny": CommandSpec("approve", "say no", "needed", "text", "ID [REASON]"),
-    "edit": CommandSpec("approve", "say yes, with changes", "needed", "pairs", "ID KEY=VALUE…"),
-    "answer": CommandSpec("approve", "give what is asked for", "needed", "text", "ID VALUE"),
+    "approve": CommandSpec("approve", "approve", "needed", "text", "ID [COMMENT]"),
+    "deny": CommandSpec("approve", "deny", "needed", "text", "ID [REASON]"),
+    "edit": CommandSpec("approve", "approve with changes", "needed", "pairs", "ID KEY=VALUE…"),
+    "answer": CommandSpec("approve", "answer with a value", "needed", "text", "ID VALUE"),
     "defer": CommandSpec("approve", "be reminded later", "needed", "text", "ID TIME"),
-    "help": CommandSpec("read", "this list"),
+    "help": CommandSpec("read", "list the commands"),
 }
 assert COMMANDS.keys() == CHAT_COMMANDS
-_WORKFLOWS_OWN: Final = CommandSpec("operate", "", "none", "pairs", "[KEY=VALUE]…")
-"""A command that a workflow has named for itself."""
+_WORKFLOW_COMMAND: Final = CommandSpec("operate", "", "none", "pairs", "[KEY=VALUE]…")
+"""The spec of a command that a workflow declares (`on: chat`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as it was read."""
+    """A parsed command."""
 
     name: str
     subject: str | None = None
@@ -74,22 +76,22 @@ class Command:
     @property
     def spec(self) -> CommandSpec:
         """The scope and the syntax of this command."""
-        return COMMANDS.get(self.name, _WORKFLOWS_OWN)
+        return COMMANDS.get(self.name, _WORKFLOW_COMMAND)
 
 
 def parse(text: str) -> Command:
-    """Read what somebody typed."""
+    """Parse a message."""
     text = text.strip()
     if not text.startswith("/") or not text[1:].strip():
         raise CommandError("commands begin with a slash; /help lists them")
     if len(text) > MAX_TEXT:
-        raise CommandError(f"that is longer than {MAX_TEXT:,} characters")
+        raise CommandError(f"the message is longer than {MAX_TEXT:,} characters")
     first, rest = (*text[1:].split(None, 1), "")[:2]
     # In groups chats write /status@name_of_the_bot.
     name = first.partition("@")[0].lower()
     if not name.replace("_", "").replace("-", "").isalnum():
         raise CommandError(f"there is no command /{name}; /help lists them")
-    spec = COMMANDS.get(name, _WORKFLOWS_OWN)
+    spec = COMMANDS.get(name, _WORKFLOW_COMMAND)
     subject: str | None = None
     if spec.subject != "none" and rest:
         parts = rest.split(None, 1)
@@ -107,15 +109,15 @@ def check(principal: Principal, command: Command) -> None:
 
 
 def usage(name: str) -> str:
-    """Return how a command is written."""
-    spec = COMMANDS.get(name, _WORKFLOWS_OWN)
+    """Return the syntax of a command."""
+    spec = COMMANDS.get(name, _WORKFLOW_COMMAND)
     return f"/{name} {spec.usage}".strip()
 
 
 def help_text(principal: Principal, own: Mapping[str, str]) -> str:
     """Return the commands that the caller may run; `own` are those of workflows."""
     known = [(name, spec.scope, spec.about) for name, spec in COMMANDS.items()]
-    known += [(name, _WORKFLOWS_OWN.scope, about) for name, about in own.items()]
+    known += [(name, _WORKFLOW_COMMAND.scope, about) for name, about in own.items()]
     return "\n".join(
         f"{usage(name)} – {about}" for name, scope, about in known if scope in principal.scopes
     )

@@ -1,4 +1,7 @@
-"""Words for chats: questions, decisions and tasks as plain text."""
+"""The texts that chats send: questions, decisions and tasks, as plain text.
+
+`question` makes the text of every question, whichever chat it is sent to.
+"""
 
 from typing import Any, Final
 
@@ -18,18 +21,18 @@ MARKS: Final = {
     "skipped": "–",
     "canceled": "⊘",
 }
-_ENDED: Final = {
+_DECISIONS: Final = {
     "approved": "✓ approved",
     "denied": "✗ denied",
     "answered": "✓ answered",
-    "expired": "⊘ expired: nobody answered in time",
-    "withdrawn": "⊘ withdrawn: nobody waits for it any more",
+    "expired": "⊘ expired: not answered in time",
+    "withdrawn": "⊘ withdrawn: the step no longer waits for it",
 }
 
 
-def question(document: dict[str, Json], most: int, word: str = "") -> tuple[str, bool]:
-    """Return a question with what will be done, and whether all of it could be shown."""
-    head = f"{word}{document['message']}\n\n{_place(document)}"
+def question(document: dict[str, Json], max_length: int, prefix: str = "") -> tuple[str, bool]:
+    """Return the text of a question, request included, and whether it is complete."""
+    head = f"{prefix}{document['message']}\n\n{_origin(document)}"
     if document["expires_at"]:
         head += f"\nexpires {document['expires_at']}"
     for name in ("choices", "schema", "editable"):
@@ -37,11 +40,11 @@ def question(document: dict[str, Json], most: int, word: str = "") -> tuple[str,
             head += f"\n{name}: {_json(document[name])}"
     request = harmless_json(document["request"], indent=1)
     whole = harmless(f"{head}\n\n{request}")
-    if len(whole) <= most:
+    if len(whole) <= max_length:
         return whole, True
-    # An approval is for what was shown: what could not be shown whole must say so.
-    tail = f"\n… this is not all: `agent approvals {short_id(document['id'])}` shows it in full"
-    return whole[: most - len(tail)] + tail, False
+    # An approval covers exactly what was shown, so a cut text must say that it is cut.
+    tail = f"\n… cut here: `agent approvals {short_id(document['id'])}` shows all of it"
+    return whole[: max_length - len(tail)] + tail, False
 
 
 def how_to_answer(document: dict[str, Json]) -> str:
@@ -55,23 +58,26 @@ def how_to_answer(document: dict[str, Json]) -> str:
     return f"/approve {name}   or   /deny {name} REASON{edit}"
 
 
-def ending(document: dict[str, Json], most: int) -> str:
-    """Return a question that is one no longer, and what became of it."""
-    return cut(harmless(f"{document['message']}\n\n{_place(document)}\n{decided(document)}"), most)
+def closed_question(document: dict[str, Json], max_length: int) -> str:
+    """Return a question that was decided, has expired or was withdrawn, and the decision."""
+    text = f"{document['message']}\n\n{_origin(document)}\n{decision(document)}"
+    return cut(harmless(text), max_length)
 
 
-def decided(document: dict[str, Json]) -> str:
-    """Return what became of a question."""
-    text: str = _ENDED.get(document["status"]) or document["status"]
-    decision = document["decision"]
-    if decision and decision["by"]:
-        text += f" by {decision['by']} ({decision['channel']})"
-    if decision and decision["comment"]:
-        text += f": {decision['comment']}"
-    if decision and decision["value"] is not None:
-        text += f"\n{_json(decision['value'])}"
-    if decision and decision["edits"]:
-        text += f"\nwith {_json(decision['edits'])}"
+def decision(document: dict[str, Json]) -> str:
+    """Return the decision on a question, and who made it."""
+    text: str = _DECISIONS.get(document["status"]) or document["status"]
+    made = document["decision"]
+    if not made:
+        return text
+    if made["by"]:
+        text += f" by {made['by']} ({made['channel']})"
+    if made["comment"]:
+        text += f": {made['comment']}"
+    if made["value"] is not None:
+        text += f"\n{_json(made['value'])}"
+    if made["edits"]:
+        text += f"\nwith {_json(made['edits'])}"
     return text
 
 
@@ -83,14 +89,15 @@ def approval_line(document: dict[str, Json]) -> str:
 
 def task_line(document: dict[str, Json]) -> str:
     """Return a task on one line."""
-    mark = MARKS.get(document["status"], "?")
-    waits = ", waits for somebody" if document.get("waits") else ""
-    return f"{mark} {short_id(document['id'])}  {document['workflow']}: {document['status']}{waits}"
+    activity = document["activity"]
+    waits = ", waits for a person" if document.get("waits") else ""
+    mark = MARKS.get(activity, "?")
+    return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{waits}"
 
 
 def task(document: dict[str, Json]) -> str:
     """Return a task and its steps."""
-    lines = [f"{document['workflow']} {document['id']}: {document['status']}"]
+    lines = [f"{document['workflow']} {document['id']}: {document['activity']}"]
     lines += [
         f"{MARKS.get(step['status'], '?')} {step['name']} ({step['kind']}): {step['status']}"
         + (f", attempt {step['attempt']}" if step["attempt"] > 1 else "")
@@ -104,8 +111,8 @@ def task(document: dict[str, Json]) -> str:
 
 
 def why(document: dict[str, Json]) -> str:
-    """Return why a task is as it is."""
-    head = f"{document['workflow']} {short_id(document['id'])} is {document['status']}"
+    """Return why a task failed, was paused, or waits."""
+    head = f"{document['workflow']} {short_id(document['id'])} is {document['activity']}"
     reason = document["pause_reason"]
     lines = [head + (f": {harmless(reason)}" if reason else "")]
     if document["error"] is not None:
@@ -115,12 +122,12 @@ def why(document: dict[str, Json]) -> str:
         for step in document["steps"]
         if step["status"] == "failed" and step["error"] is not None
     ]
-    activity = document["activity"]
-    for on in activity["on"]:
-        if isinstance(on, str):
-            lines.append(f"step {on} is running")
-        else:
-            lines.append(f"step {on['step']} waits {_what_for(on)}")
+    lines += [
+        f"step {step['name']} is running"
+        for step in document["steps"]
+        if step["status"] == "running" and not step["delay"]
+    ]
+    lines += [f"step {on['step']} waits {_what_for(on)}" for on in document["waiting_on"]]
     return "\n".join(lines)
 
 
@@ -139,32 +146,32 @@ def _what_for(on: dict[str, Json]) -> str:
 
 
 def failed_task(document: dict[str, Json]) -> str:
-    """Return the news that a task has failed."""
+    """Return the notification of a failed task."""
     return f"✗ {document['workflow']} {short_id(document['id'])} failed: {error(document['error'])}"
 
 
-def outage(event: str, told: dict[str, Json]) -> str:
-    """Return the news that a store of large values does not answer, or does again."""
+def outage(event: str, data: dict[str, Json]) -> str:
+    """Return the notification that an artifact store does not answer, or answers again."""
     if event == "artifacts.reachable":
-        return harmless(f"✓ the artifact store {told.get('store')} answers again")
-    reason = cut(str(told.get("error")), 500)
+        return harmless(f"✓ the artifact store {data.get('store')} answers again")
+    reason = cut(str(data.get("error")), 500)
     return harmless(
-        f"✗ the artifact store {told.get('store')} does not answer; what needs it waits: {reason}"
+        f"✗ the artifact store {data.get('store')} does not answer; steps that need it wait: {reason}"
     )
 
 
-def error(found: Any) -> str:
+def error(document: Any) -> str:
     """Return an error's message."""
-    message = found.get("message") if isinstance(found, dict) else found
+    message = document.get("message") if isinstance(document, dict) else document
     return cut(harmless(str(message)), 1000)
 
 
-def cut(text: str, most: int) -> str:
-    """Return a text that is not longer than so many characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+def cut(text: str, max_length: int) -> str:
+    """Return a text, cut if it is longer than a number of characters."""
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def _place(document: dict[str, Json]) -> str:
+def _origin(document: dict[str, Json]) -> str:
     return (
         f"{document['kind']} {short_id(document['id'])}: step {document['step']} of"
         f" {document['workflow']}, task {short_id(document['task'])}"

@@ -1,7 +1,7 @@
-"""Pairing: a stranger gets a code, and whoever has the command line confirms it.
+"""Pairing: a stranger gets a code, and the owner confirms it on the command line.
 
-The code proves nothing to the agent; it lets the owner say which of the people who wrote to the bot
-they mean. Until then a stranger can do nothing but ask for one.
+The code shows the owner which of the accounts that wrote to the bot is meant. A stranger can do
+nothing but request a code.
 """
 
 import secrets
@@ -17,32 +17,34 @@ from agent.tasks.errors import NotFoundError
 
 CODE_SECONDS: Final = 3600
 DEFAULT_SCOPES: Final = ("operate", "approve")
-# Without what looks alike.
+# Without characters that look alike.
 _LETTERS: Final = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 
 
 def offer(database: Database, channel: str, identity: str, name: str) -> str | None:
-    """Return a new code for a stranger, or None when too many wait already."""
+    """Return a new code for a stranger, or None when too many codes are open already."""
     code = "".join(secrets.choice(_LETTERS) for _ in range(8))
     code = f"{code[:4]}-{code[4:]}"
     now = database.clock.now()
     with database.connect("writer") as tx, tx.transaction():
         expires_at = now + CODE_SECONDS * SECOND
-        is_kept = pairings.offer(tx, channel, identity, name[:100], code, expires_at, now)
-    return code if is_kept else None
+        is_stored = pairings.offer(tx, channel, identity, name[:100], code, expires_at, now)
+    return code if is_stored else None
 
 
 def confirm(database: Database, code: str, scopes: list[str]) -> Pairing:
-    """Pair whoever was given a code."""
+    """Pair the account that got a code."""
     unknown = set(scopes) - set(SCOPES)
     if unknown or not scopes:
-        raise ValueError(f"scopes are of {', '.join(SCOPES)}")
-    plain = code.strip().upper()
+        raise ValueError(f"--scope must be one of {', '.join(SCOPES)}")
+    normal_code = code.strip().upper()
     with database.connect("writer") as tx, tx.transaction():
-        found = pairings.confirm(tx, plain, scopes, database.clock.now())
-    if found is None:
-        raise NotFoundError(f"nobody waits with the code {plain}, or its time is over")
-    return found
+        pairing = pairings.confirm(tx, normal_code, scopes, database.clock.now())
+    if pairing is None:
+        raise NotFoundError(
+            f"the code {normal_code} is unknown or has expired: write to the bot for a new one"
+        )
+    return pairing
 
 
 def identify(database: Database, channel: str, identity: str) -> Principal:

@@ -12,12 +12,12 @@ _GONE: Final = ("message is not modified", "message to edit not found", "message
 
 
 class BotApi:
-    """Calls of one bot."""
+    """Requests of one bot."""
 
     def __init__(self, url: str, token: str) -> None:
         self._token = token
         self._client = httpx.AsyncClient(
-            # The token is part of the address: it must not be followed elsewhere, or logged.
+            # The token is part of the URL: never follow redirects with it, never log it.
             base_url=f"{url.rstrip('/')}/bot{token}/",
             timeout=httpx.Timeout(_CALL_SECONDS),
             follow_redirects=False,
@@ -36,24 +36,24 @@ class BotApi:
                     method, json=parameters, timeout=_CALL_SECONDS + wait_seconds
                 )
         except (httpx.HTTPError, TimeoutError) as error:
-            # Its text may hold the address.
+            # The text may hold the URL, and so the token.
             raise ChatError(f"Telegram cannot be reached ({type(error).__name__})") from None
         try:
             document = answer.json()
             if answer.status_code == httpx.codes.OK and document["ok"] is True:
                 return document["result"]
-            described = str(document.get("description") or answer.reason_phrase)
+            description = str(document.get("description") or answer.reason_phrase)
             after = (document.get("parameters") or {}).get("retry_after")
         except (ValueError, KeyError, AttributeError, TypeError):
-            described, after = f"answered {answer.status_code}", None
+            description, after = f"answered {answer.status_code}", None
         status = answer.status_code
         raise ChatError(
-            f"Telegram: {described.replace(self._token, '…')[:500]}",
+            f"Telegram: {description.replace(self._token, '…')[:500]}",
             retry_after_seconds=float(after) if isinstance(after, int | float) else None,
-            is_refusal=status in (400, 403),
-            is_about_nothing=status == 400 and any(words in described for words in _GONE),
+            is_permanent=status in (400, 403),
+            is_message_gone=status == 400 and any(phrase in description for phrase in _GONE),
         )
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self._client.aclose()

@@ -1,5 +1,6 @@
-"""How commands reach an agent: `base` declares the client, `local` works on the database of this
-machine, `remote` talks to the HTTP API of another (`transport` sends the requests).
+"""How commands reach an agent.
 
-Commands do not know which of the two they use.
+`base` declares `AgentClient`. `local` works on the database of this machine, and `local_worker` runs
+tasks in this process where no agent does. `remote` calls the HTTP API of another agent through
+`transport`. Commands do not know which client they use. Clients do not print.
 """

@@ -1,7 +1,7 @@
-"""The agent that commands talk to: through its database here, or over HTTP elsewhere.
+"""The client of an agent, as commands see it: local or remote.
 
-Commands know this protocol alone. They get and give the same documents either way, so what they
-print and how they end does not depend on where the agent is.
+Both clients take and return the same documents, so what a command prints and its exit code do not
+depend on where the agent runs.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,14 @@ class WorkerGoneError(Exception):
 
 
 class AgentClient(Protocol):
-    """What commands ask of an agent."""
+    """What commands can request from an agent."""
 
     def find_task(self, text: str) -> str:
-        """Return the one task whose id is, begins with, or ends with a text."""
+        """Return the id of the only task whose id equals, starts with or ends with a text."""
 
-    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
+    def tasks(
+        self, status: str | None, activity: str | None, workflow: str | None, limit: int
+    ) -> list[Document]:
         """Return the newest tasks, each as a short document."""
 
     def task(self, task_id: str) -> Document:
@@ -36,15 +38,15 @@ class AgentClient(Protocol):
         """Return the graph that tasks of a version run."""
 
     def calls(self, task_id: str, after: str) -> list[Document]:
-        """Return calls of models and of their tools, after one of them."""
+        """Return the model and tool calls after a call."""
 
     def transcript(self, task_id: str, step: str) -> Document:
-        """Return all that a step asked for and was given."""
+        """Return all calls of a step, with requests and responses."""
 
     def logs(
         self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
     ) -> list[Document]:
-        """Return what steps wrote after a piece, the oldest first."""
+        """Return the output of steps after a piece, the oldest first."""
 
     def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
         """Return events after a cursor, the oldest first."""
@@ -52,7 +54,7 @@ class AgentClient(Protocol):
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        """Start a workflow, by its file or its name; return the task and the workflow's name."""
+        """Start a task of a workflow file or name; return the task's id and the workflow's name."""
 
     def worker_role(self) -> str | None:
         """Return what runs tasks: a `daemon`, another `run` command, or None."""
@@ -65,31 +67,31 @@ class AgentClient(Protocol):
         """
 
     def pause(self, task_id: str, reason: str | None) -> "Answer":
-        """Let nothing new of a task start."""
+        """Pause a task: no new step starts."""
 
     def resume(self, task_id: str) -> "Answer":
-        """Let a paused task go on."""
+        """Resume a paused task."""
 
     def cancel(self, task_id: str) -> "Answer":
-        """End a task now."""
+        """Cancel a task."""
 
     def retry(self, task_id: str) -> "Answer":
-        """Run again what of a task has not succeeded."""
+        """Retry what did not succeed, in a new task."""
 
     def fork(self, task_id: str, from_step: str, edited: Document | None) -> "Answer":
-        """Run again from a step on, with edited inputs."""
+        """Run again from a step on, in a new task, with edited inputs."""
 
     def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "Answer":
-        """Say what became of an effect whose outcome is unknown."""
+        """Resolve an unknown effect."""
 
     def signal(self, task_id: str, name: str, payload: Any) -> "Answer":
         """Send a signal."""
 
     def budget(self, task_id: str) -> Document:
-        """Return what a task has used of models, and its budgets."""
+        """Return the model usage of a task, and its budgets."""
 
     def day(self) -> Document:
-        """Return what all tasks have used of models today (UTC), and what a day allows."""
+        """Return the model usage of today (UTC), and the limits of a day."""
 
     def raise_budget(
         self,
@@ -100,13 +102,13 @@ class AgentClient(Protocol):
         usd: float | None,
         seconds: float | None,
     ) -> "Answer":
-        """Set what a task, or one of its steps, may use in all."""
+        """Set the total budget of a task or of one of its steps."""
 
     def find_approval(self, text: str) -> str:
-        """Return the one approval whose id is, begins with, or ends with a text."""
+        """Return the id of the only approval whose id equals, starts with or ends with a text."""
 
     def approvals(self, *, is_all: bool, limit: int) -> list[Document]:
-        """Return what waits for an answer, or all there ever was."""
+        """Return the open questions, or all of them."""
 
     def approval(self, approval_id: str) -> Document:
         """Return everything about a question."""
@@ -114,7 +116,7 @@ class AgentClient(Protocol):
     def decide(
         self,
         approval_id: str,
-        said: "AnswerVerb",
+        decision: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,
@@ -123,16 +125,16 @@ class AgentClient(Protocol):
         """Answer a question."""
 
     def defer(self, approval_id: str, seconds: float) -> None:
-        """Leave a question open and be reminded of it later."""
+        """Be reminded of a question later."""
 
     def workflows(self) -> list[Document]:
-        """Return every workflow, with remarks on what to know of it."""
+        """Return every workflow, with remarks."""
 
     def workflow(self, name: str, version: int | None) -> Document:
-        """Return one version of a workflow on record, the newest unless another is named."""
+        """Return a recorded version of a workflow, the newest by default."""
 
     def artifact(self, beginning: str) -> bytes:
-        """Return the one large value whose hash begins with a text."""
+        """Return the only large value whose hash starts with a text."""
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close connections."""

@@ -1,4 +1,4 @@
-"""An agent by its database: commands write to it, and read from it, as the agent itself does."""
+"""The client of the local agent: works on its database directly."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -55,8 +55,10 @@ class LocalClient:
     def find_task(self, text: str) -> str:
         return task_documents.find_task(self._reader, text)
 
-    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
-        return task_documents.list_tasks(self._reader, status, workflow, limit)
+    def tasks(
+        self, status: str | None, activity: str | None, workflow: str | None, limit: int
+    ) -> list[Document]:
+        return task_documents.list_tasks(self._reader, status, workflow, limit, activity=activity)
 
     def task(self, task_id: str) -> Document:
         with self._reader.snapshot():
@@ -92,7 +94,7 @@ class LocalClient:
         graph = submission.graph
         bootstrap.open_database(self._settings, create=True)
         if workflow_sync.has_children(graph) and self.worker_role() != "daemon":
-            # A daemon has the directory's files on record; here they may be needed as well.
+            # A daemon has recorded the workflow directory; without one, children need it here.
             workflow_sync.WorkflowSync(self._settings).sync(self._database)
         if submission.path is not None and workflow_sync.has_children(graph):
             workflow_sync.record_beside(self._database, Path(submission.path), graph)
@@ -176,7 +178,7 @@ class LocalClient:
     def decide(
         self,
         approval_id: str,
-        said: "AnswerVerb",
+        decision: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,
@@ -184,11 +186,11 @@ class LocalClient:
     ) -> None:
         from agent.approvals import answering
 
-        with self._audited(said, approval=approval_id):
+        with self._audited(decision, approval=approval_id):
             answering.answer(
                 self._database,
                 approval_id,
-                said,
+                decision,
                 principal=terminal_user(invocation.user()),
                 comment=comment,
                 value=value,

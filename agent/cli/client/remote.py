@@ -1,4 +1,4 @@
-"""An agent over HTTP: the same documents from its API."""
+"""The client of a remote agent: calls its HTTP API."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,20 +22,24 @@ _PAGE: Final = 1000
 
 
 class RemoteClient:
-    """The agent at an address."""
+    """The agent at a URL."""
 
     def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
-        self._client = Transport(url, settings, notify=notify)
+        self._http = Transport(url, settings, notify=notify)
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        self._http.close()
 
     def find_task(self, text: str) -> str:
         return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
 
-    def tasks(self, status: str | None, workflow: str | None, limit: int) -> list[Document]:
-        return self._listed("tasks", _TASKS_PAGE, limit, status=status, workflow=workflow)
+    def tasks(
+        self, status: str | None, activity: str | None, workflow: str | None, limit: int
+    ) -> list[Document]:
+        return self._listed(
+            "tasks", _TASKS_PAGE, limit, status=status, activity=activity, workflow=workflow
+        )
 
     def task(self, task_id: str) -> Document:
         return self._document(f"tasks/{task_id}")
@@ -44,8 +48,8 @@ class RemoteClient:
         return Graph.model_validate(self.workflow(workflow, version)["graph"])
 
     def calls(self, task_id: str, after: str) -> list[Document]:
-        found: list[Document] = self._client.get(f"tasks/{task_id}/calls", after=after)["calls"]
-        return found
+        calls: list[Document] = self._http.get(f"tasks/{task_id}/calls", after=after)["calls"]
+        return calls
 
     def transcript(self, task_id: str, step: str) -> Document:
         return self._document(f"tasks/{task_id}/steps/{_quoted(step)}/calls")
@@ -54,21 +58,21 @@ class RemoteClient:
         self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
     ) -> list[Document]:
         of = f"tasks/{task_id}" if step is None else f"tasks/{task_id}/steps/{_quoted(step)}"
-        found: list[Document] = self._client.get(
+        pieces: list[Document] = self._http.get(
             f"{of}/logs", attempt=attempt, after=after, limit=limit
         )["logs"]
-        return found
+        return pieces
 
     def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
-        found: list[Document] = []
-        while len(found) < limit:
-            most = min(_PAGE, limit - len(found))
-            page = self._client.get("events", after=after, task=task_id, limit=most)
-            found += page["events"]
+        events: list[Document] = []
+        while len(events) < limit:
+            page_size = min(_PAGE, limit - len(events))
+            page = self._http.get("events", after=after, task=task_id, limit=page_size)
+            events += page["events"]
             after = page["cursor"]
-            if len(page["events"]) < most:
+            if len(page["events"]) < page_size:
                 break
-        return found
+        return events
 
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
@@ -86,12 +90,12 @@ class RemoteClient:
             # Compiled here first: the problems then have the file's lines.
             loaded = loader.load(path)
             graph = loaded.graph
-            self._client.post_text("workflows", loaded.text, "application/yaml")
+            self._http.post_text("workflows", loaded.text, "application/yaml")
         else:
-            found = self._document(f"workflows/{_quoted(workflow)}")
-            graph = Graph.model_validate(found["graph"])
-        asked = {"input": {**values, **read_inputs(graph, texts)}, "priority": priority}
-        created = self._client.post(f"workflows/{_quoted(graph.name)}/tasks", asked, key=new_id())
+            document = self._document(f"workflows/{_quoted(workflow)}")
+            graph = Graph.model_validate(document["graph"])
+        body = {"input": {**values, **read_inputs(graph, texts)}, "priority": priority}
+        created = self._http.post(f"workflows/{_quoted(graph.name)}/tasks", body, key=new_id())
         return str(created["id"]), graph.name
 
     def worker_role(self) -> str | None:
@@ -113,12 +117,12 @@ class RemoteClient:
         return self._command(f"tasks/{task_id}/retry")
 
     def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
-        asked = {"from_step": from_step, "input": edited or {}}
-        return self._command(f"tasks/{task_id}/fork", asked, key=new_id())
+        body = {"from_step": from_step, "input": edited or {}}
+        return self._command(f"tasks/{task_id}/fork", body, key=new_id())
 
     def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
-        asked = {"verdict": verdict, "output": output}
-        return self._command(f"tasks/{task_id}/steps/{_quoted(step)}/resolve", asked)
+        body = {"verdict": verdict, "output": output}
+        return self._command(f"tasks/{task_id}/steps/{_quoted(step)}/resolve", body)
 
     def signal(self, task_id: str, name: str, payload: Any) -> Answer:
         return self._command(f"tasks/{task_id}/signals/{_quoted(name)}", payload)
@@ -138,8 +142,8 @@ class RemoteClient:
         usd: float | None,
         seconds: float | None,
     ) -> Answer:
-        asked = {"step": step, "tokens": tokens, "usd": usd, "seconds": seconds}
-        return self._command(f"tasks/{task_id}/budget", asked)
+        body = {"step": step, "tokens": tokens, "usd": usd, "seconds": seconds}
+        return self._command(f"tasks/{task_id}/budget", body)
 
     def find_approval(self, text: str) -> str:
         return task_documents.find_one(
@@ -155,7 +159,7 @@ class RemoteClient:
     def decide(
         self,
         approval_id: str,
-        said: "AnswerVerb",
+        decision: "AnswerVerb",
         *,
         comment: str | None,
         value: Any,
@@ -166,51 +170,51 @@ class RemoteClient:
             "deny": {"reason": comment},
             "answer": {"value": value, "comment": comment},
         }
-        self._client.post(f"approvals/{approval_id}/{said}", bodies[said])
+        self._http.post(f"approvals/{approval_id}/{decision}", bodies[decision])
 
     def defer(self, approval_id: str, seconds: float) -> None:
-        self._client.post(f"approvals/{approval_id}/defer", {"seconds": seconds})
+        self._http.post(f"approvals/{approval_id}/defer", {"seconds": seconds})
 
     def workflows(self) -> list[Document]:
         return [
             {
-                **{name: each[name] for name in ("name", "version", "tasks", "file")},
-                "description": each["description"],
+                **{name: entry[name] for name in ("name", "version", "tasks", "file")},
+                "description": entry["description"],
                 "remarks": [],
             }
-            for each in self._client.get("workflows")["workflows"]
+            for entry in self._http.get("workflows")["workflows"]
         ]
 
     def workflow(self, name: str, version: int | None) -> Document:
         return self._document(f"workflows/{_quoted(name)}/versions/{version or 'latest'}")
 
     def artifact(self, beginning: str) -> bytes:
-        return self._client.read(f"artifacts/{beginning}").content
+        return self._http.read(f"artifacts/{beginning}").content
 
     def _document(self, path: str) -> Document:
-        found: Document = self._client.get(path)
-        return found
+        document: Document = self._http.get(path)
+        return document
 
-    def _command(self, path: str, asked: Any = None, *, key: str | None = None) -> Answer:
-        done = self._client.post(path, asked, key=key)
-        return Answer(done["changed"], done["message"], done["task_id"])
+    def _command(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+        answer = self._http.post(path, body, key=key)
+        return Answer(answer["changed"], answer["message"], answer["task_id"])
 
-    def _ids(self, name: str, **given: Any) -> list[str]:
-        return [str(each["id"]) for each in self._listed(name, _TASKS_PAGE, 5, **given)]
+    def _ids(self, name: str, **query: Any) -> list[str]:
+        return [str(row["id"]) for row in self._listed(name, _TASKS_PAGE, 5, **query)]
 
-    def _listed(self, name: str, most: int, limit: int, **given: Any) -> list[Document]:
-        """Return a list that comes in pages."""
-        found: list[Document] = []
+    def _listed(self, name: str, page_size: int, limit: int, **query: Any) -> list[Document]:
+        """Return a list, page by page."""
+        rows: list[Document] = []
         cursor: str | None = None
-        while len(found) < limit:
-            page = self._client.get(
-                name, limit=min(most, limit - len(found)), cursor=cursor, **given
+        while len(rows) < limit:
+            page = self._http.get(
+                name, limit=min(page_size, limit - len(rows)), cursor=cursor, **query
             )
-            found += page[name]
+            rows += page[name]
             cursor = page["next"]
             if cursor is None:
                 break
-        return found
+        return rows
 
 
 def _quoted(name: str) -> str:

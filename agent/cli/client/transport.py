@@ -1,4 +1,4 @@
-"""HTTP to an agent elsewhere: its address, its token, and what its refusals mean here."""
+"""HTTP requests to a remote agent: its address, its token, and its errors as exit codes."""
 
 import ipaddress
 import os
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from agent.config.settings import Settings
 
 _TIMEOUT_SECONDS: Final = 60.0
-_PATIENCE_SECONDS: Final = 30.0
-"""For an agent that answered before: it may be starting anew."""
+_RETRY_SECONDS: Final = 30.0
+"""How long requests are retried: an agent that answered before may be restarting."""
 _CODES: Final = {
     400: Exit.BAD_INPUT,
     413: Exit.BAD_INPUT,
@@ -31,7 +31,7 @@ _CODES: Final = {
 
 
 class Transport:
-    """Asks an agent's HTTP API."""
+    """Sends requests to an agent's HTTP API."""
 
     def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
         self._url, is_here = _checked(url)
@@ -43,7 +43,7 @@ class Transport:
             base_url=f"{self._url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
             timeout=_TIMEOUT_SECONDS,
-            # Certificates take a while to be read, and loopback has none. Nor has it a proxy.
+            # Loading certificates takes a while; loopback needs none, and no proxy.
             verify=self._url.startswith("https:"),
             trust_env=not is_here,
         )
@@ -57,32 +57,34 @@ class Transport:
         return self.read(path, **query).json()
 
     def read(self, path: str, **query: Any) -> httpx.Response:
-        """Return what is at a path."""
-        given = {name: value for name, value in query.items() if value is not None}
-        return self._ask("GET", path, is_repeatable=True, params=given)
+        """Return the response of a GET."""
+        params = {name: value for name, value in query.items() if value is not None}
+        return self._request("GET", path, is_repeatable=True, params=params)
 
     def post(self, path: str, document: Any = None, *, key: str | None = None) -> Any:
-        """Send a document; with a key it may be sent again when its answer is lost."""
+        """Send a document; with an idempotency key it is retried when its response is lost."""
         headers = {} if key is None else {"Idempotency-Key": key}
-        return self._ask(
+        return self._request(
             "POST", path, is_repeatable=key is not None, json=document, headers=headers
         ).json()
 
     def post_text(self, path: str, text: str, media: str) -> Any:
         """Send a text."""
         headers = {"Content-Type": media}
-        return self._ask(
+        return self._request(
             "POST", path, is_repeatable=True, content=text.encode(), headers=headers
         ).json()
 
-    def _ask(self, method: str, path: str, *, is_repeatable: bool, **given: Any) -> httpx.Response:
-        give_up = time.monotonic() + _PATIENCE_SECONDS
+    def _request(
+        self, method: str, path: str, *, is_repeatable: bool, **options: Any
+    ) -> httpx.Response:
+        give_up = time.monotonic() + _RETRY_SECONDS
         while True:
             wait = 0.5
             try:
-                answer = self._http.request(method, path, **given)
+                answer = self._http.request(method, path, **options)
             except httpx.TransportError as error:
-                # What surely did not begin may be sent again, whatever it is.
+                # A request that was certainly not sent can be retried in any case.
                 may_repeat = is_repeatable or isinstance(error, httpx.ConnectError)
                 if not (may_repeat and self._has_answered) or time.monotonic() > give_up:
                     raise CommandError(
@@ -97,23 +99,23 @@ class Transport:
             time.sleep(wait)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        """Raise what a refusal means for whoever gave the command."""
+        """Return a successful response; raise `CommandError` for another one."""
         if answer.is_success:
             return answer
         if answer.headers.get("content-type") != "application/problem+json":
             raise CommandError(
-                f"what answers at {self._url} is no agent: {answer.status_code}"
+                f"the server at {self._url} is not an agent: {answer.status_code}"
                 f" {answer.reason_phrase}",
                 Exit.NO_DATABASE,
             )
         detail = str(answer.json()["detail"])
         if answer.status_code == httpx.codes.UNAUTHORIZED:
-            detail = f"the agent at {self._url} does not know this token"
+            detail = f"the agent at {self._url} does not accept this token"
         raise CommandError(detail, _CODES.get(answer.status_code, Exit.NO_DATABASE))
 
 
 def _checked(url: str) -> tuple[str, bool]:
-    """Return an address without what follows it, and whether it is on this machine."""
+    """Return the base URL of an address, and whether it is on this machine."""
     parts = urlsplit(url if "//" in url else f"http://{url}")
     try:
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -122,7 +124,9 @@ def _checked(url: str) -> tuple[str, bool]:
     if not is_address or parts.query or parts.fragment:
         raise CommandError(f"--server {url}: write it as http://127.0.0.1:8420")
     if parts.username is not None or parts.password is not None:
-        raise CommandError("--server: no token in the address; AGENT_TOKEN or a file names it")
+        raise CommandError(
+            "--server: the address must not hold a token; use AGENT_TOKEN or AGENT_TOKEN_FILE"
+        )
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     return f"{parts.scheme}://{parts.netloc}{path}", _is_here(parts.hostname or "")
 
@@ -135,7 +139,7 @@ def _is_here(host: str) -> bool:
 
 
 def _token(settings: "Settings", *, is_here: bool) -> str:
-    """Return the token from the environment or a file; the owner's own is only for this machine."""
+    """Return the token from the environment or a file; the owner's token is used only locally."""
     token = os.environ.get("AGENT_TOKEN", "").strip()
     named = os.environ.get("AGENT_TOKEN_FILE")
     file = Path(named) if named else settings.home / "token"
@@ -147,6 +151,6 @@ def _token(settings: "Settings", *, is_here: bool) -> str:
                 raise CommandError(f"AGENT_TOKEN_FILE: {error}") from None
     if not token or not token.isascii() or not token.isprintable():
         raise CommandError(
-            "no token: put one into AGENT_TOKEN, or the name of its file into AGENT_TOKEN_FILE"
+            "no token: set AGENT_TOKEN to the token, or AGENT_TOKEN_FILE to the file that holds it"
         )
     return token

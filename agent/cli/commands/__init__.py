@@ -1,5 +1,6 @@
-"""The commands, one module per noun. Each parses its arguments, calls an `AgentClient`
-(`agent.cli.client`) and prints the result (`agent.cli.output`).
+"""The commands, one module per noun.
 
-Modules import only typer at the top: `agent --help` stays fast.
+A command parses its arguments, calls an `AgentClient` (`agent.cli.client`) and prints the result
+(`agent.cli.output`). Modules import only typer at the top: `agent --help` stays fast.
+`agent.cli.main` registers the commands under their names.
 """

@@ -1,4 +1,4 @@
-"""`agent approvals`, `approve`, `deny` and `answer`: what waits for a person, and their word."""
+"""`agent approvals`, `approve`, `deny`, `answer` and `defer`: questions to people, and answers."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,16 +17,16 @@ ApprovalArgument = Annotated[
 
 def approvals(
     approval: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Show this one in full.")
+        str | None, typer.Argument(metavar="ID", help="Show this question in full.")
     ] = None,
     *,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Also what was decided, the newest first.")
+        bool, typer.Option("--all", help="Also the decided ones, the newest first.")
     ] = False,
     limit: LimitOption = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List what waits for an answer, or show one question in full."""
+    """List open questions, or show one in full."""
     from agent.cli.output import terminal
 
     with session.client() as client:
@@ -34,39 +34,43 @@ def approvals(
             document = client.approval(client.find_approval(approval))
             terminal.print_json(document) if as_json else _print_one(document)
             return
-        found = client.approvals(is_all=show_all, limit=limit)
+        questions = client.approvals(is_all=show_all, limit=limit)
     if as_json:
-        terminal.print_json(found)
-    elif not found:
-        terminal.print_line("nobody was ever asked" if show_all else "nothing waits for an answer")
+        terminal.print_json(questions)
+    elif not questions:
+        terminal.print_line("no questions yet" if show_all else "no open questions")
     else:
         headings = ("id", "task", "step", "kind", "status", "asked", "expires", "question")
-        terminal.print_table(headings, [_row(entry) for entry in found])
+        terminal.print_table(headings, [_row(entry) for entry in questions])
 
 
 def approve(
     approval: ApprovalArgument,
-    comment: Annotated[str | None, typer.Option("--comment", help="Kept with the answer.")] = None,
+    comment: Annotated[
+        str | None, typer.Option("--comment", help="Stored with the answer.")
+    ] = None,
     edits: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change this first; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Approve with this change; may be repeated."
+        ),
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Say yes: the step does what was shown, with what you --set."""
+    """Approve: the step runs as shown, with the changes of --set."""
     _answer(approval, "approve", comment=comment, edits=_edits(edits or []), as_json=as_json)
 
 
 def deny(
     approval: ApprovalArgument,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="The step's error says it.")
+        str | None, typer.Option("--reason", help="Becomes part of the step's error.")
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Say no: the step fails."""
+    """Deny: the step fails."""
     _answer(approval, "deny", comment=reason, as_json=as_json)
 
 
@@ -75,16 +79,19 @@ def answer(
     value: Annotated[
         str,
         typer.Argument(
-            metavar="VALUE|JSON", help="A text, a choice, JSON; or done, retry, fail. - reads it."
+            metavar="VALUE|JSON",
+            help="A text, a choice, JSON; or done, retry, fail. - reads standard input.",
         ),
     ],
-    comment: Annotated[str | None, typer.Option("--comment", help="Kept with the answer.")] = None,
+    comment: Annotated[
+        str | None, typer.Option("--comment", help="Stored with the answer.")
+    ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Give the value that a step asks for.
+    """Answer a question with a value.
 
-    Of an effect whose outcome is unknown, say what became of it: done, retry or fail.
+    For an unknown effect: done (it happened), retry (it did not) or fail.
     """
     import sys
 
@@ -94,13 +101,15 @@ def answer(
 
 def defer(
     approval: ApprovalArgument,
-    time: Annotated[str, typer.Argument(metavar="TIME", help="As in 30m, 4h or 1d.")],
+    time: Annotated[
+        str, typer.Argument(metavar="TIME", help="How long to wait, as in 30m, 4h or 1d.")
+    ],
     *,
     as_json: JsonOption = False,
 ) -> None:
     """Be reminded of a question later.
 
-    It stays open, and expires when it would have.
+    The question stays open, and its expiry does not change.
     """
     from agent.cli.errors import CommandError
     from agent.cli.output import terminal
@@ -124,21 +133,21 @@ def defer(
 
 def _answer(
     approval: str,
-    said: "AnswerVerb",
+    decision: "AnswerVerb",
     *,
     as_json: bool,
     comment: str | None = None,
     text: str | None = None,
     edits: dict[str, Any] | None = None,
 ) -> None:
-    """Find the question, answer it in the name of whoever sits here, and say what came of it."""
+    """Find the question, answer it as the user of this terminal, and print the result."""
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
     with session.client() as client:
         approval_id = client.find_approval(approval)
         value = None if text is None else _value(client.approval(approval_id), text)
-        client.decide(approval_id, said, comment=comment, value=value, edits=edits)
+        client.decide(approval_id, decision, comment=comment, value=value, edits=edits)
         document = client.approval(approval_id)
         if as_json:
             terminal.print_json(document)
@@ -151,7 +160,7 @@ def _answer(
 
 
 def _value(document: dict[str, Any], text: str) -> Any:
-    """Read what was typed as the question wants it."""
+    """Parse a typed answer by the type that the question asks for."""
     from agent.core.key_values import parse_value
     from agent.steps.spec.questions import read_answer
 
@@ -184,7 +193,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _print_one(document: dict[str, Any]) -> None:
-    """Print a question with all that an answer would be for."""
+    """Print a question with everything that an answer would approve."""
     from agent.cli.output import terminal
     from agent.cli.output.terminal import print_line, short
 
@@ -194,13 +203,13 @@ def _print_one(document: dict[str, Any]) -> None:
         f"step {document['step']} of task {short(document['task'])} ({document['workflow']})"
     )
     print_line(document["message"])
-    print_line("what it is about:", "bold")
+    print_line("request:", "bold")
     print_line(terminal.to_json_text(document["request"]))
     for name in ("choices", "schema", "editable", "who", "expires_at", "renews"):
         if document[name]:
             print_line(f"{name.replace('_', ' ')}: {terminal.one_line(document[name], 200)}")
     if document["decision"]:
-        print_line("decided:", "bold")
+        print_line("decision:", "bold")
         print_line(terminal.to_json_text(document["decision"]))
         return
     if document["kind"] == "unknown":

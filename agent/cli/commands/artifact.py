@@ -1,4 +1,4 @@
-"""`agent artifact`: a large value, as it was given."""
+"""`agent artifact`: prints a large value as it was stored."""
 
 import sys
 from typing import Annotated
@@ -11,11 +11,11 @@ _LEAST_CHARACTERS = 6
 
 
 def artifact(
-    name: Annotated[str, typer.Argument(metavar="HASH", help="Its hash, or the beginning of it.")],
+    name: Annotated[str, typer.Argument(metavar="HASH", help="The hash, or the start of it.")],
 ) -> None:
-    """Print a large value that is kept under its hash.
+    """Print a large value, stored under its hash.
 
-    `agent show` prints outputs whole without it.
+    `agent show` prints whole outputs by itself.
     """
     from agent.cli.errors import CommandError
 

@@ -1,4 +1,4 @@
-"""`agent budget`: what a task has used of models, and how it gets more."""
+"""`agent budget`: shows what tasks have used of models, and raises budgets."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,30 +19,30 @@ def budget(
         typer.Argument(metavar="TASK", help="A task's id, or the unique start or end of one."),
     ] = None,
     step: Annotated[
-        str | None, typer.Option("--step", metavar="STEP", help="The step's own budget.")
+        str | None, typer.Option("--step", metavar="STEP", help="Raise the budget of this step.")
     ] = None,
     usd: Annotated[
-        float | None, typer.Option("--usd", metavar="X", help="US dollars, in all.")
+        float | None, typer.Option("--usd", metavar="X", help="The new total in US dollars.")
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="N", help="Tokens, in all.")
+        int | None, typer.Option("--tokens", metavar="N", help="The new total of tokens.")
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="D", help="Time since its start, or the step's, as in 2h."),
+        typer.Option("--time", metavar="D", help="The new total time since the start, as in 2h."),
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show use of models, today or by a task, or raise its budget.
+    """Show model usage, or raise a task's budget.
 
-    A task that its budget paused then goes on.
+    Without a task it shows the usage of today. A task that its budget paused is resumed.
     """
     from agent.cli.errors import CommandError
 
     if usd is None and tokens is None and time is None:
         if step is not None:
-            raise CommandError("--step goes with --usd, --tokens or --time")
+            raise CommandError("--step needs --usd, --tokens or --time")
         if task is None:
             _show_day(as_json=as_json)
         else:
@@ -50,10 +50,10 @@ def budget(
         return
     if task is None:
         raise CommandError(
-            "name the task whose budget is to be raised; [budget] in the configuration sets a day's"
+            "name the task whose budget to raise; [budget] in the configuration sets the budget of a day"
         )
     if (usd is not None and not 0 < usd <= 10**9) or (tokens is not None and tokens < 1):
-        raise CommandError("a budget is more than nothing")
+        raise CommandError("a budget must be greater than zero")
     seconds = None if time is None else _seconds(time)
 
     def command(client: "AgentClient", task_id: str) -> "Answer":
@@ -86,7 +86,7 @@ def _show(task: str, *, as_json: bool) -> None:
     terminal.print_line(f"task {terminal.short(task_id)}: {usage}")
     if document["budgets"]:
         rows = [_row(budget) for budget in document["budgets"]]
-        terminal.print_table(("budget", "tokens", "of", "usd", "of"), rows)
+        terminal.print_table(("budget", "tokens", "limit", "usd", "limit"), rows)
 
 
 def _show_day(*, as_json: bool) -> None:
@@ -97,13 +97,13 @@ def _show_day(*, as_json: bool) -> None:
     if as_json:
         terminal.print_json(day)
         return
-    terminal.print_line(f"used of models on {day['day']} (UTC), of what [budget] allows in a day:")
+    terminal.print_line(f"model usage on {day['day']} (UTC), and the limits in [budget]:")
     rows = [
         ("tokens", str(day["tokens"]), _of(day["tokens_limit"], "{}")),
         ("usd", f"{day['usd']:.6f}", _of(day["usd_limit"], "{:.6f}")),
         ("seconds", f"{day['seconds']:.1f}", _of(day["seconds_limit"], "{:.1f}")),
     ]
-    terminal.print_table(("", "used", "of"), rows)
+    terminal.print_table(("", "used", "limit"), rows)
 
 
 def _of(limit: float | None, form: str) -> str:

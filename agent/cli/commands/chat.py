@@ -1,4 +1,4 @@
-"""`agent chat`: a prompt that shows questions as they come and takes the commands of chats."""
+"""`agent chat`: a prompt for the commands of chats, which also shows new questions."""
 
 import sys
 import threading
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from agent.channels.chat.command_handler import CommandHandler
     from agent.store.db.database import Database
 
-_LOOK_SECONDS = 0.5
-_MOST_SHOWN = 20_000
+_POLL_SECONDS = 0.5
+_MAX_LENGTH = 20_000
 _LEAVING = frozenset({"/quit", "/exit"})
 
 
 def chat() -> None:
-    """Talk to the agent: questions are shown as they come.
+    """Run the commands of chats at a prompt; new questions are shown.
 
-    Lines from a pipe are taken one by one as well.
+    Also reads commands from a pipe, one per line.
     """
     from agent import bootstrap
     from agent.approvals.permission import terminal_user
@@ -36,10 +36,10 @@ def chat() -> None:
     handler = CommandHandler(database, settings.engine.steps_per_task)
     principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
-        terminal.note(f"no agent is running: `{invocation.program()} up` carries tasks on")
-    is_over = threading.Event()
+        terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
+    is_closing = threading.Event()
     if sys.stdin.isatty():
-        _converse(database, handler, principal, is_over)
+        _prompt(database, handler, principal, is_closing)
     else:
         for line in sys.stdin:
             if line.strip() in _LEAVING:
@@ -48,13 +48,13 @@ def chat() -> None:
                 print(terminal.harmless(handler.reply(principal, line)), flush=True)
 
 
-def _converse(
+def _prompt(
     database: "Database",
     handler: "CommandHandler",
     principal: "Principal",
-    is_over: threading.Event,
+    is_closing: threading.Event,
 ) -> None:
-    """Take lines at a prompt while another thread shows, above it, what is asked and decided."""
+    """Read lines at a prompt while another thread shows questions and decisions above it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.patch_stdout import patch_stdout
@@ -66,10 +66,10 @@ def _converse(
     prompt: PromptSession[str] = PromptSession(
         completer=WordCompleter(words, sentence=True), complete_while_typing=False
     )
-    print("/help lists the commands, /quit or Ctrl-D leaves; questions show up as they come")
+    print("/help lists the commands, /quit or Ctrl-D leaves; new questions are shown here")
     with patch_stdout():
         watching = threading.Thread(
-            target=_show_questions, args=(database, is_over, print), daemon=True
+            target=_show_questions, args=(database, is_closing, print), daemon=True
         )
         watching.start()
         try:
@@ -79,47 +79,54 @@ def _converse(
         except (EOFError, KeyboardInterrupt):
             pass
         finally:
-            is_over.set()
+            is_closing.set()
             watching.join()
 
 
 def _show_questions(
-    database: "Database", is_over: threading.Event, show: Callable[[str], None]
+    database: "Database", is_closing: threading.Event, show: Callable[[str], None]
 ) -> None:
-    """Show what waits for an answer, then every new question and what becomes of it."""
+    """Show the open questions, then every new question and every decision."""
     from agent.channels.chat import message_texts
     from agent.cli.output import terminal
     from agent.store.db.database import StoreError
 
     shown: dict[str, str] = {}
-    while not is_over.is_set():
+    while not is_closing.is_set():
         try:
             for document in _changed(database, shown):
                 is_open = document["status"] == "pending"
-                text = message_texts.question(document, _MOST_SHOWN)[0] if is_open else ""
-                show("\n" + terminal.harmless(text or message_texts.ending(document, _MOST_SHOWN)))
+                text = message_texts.question(document, _MAX_LENGTH)[0] if is_open else ""
+                show(
+                    "\n"
+                    + terminal.harmless(
+                        text or message_texts.closed_question(document, _MAX_LENGTH)
+                    )
+                )
                 if is_open:
                     show(message_texts.how_to_answer(document))
         except StoreError as error:
             show(f"the database cannot be read: {error}")
-            is_over.wait(10 * _LOOK_SECONDS)
-        is_over.wait(_LOOK_SECONDS)
+            is_closing.wait(10 * _POLL_SECONDS)
+        is_closing.wait(_POLL_SECONDS)
 
 
 def _changed(database: "Database", shown: dict[str, str]) -> list[dict[str, Any]]:
-    """Return questions that are new, and those that were shown and are decided now."""
+    """Return new questions, and those shown before that are decided now."""
     from agent.approvals import approval_documents
     from agent.tasks.errors import NotFoundError
 
     with database.connect("reader") as connection, connection.snapshot():
-        waiting = {found["id"]: found for found in approval_documents.list_approvals(connection)}
-        changed = [found for name, found in waiting.items() if name not in shown]
+        waiting = {
+            question["id"]: question for question in approval_documents.list_approvals(connection)
+        }
+        changed = [question for name, question in waiting.items() if name not in shown]
         ended = [name for name, status in shown.items() if status == "pending"]
         for name in ended:
             if name not in waiting:
-                # One whose task was removed has nothing to be shown.
+                # Its task may have been removed.
                 with suppress(NotFoundError):
                     changed.append(approval_documents.approval_document(connection, name))
                 shown[name] = "gone"
-    shown.update({found["id"]: found["status"] for found in changed})
+    shown.update({question["id"]: question["status"] for question in changed})
     return changed

@@ -21,27 +21,27 @@ def pause(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Start nothing new of a task.
+    """Pause a task: no new step starts.
 
-    Steps in flight finish, or stop at their next checkpoint.
+    Running steps finish, or stop at their next checkpoint.
     """
     operate(task, lambda client, task_id: client.pause(task_id, reason), as_json=as_json)
 
 
 def resume(task: TaskArgument, *, as_json: JsonOption = False) -> None:
-    """Let a paused task go on."""
+    """Resume a paused task."""
     operate(task, lambda client, task_id: client.resume(task_id), as_json=as_json)
 
 
 def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
-    """End a task now; its steps in flight are stopped."""
+    """Cancel a task and stop its running steps."""
     operate(task, lambda client, task_id: client.cancel(task_id), as_json=as_json)
 
 
 def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption = False) -> None:
-    """Run again what of a task has not succeeded.
+    """Retry what did not succeed, in a new task.
 
-    It is a new task that starts from what the old one has done.
+    The new task keeps the results of the steps that succeeded.
     """
 
     def command(client: "AgentClient", task_id: str) -> "Answer":
@@ -52,20 +52,22 @@ def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption =
 
 def fork(
     task: TaskArgument,
-    from_step: Annotated[str, typer.Option("--from", metavar="STEP", help="Run again from here.")],
-    given: InputOption = None,
+    from_step: Annotated[
+        str, typer.Option("--from", metavar="STEP", help="The first step to run again.")
+    ],
+    pairs: InputOption = None,
     input_json: InputJsonOption = None,
     *,
     wait: WaitOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run again from one step on, with other inputs if given.
+    """Run again from a step on, in a new task.
 
-    It is a new task; what came before the step is kept.
+    The new task keeps the results of the steps before it. Inputs can be changed.
     """
     from agent.cli import inputs
 
-    values, texts = inputs.parse_inputs(given or [], input_json)
+    values, texts = inputs.parse_inputs(pairs or [], input_json)
 
     def command(client: "AgentClient", task_id: str) -> "Answer":
         edited = _edited(client, task_id, values, texts) if values or texts else None
@@ -78,15 +80,18 @@ def resolve(
     task: TaskArgument,
     step: StepArgument,
     *,
-    done: Annotated[bool, typer.Option("--done", help="It happened: go on.")] = False,
-    again: Annotated[bool, typer.Option("--retry", help="It did not happen: do it.")] = False,
-    fail: Annotated[bool, typer.Option("--fail", help="Give the step up.")] = False,
+    done: Annotated[bool, typer.Option("--done", help="It happened: continue after it.")] = False,
+    again: Annotated[
+        bool, typer.Option("--retry", help="It did not happen: run it again.")
+    ] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Fail the step.")] = False,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="JSON", help="With --done: its output.")
+        str | None,
+        typer.Option("--output", metavar="JSON", help="With --done: the output of the step."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what became of an effect whose outcome is unknown."""
+    """Resolve an unknown effect: its result was never recorded."""
     from agent.cli import inputs
     from agent.cli.errors import CommandError
 
@@ -95,7 +100,7 @@ def resolve(
     if len(chosen) != 1:
         raise CommandError("give exactly one of --done, --retry and --fail")
     if output is not None and not done:
-        raise CommandError("--output goes with --done")
+        raise CommandError("--output needs --done")
     value = None if output is None else inputs.parse_json(output, "--output")
 
     def command(client: "AgentClient", task_id: str) -> "Answer":
@@ -108,12 +113,13 @@ def signal(
     task: TaskArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
     payload: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="What it carries; - reads it.")
+        str | None,
+        typer.Argument(metavar="JSON", help="Its payload; - reads it from standard input."),
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a signal to a task; it keeps until a step takes it."""
+    """Send a signal to a task; it is stored until a step receives it."""
     from agent.cli import inputs
 
     value = None if payload is None else inputs.parse_json(payload, "the payload")
@@ -123,7 +129,7 @@ def signal(
 def _edited(
     client: "AgentClient", task_id: str, values: dict[str, Any], texts: dict[str, str]
 ) -> dict[str, Any]:
-    """Return edited inputs, what was typed being read as the workflow's types."""
+    """Return the edited inputs; typed texts are parsed by the types of the workflow."""
     from agent.workflows.compile.inputs import read_inputs
 
     document = client.task(task_id)
@@ -138,7 +144,7 @@ def operate(
     wait: bool = False,
     as_json: bool,
 ) -> None:
-    """Find the task, carry out the command, and say what came of it, or wait for that."""
+    """Find the task, run the command, and print its result or follow the task."""
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
@@ -146,16 +152,16 @@ def operate(
         task_id = client.find_task(task)
         answer = command(client, task_id)
         message = answer.message.replace(answer.task_id, terminal.short(answer.task_id))
-        told = f"task {terminal.short(task_id)}: {message}"
+        summary = f"task {terminal.short(task_id)}: {message}"
         if wait:
             if not as_json:
-                terminal.note(told)
+                terminal.note(summary)
             run.follow_to_end(client, answer.task_id, as_json=as_json)
         if as_json:
             terminal.print_json(
                 {"changed": answer.is_changed, "message": answer.message, "task_id": answer.task_id}
             )
             return
-        terminal.print_line(told)
+        terminal.print_line(summary)
         if client.task(answer.task_id)["status"] == "running":
             run.warn_if_no_worker(client)

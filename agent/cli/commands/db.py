@@ -1,4 +1,4 @@
-"""`agent db`: the database's own upkeep."""
+"""`agent db`: maintenance of the database."""
 
 import math
 from pathlib import Path
@@ -12,8 +12,8 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.store.db.database import Database
-    from agent.store.free_space import Space
-    from agent.store.pruning import Kept
+    from agent.store.free_space import DiskUsage
+    from agent.store.pruning import Retained
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Upgrade, back up and prune the database."
@@ -25,11 +25,11 @@ def upgrade(
     *,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Declare dead the workers of earlier versions that live."),
+        typer.Option("--force", help="Fence running workers of earlier versions."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the database to this program's schema, or make it."""
+    """Create the database, or upgrade it to this program's schema."""
     from agent import bootstrap as root
     from agent.cli.output import terminal
     from agent.store.schema import migrate
@@ -43,17 +43,19 @@ def upgrade(
 
 @app.command("backup")
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; must not exist.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The new file; it must not exist.")
+    ],
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a consistent copy, also while an agent runs."""
+    """Write a consistent copy; an agent may be running."""
     from agent.cli.output import terminal
     from agent.store import pruning
 
     database = session.database()
     if target.exists():
-        raise CommandError(f"{target}: there is already something here", Exit.REFUSED)
+        raise CommandError(f"{target}: this file exists already", Exit.REFUSED)
     if not target.absolute().parent.is_dir():
         raise CommandError(f"{target.absolute().parent}: there is no such directory")
     pruning.backup(database, target)
@@ -68,18 +70,20 @@ def backup(
 def prune(
     days: Annotated[
         float | None,
-        typer.Option("--days", min=0, help="Ended longer ago (default: retention_days)."),
+        typer.Option(
+            "--days", min=0, help="Tasks that ended more days ago (default: retention_days)."
+        ),
     ] = None,
     *,
     vacuum: Annotated[
         bool,
-        typer.Option("--vacuum", help="Then rewrite a SQLite file without gaps; no agent may run."),
+        typer.Option("--vacuum", help="Then compact a SQLite file; no agent may be running."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove tasks that ended long ago, with all their records.
+    """Remove old tasks that have ended, with all their records.
 
-    The space that they took is given back.
+    Their disk space is freed.
     """
     from dataclasses import asdict
 
@@ -96,10 +100,10 @@ def prune(
     size_before = free_space.measure(database)
     with database.connect("writer") as connection:
         counts = pruning.prune(connection, before)
-        kept = pruning.kept(connection, before)
+        kept = pruning.retained(connection, before)
     if vacuum and database.is_sqlite:
         _rewrite(database)
-    free_space.give_back(database)
+    free_space.shrink(database)
     size = free_space.measure(database)
     freed = None
     if size is not None and size_before is not None:
@@ -111,9 +115,9 @@ def prune(
         terminal.print_json(counts | more)
         return
     what = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    terminal.print_line(f"removed what ended more than {age_days:g} days ago: {what}")
-    _say_kept(kept)
-    _say_space(size, freed or 0)
+    terminal.print_line(f"removed tasks that ended more than {age_days:g} days ago: {what}")
+    _print_kept(kept)
+    _print_space(size, freed or 0)
 
 
 def _rewrite(database: "Database") -> None:
@@ -132,30 +136,30 @@ def _rewrite(database: "Database") -> None:
             lock.release()
 
 
-def _say_kept(kept: "Kept") -> None:
+def _print_kept(kept: "Retained") -> None:
     from agent.cli.output.terminal import print_line
 
     if kept.tasks:
         print_line(
-            f"kept {kept.tasks:,} tasks that ended before: their parents, children, retries or forks"
-            " still need them, or a process had them locked"
+            f"kept {kept.tasks:,} tasks that ended before: parents, children, retries or forks still"
+            " need them, or a process had them locked"
         )
     if kept.artifacts:
         print_line(
-            f"kept {kept.artifacts:,} large values ({kept.artifact_bytes:,} bytes) that nothing"
-            " refers to: they go one day after they were last written"
+            f"kept {kept.artifacts:,} large values ({kept.artifact_bytes:,} bytes) without a"
+            " reference: they are removed one day after the last write"
         )
 
 
-def _say_space(size: "Space | None", freed: int) -> None:
+def _print_space(size: "DiskUsage | None", freed: int) -> None:
     from agent.cli.output.terminal import print_line
 
     if size is None:
-        print_line("PostgreSQL reuses the space by itself, through autovacuum")
+        print_line("PostgreSQL reuses the space through autovacuum")
         return
-    print_line(f"gave {freed:,} bytes back to the disk; the database takes {size.file_bytes:,}")
+    print_line(f"freed {freed:,} bytes of disk; the database takes {size.file_bytes:,}")
     if size.free_bytes and not size.is_incremental:
         print_line(
-            f"{size.free_bytes:,} bytes more are free inside the file and will be reused;"
-            f" `{invocation.program()} db prune --vacuum`, while no agent runs, gives them back"
+            f"{size.free_bytes:,} more bytes are free inside the file and will be reused;"
+            f" `{invocation.program()} db prune --vacuum` frees them while no agent runs"
         )

@@ -1,4 +1,4 @@
-"""`agent doctor --deep`: reading the whole database, or what has changed since an instant."""
+"""`agent doctor --deep`: checks the whole database, or the tasks that ended since an instant."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from agent.cli.errors import CommandError
 if TYPE_CHECKING:
     from agent.store.db.database import Connection
 
-Found = tuple[str | None, str | None, str, str]
-"""(task, step, state, message) of something that was found."""
+DeepResult = tuple[str | None, str | None, str, str]
+"""(task, step, state, message)."""
 
 
 def instant_of(text: str | None) -> int | None:
-    """Read `2d` as so long ago, or an ISO instant, which is in UTC unless it says otherwise."""
+    """Parse a duration before now, as in `2d`, or an ISO instant, in UTC by default."""
     from datetime import UTC, datetime
 
     from agent.core.clock import SECOND, Clock
@@ -38,42 +38,42 @@ def instant_of(text: str | None) -> int | None:
 
 
 @dataclass(slots=True)
-class Reading:
-    """One pass over the tasks, and how far it has come."""
+class DeepCheck:
+    """One pass over all tasks, and its progress."""
 
     since: int | None = None
-    """Tasks that ended before this instant are left out."""
+    """Tasks that ended before this instant are skipped."""
     is_quiet: bool = False
     _count: int = 0
     _total: int = 0
     _last: str | None = None
 
-    def findings(self, connection: "Connection") -> Iterator[Found]:
-        """Yield what is not in order, and a last line that says what was read."""
+    def results(self, connection: "Connection") -> Iterator[DeepResult]:
+        """Yield each problem, and a last line that sums up."""
         from agent import bootstrap
 
-        # A page of tasks makes a hundred thousand objects that go by themselves.
+        # A page of tasks makes a hundred thousand short-lived objects.
         bootstrap.collect_garbage_seldom()
         problems = 0
         try:
-            for found in self._problems(connection):
+            for problem in self._problems(connection):
                 problems += 1
-                yield found
+                yield problem
         except KeyboardInterrupt:
-            self._say_where_to_go_on(connection)
+            self._print_continuation(connection)
             raise
         if problems:
-            yield None, None, "error", f"{problems} things are not as they should be"
+            yield None, None, "error", f"{problems} problems"
         else:
             yield None, None, "ok", self._summary()
 
-    def _problems(self, connection: "Connection") -> Iterator[Found]:
+    def _problems(self, connection: "Connection") -> Iterator[DeepResult]:
         from agent.cli.output import terminal
-        from agent.store.read import audit_rows, health
+        from agent.store.read import audit_reads, health
         from agent.tasks import checker
 
         with connection.snapshot():
-            self._total = audit_rows.task_count(connection, self.since)
+            self._total = audit_reads.task_count(connection, self.since)
             if self.since is None:
                 with terminal.working("checking the file", is_quiet=self.is_quiet):
                     damage = health.damage(connection)
@@ -94,24 +94,24 @@ class Reading:
 
     def _summary(self) -> str:
         if self.since is None:
-            return f"everything was read ({self._total} tasks), and all of it is in order"
+            return f"checked everything ({self._total} tasks): no problems"
         return (
-            f"{self._total} tasks that have not ended before {_written(self.since)} were read, and"
-            " all of it is in order; older tasks and the file itself were not looked at"
+            f"checked the {self._total} tasks that had not ended before {_written(self.since)}: no"
+            " problems; older tasks and the file itself were not checked"
         )
 
-    def _say_where_to_go_on(self, connection: "Connection") -> None:
-        """After an interrupt: tasks are read in the order of their creation."""
+    def _print_continuation(self, connection: "Connection") -> None:
+        """After an interrupt, print the command that continues; tasks are in the order of creation."""
         from agent.cli.output import terminal
-        from agent.store.read import audit_rows
+        from agent.store.read import audit_reads
 
         if self._last is None:
             return
-        created = audit_rows.created_at(connection, self._last)
+        created = audit_reads.created_at(connection, self._last)
         if created is None:
             return
         terminal.note(
-            f"interrupted: {self._count:,} of {self._total:,} tasks were read; go on with"
+            f"interrupted: {self._count:,} of {self._total:,} tasks were checked; continue with"
             f" `{invocation.program()} doctor --deep --since {_written(created)}`"
         )
 
@@ -121,5 +121,5 @@ def _written(instant: int) -> str:
 
     from agent.core.clock import SECOND
 
-    # Rounded down: rather one task twice than none.
+    # Rounded down: a task checked twice is better than one not checked.
     return datetime.fromtimestamp(instant // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

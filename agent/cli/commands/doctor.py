@@ -1,4 +1,4 @@
-"""`agent doctor`: what is well, what is not, and what to do about it."""
+"""`agent doctor`: checks everything, and says what to do about each problem."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from agent.cli import session
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from agent.cli.commands.deep_check import Reading
+    from agent.cli.commands.deep_check import DeepCheck
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.workflows.directory import Entry
@@ -19,12 +19,12 @@ _LITTLE_SPACE_BYTES = 500 * 1024 * 1024
 _NO_SPACE_BYTES = 64 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
 _PROBE_SECONDS = 10.0
-"""How long the store of large values may take to answer."""
+"""How long the artifact store may take to answer."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at: `state` is ok, warning or error."""
+class CheckResult:
+    """The result of one check: `state` is ok, warning or error."""
 
     what: str
     state: str
@@ -35,100 +35,100 @@ class Finding:
 
 def doctor(
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Also read the whole database.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also check the whole database.")] = False,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="2d|TIME",
-            help="With --deep: leave out tasks that ended before this.",
+            help="With --deep: skip tasks that ended before this.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check configuration, workflows, database and agent."""
-    from agent.cli.commands.deep_check import Reading, instant_of
+    from agent.cli.commands.deep_check import DeepCheck, instant_of
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
 
     if since is not None and not deep:
-        raise CommandError("--since is about what --deep reads: give both")
-    reading = Reading(since=instant_of(since), is_quiet=as_json) if deep else None
-    findings = []
-    for finding in _findings(reading):
-        findings.append(finding)
+        raise CommandError("--since needs --deep")
+    deep_check = DeepCheck(since=instant_of(since), is_quiet=as_json) if deep else None
+    results = []
+    for result in _check_all(deep_check):
+        results.append(result)
         if not as_json:
-            mark, style = _MARKS[finding.state]
-            terminal.print_line(f"{mark} {finding.what}: {finding.message}", style)
-    is_well = all(finding.state != "error" for finding in findings)
+            mark, style = _MARKS[result.state]
+            terminal.print_line(f"{mark} {result.what}: {result.message}", style)
+    is_well = all(result.state != "error" for result in results)
     if as_json:
-        terminal.print_json({"ok": is_well, "findings": [asdict(found) for found in findings]})
+        terminal.print_json({"ok": is_well, "findings": [asdict(result) for result in results]})
     if not is_well:
-        raise typer.Exit(int(_worst(findings, Exit.REFUSED, Exit.NO_DATABASE)))
+        raise typer.Exit(int(_exit_code(results, Exit.REFUSED, Exit.NO_DATABASE)))
 
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 
 
-def _worst(findings: list[Finding], otherwise: int, no_database: int) -> int:
-    broken = {finding.what for finding in findings if finding.state == "error"}
+def _exit_code(results: list[CheckResult], otherwise: int, no_database: int) -> int:
+    broken = {result.what for result in results if result.state == "error"}
     return no_database if "database" in broken else otherwise
 
 
-def _findings(reading: "Reading | None") -> Iterator[Finding]:
+def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     import platform
 
     from agent import __version__, bootstrap
     from agent.store.db.database import StoreError
 
-    yield Finding("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
+    yield CheckResult("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
     settings = session.settings()
-    # The checker looks for what the configuration names.
+    # The checker searches the database for the secrets that the configuration names.
     bootstrap.hide_secrets(settings)
-    yield Finding("configuration", "ok", f"home is {settings.home}")
-    yield from _files(settings)
-    yield from _workflows(settings)
-    yield from _artifacts(settings)
+    yield CheckResult("configuration", "ok", f"home is {settings.home}")
+    yield from _check_files(settings)
+    yield from _check_workflows(settings)
+    yield from _check_artifacts(settings)
     try:
         database = bootstrap.open_database(settings)
         with database.connect("reader") as connection:
-            yield from _database(database, connection)
-            if reading is not None:
-                for task_id, step, state, message in reading.findings(connection):
-                    yield Finding("contents", state, message, task_id, step)
-            yield from _channels(settings, database, connection)
+            yield from _check_database(database, connection)
+            if deep_check is not None:
+                for task_id, step, state, message in deep_check.results(connection):
+                    yield CheckResult("contents", state, message, task_id, step)
+            yield from _check_channels(settings, database, connection)
     except StoreError as error:
-        yield Finding("database", "error", str(error))
+        yield CheckResult("database", "error", str(error))
 
 
-def _files(settings: "Settings") -> Iterator[Finding]:
-    from agent.cli.commands.file_findings import file_findings
+def _check_files(settings: "Settings") -> Iterator[CheckResult]:
+    from agent.cli.commands.file_checks import file_checks
 
-    for what, state, message in file_findings(settings):
-        yield Finding(what, state, message)
+    for what, state, message in file_checks(settings):
+        yield CheckResult(what, state, message)
 
 
-def _workflows(settings: "Settings") -> Iterator[Finding]:
+def _check_workflows(settings: "Settings") -> Iterator[CheckResult]:
     from agent.daemon import workflow_overview
 
     directory = settings.workflow_directory
     if not directory.is_dir():
-        yield Finding(
-            "workflows", "warning", f"there is no directory {directory}: `agent init` makes one"
+        yield CheckResult(
+            "workflows", "warning", f"there is no directory {directory}: `agent init` creates it"
         )
         return
-    found = workflow_overview.scan(settings)
-    broken = [entry for entry in found if entry.problems]
+    entries = workflow_overview.scan(settings)
+    broken = [entry for entry in entries if entry.problems]
     for entry in broken:
-        yield Finding("workflows", "error", str(entry.problems[0]))
+        yield CheckResult("workflows", "error", str(entry.problems[0]))
     if not broken:
-        yield Finding("workflows", "ok", f"{len(found)} in {directory}")
-    for entry in found:
-        yield from _webhook(entry)
+        yield CheckResult("workflows", "ok", f"{len(entries)} in {directory}")
+    for entry in entries:
+        yield from _check_webhook(entry)
 
 
-def _webhook(entry: "Entry") -> Iterator[Finding]:
-    """Say what keeps the webhook of a workflow from being taken."""
+def _check_webhook(entry: "Entry") -> Iterator[CheckResult]:
+    """Check the secret of a workflow's webhook."""
     from agent.channels.secret_ref import SecretError, read_secret
     from agent.server.webhook_signatures import check_secret
 
@@ -138,10 +138,10 @@ def _webhook(entry: "Entry") -> Iterator[Finding]:
     try:
         check_secret(keys.get("verify", "standard"), read_secret(keys["secret"]))
     except SecretError as error:
-        yield Finding("webhooks", "error", f"webhook of {entry.name}: {error}")
+        yield CheckResult("webhooks", "error", f"webhook of {entry.name}: {error}")
 
 
-def _artifacts(settings: "Settings") -> Iterator[Finding]:
+def _check_artifacts(settings: "Settings") -> Iterator[CheckResult]:
     from agent import bootstrap
     from agent.store.db.database import StoreError
 
@@ -149,14 +149,16 @@ def _artifacts(settings: "Settings") -> Iterator[Finding]:
     if url:
         seconds = min(settings.artifacts.timeout_seconds, _PROBE_SECONDS)
         try:
-            bootstrap.vaults_of(settings).probe(url, seconds)
+            bootstrap.blob_stores_of(settings).probe(url, seconds)
         except StoreError as error:
-            yield Finding("artifacts", "error", f"{error}; steps that need it wait")
+            yield CheckResult("artifacts", "error", f"{error}; steps that need it wait")
         else:
-            yield Finding("artifacts", "ok", f"are kept at {url}: written, read and removed there")
+            yield CheckResult(
+                "artifacts", "ok", f"stored at {url}: writing, reading and removing work"
+            )
 
 
-def _database(database: "Database", connection: "Connection") -> Iterator[Finding]:
+def _check_database(database: "Database", connection: "Connection") -> Iterator[CheckResult]:
     from agent import bootstrap
     from agent.cli.output import terminal
     from agent.store.read import health
@@ -164,55 +166,54 @@ def _database(database: "Database", connection: "Connection") -> Iterator[Findin
 
     version = "PostgreSQL"
     if database.path is not None:
-        ((number,),) = connection.query("SELECT sqlite_version()")
-        version = f"SQLite {number}, {database.path}"
-    yield Finding("database", "ok", f"{version}, schema {migrate.HEAD}")
+        version = f"SQLite {health.sqlite_version(connection)}, {database.path}"
+    yield CheckResult("database", "ok", f"{version}, schema {migrate.HEAD}")
     if connection.is_pooled:
-        yield Finding(
+        yield CheckResult(
             "database",
             "ok",
-            "reached through a connection pooler: statements are not prepared, and work of other"
-            " processes is found by polling",
+            "reached through a connection pooler: statements are not prepared, and changes by other"
+            " processes are found by polling",
         )
-    yield from _writing(database)
-    yield from _space(database)
+    yield from _check_writing(database)
+    yield from _check_space(database)
     holder = bootstrap.holder_of(database)
     if holder is None:
-        yield Finding("agent", "warning", "none is running: `agent up` starts it")
+        yield CheckResult("agent", "warning", "no agent is running: `agent up` starts one")
     else:
         which = f" as process {holder.process_id}" if holder.process_id else ""
-        yield Finding("agent", "ok", f"running{which}")
+        yield CheckResult("agent", "ok", f"running{which}")
     counts = health.task_counts(connection)
-    told = ", ".join(f"{count} {status}" for status, count in counts.items())
-    yield Finding("tasks", "ok", told or "none yet")
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+    yield CheckResult("tasks", "ok", summary or "none yet")
     for task_id, step, action in health.unknown_calls(connection):
         short = terminal.short(task_id)
-        yield Finding(
+        yield CheckResult(
             "unknown",
             "warning",
-            f"{action} of step {step} in task {short}: say what became of it with"
-            f" `agent resolve {short} {step} --done|--retry|--fail`",
+            f"the result of {action} of step {step} in task {short} was never recorded: check whether"
+            f" it happened, then `agent resolve {short} {step} --done|--retry|--fail`",
         )
     for task_id in health.stuck_tasks(connection):
-        yield Finding("tasks", "error", f"task {task_id} runs, but nothing will wake it")
+        yield CheckResult("tasks", "error", f"task {task_id} is running, but nothing will wake it")
     age = health.oldest_transaction_seconds(connection)
     if age > _LONG_TRANSACTION_SECONDS:
-        told = terminal.duration(age)
-        yield Finding("database", "warning", f"a transaction has been open for {told}")
+        age_text = terminal.duration(age)
+        yield CheckResult("database", "warning", f"a transaction has been open for {age_text}")
 
 
-def _channels(
+def _check_channels(
     settings: "Settings", database: "Database", connection: "Connection"
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     from agent import bootstrap
-    from agent.cli.commands.channel_findings import channel_findings
+    from agent.cli.commands.channel_checks import channel_checks
 
     is_running = bootstrap.holder_of(database) is not None
-    for what, state, message in channel_findings(settings, connection, is_running=is_running):
-        yield Finding(what, state, message)
+    for what, state, message in channel_checks(settings, connection, is_running=is_running):
+        yield CheckResult(what, state, message)
 
 
-def _writing(database: "Database") -> Iterator[Finding]:
+def _check_writing(database: "Database") -> Iterator[CheckResult]:
     from agent.store.db.database import StoreError
     from agent.store.read import health
 
@@ -220,18 +221,22 @@ def _writing(database: "Database") -> Iterator[Finding]:
         with database.connect("writer") as connection, connection.transaction():
             health.try_writing(connection)
     except StoreError as error:
-        yield Finding("database", "error", str(error))
+        yield CheckResult("database", "error", str(error))
 
 
-def _space(database: "Database") -> Iterator[Finding]:
+def _check_space(database: "Database") -> Iterator[CheckResult]:
     import shutil
 
     if database.path is None:
         return
     free = shutil.disk_usage(database.path.parent).free
     if free < _NO_SPACE_BYTES:
-        yield Finding(
-            "disk", "error", f"no room is left in {database.path.parent}: no task is created or run"
+        yield CheckResult(
+            "disk",
+            "error",
+            f"no space is left in {database.path.parent}: no task can be created or run",
         )
     elif free < _LITTLE_SPACE_BYTES:
-        yield Finding("disk", "warning", f"only {free // 1024 // 1024} MB are free")
+        yield CheckResult(
+            "disk", "warning", f"only {free // 1024 // 1024} MB are free in {database.path.parent}"
+        )

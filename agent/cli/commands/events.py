@@ -1,4 +1,4 @@
-"""`agent events`: the append-only log of what happened."""
+"""`agent events`: the append-only event log."""
 
 import time
 from typing import Annotated, Any
@@ -13,21 +13,23 @@ _LOOK_SECONDS = 0.3
 
 
 def events(
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this task's.")] = None,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="Only events of this task.")
+    ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Only what came after this.")
+        str | None, typer.Option("--after", metavar="CURSOR", help="Only events after this cursor.")
     ] = None,
     limit: LimitOption = 100,
     *,
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print events in the order in which they happened."""
+    """Print events, the oldest first."""
     from agent.cli.output import terminal
     from agent.tasks.read_models import task_documents
 
     if follow and as_json:
-        raise CommandError("--follow prints lines as they come; --json prints one document")
+        raise CommandError("--follow and --json exclude each other: --json prints one document")
     try:
         task_documents.parse_cursor(after)
     except ValueError as error:
@@ -35,19 +37,19 @@ def events(
     with session.client() as client:
         task_id = None if task is None else client.find_task(task)
         while True:
-            found = client.events(after, task_id, limit)
-            after = found[-1]["cursor"] if found else after
+            page = client.events(after, task_id, limit)
+            after = page[-1]["cursor"] if page else after
             if as_json:
-                terminal.print_json({"events": found, "cursor": after})
+                terminal.print_json({"events": page, "cursor": after})
                 return
-            for event in found:
+            for event in page:
                 terminal.print_line(_line(event, is_one_task=task is not None))
-            if len(found) < limit:
+            if len(page) < limit:
                 if not follow:
                     return
                 time.sleep(_LOOK_SECONDS)
             elif not follow:
-                terminal.note(f"there is more: --after {after}")
+                terminal.note(f"there are more events: --after {after}")
                 return
 
 

@@ -1,4 +1,4 @@
-"""`agent init`: a place for an agent to live in."""
+"""`agent init`: creates the files and the database of an agent."""
 
 import os
 from pathlib import Path
@@ -31,41 +31,41 @@ output: "{{ steps.tell.output.stdout | trim }}"
 
 def init(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="Where.", show_default="here")
+        Path, typer.Argument(metavar="DIRECTORY", help="Where to create them.", show_default="here")
     ] = Path(),
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a configuration, a first workflow and the database.
+    """Create a configuration, a first workflow and the database.
 
-    What is already there stays as it is.
+    Files that exist are left unchanged.
     """
     from agent import bootstrap
     from agent.cli.output import terminal
-    from agent.config import settings as config
+    from agent.config.default_file import default_text
     from agent.config.loader import DEFAULT_FILE, load
 
     session.require_local()
-    # What others could write would be refused at the next start.
+    # The agent refuses to start where other users can write its files.
     os.umask(os.umask(0) | 0o022)
-    made: list[str] = []
-    _write(directory / DEFAULT_FILE, config.default_text(), made)
+    created: list[str] = []
+    _write(directory / DEFAULT_FILE, default_text(), created)
     settings = load(directory / DEFAULT_FILE)
-    _write(settings.workflow_directory / "hello.yaml", STARTER, made)
+    _write(settings.workflow_directory / "hello.yaml", STARTER, created)
     database = bootstrap.open_database(settings, create=True)
     if as_json:
-        terminal.print_json({"made": made, "home": str(settings.home)})
+        terminal.print_json({"made": created, "home": str(settings.home)})
         return
-    for path in made:
-        terminal.print_line(f"made {path}")
+    for path in created:
+        terminal.print_line(f"created {path}")
     where = database.path or "the configured PostgreSQL"
     terminal.print_line(f"the database is ready: {where}")
     enter = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
     terminal.print_line(f"\ntry: {enter}agent run hello -i name=you\nor:  {enter}agent up")
 
 
-def _write(path: Path, text: str, made: list[str]) -> None:
-    """Write a file unless there is one; nobody's work is overwritten."""
+def _write(path: Path, text: str, created: list[str]) -> None:
+    """Write a file unless it exists."""
     from agent.cli.errors import CommandError
 
     try:
@@ -74,14 +74,14 @@ def _write(path: Path, text: str, made: list[str]) -> None:
     except FileExistsError:
         if path.parent.is_dir():
             return
-        raise CommandError(f"{path.parent}: this is no directory") from None
+        raise CommandError(f"{path.parent}: this is not a directory") from None
     except OSError as error:
-        raise CommandError(f"{path} cannot be made: {error.strerror}") from None
+        raise CommandError(f"{path} cannot be created: {error.strerror}") from None
     try:
         with file:
             file.write(text)
     except OSError as error:
-        # Half of it would be taken for somebody's work the next time.
+        # The next `agent init` would keep an incomplete file.
         path.unlink()
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
-    made.append(str(path))
+    created.append(str(path))

@@ -1,4 +1,4 @@
-"""`agent logs`: what a task's steps said."""
+"""`agent logs`: the output that a task's steps wrote."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,19 +18,21 @@ _LOOK_SECONDS = 0.3
 
 def logs(
     task: TaskArgument,
-    step: Annotated[str | None, typer.Argument(metavar="STEP", help="Only this step's.")] = None,
+    step: Annotated[
+        str | None, typer.Argument(metavar="STEP", help="Only the output of this step.")
+    ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Only this attempt's.")
+        int | None, typer.Option("--attempt", min=1, help="Only the output of this attempt.")
     ] = None,
     *,
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what a task's steps wrote."""
+    """Print the output that a task's steps wrote."""
     from agent.cli.output import terminal
 
     if follow and as_json:
-        raise CommandError("--follow prints lines as they come; --json prints one document")
+        raise CommandError("--follow and --json exclude each other: --json prints one document")
     with session.client() as client:
         task_id = client.find_task(task)
         _check_step(client, task_id, step)
@@ -62,14 +64,14 @@ def _print(page: list[dict[str, Any]], *, is_one_step: bool) -> None:
 
 
 def _check_step(client: "AgentClient", task_id: str, step: str | None) -> None:
-    """Refuse a step that the task does not have: silence would look like an empty log."""
+    """Raise for a step that the task does not have: its output would look empty."""
     if step is None:
         return
     document = client.task(task_id)
     graph = client.graph(document["workflow"], document["version"])
     if step.partition("[")[0] not in graph.index_of:
         names = ", ".join(graph.index_of)
-        raise CommandError(f"the task has no step {step!r}; it has {names}", Exit.REFUSED)
+        raise CommandError(f"the task has no step {step!r}; its steps are {names}", Exit.REFUSED)
 
 
 def _has_ended(client: "AgentClient", task_id: str) -> bool:

@@ -1,45 +1,47 @@
-"""`agent pair` and `agent pairings`: who may use the agent from a chat."""
+"""`agent pair` and `agent pairings`: chat accounts that may use the agent."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
 
-app = typer.Typer(rich_markup_mode=None, help="List and remove people who may use a chat.")
+if TYPE_CHECKING:
+    from agent.store.channels.pairings import Pairing
+
+app = typer.Typer(rich_markup_mode=None, help="List and remove paired chat accounts.")
 
 
 def pair(
     code: Annotated[
-        str, typer.Argument(metavar="CODE", help="What the chat showed to whoever wrote to it.")
+        str, typer.Argument(metavar="CODE", help="The code that the chat account received.")
     ],
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
-            help="What they may do: read, operate, approve or admin; may be repeated."
-            " Without it: operate and approve.",
+            help="read, operate, approve or admin; may be repeated. Default: operate and approve.",
         ),
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Let somebody use the agent from a chat."""
+    """Pair a chat account, so that it may use the agent."""
     from agent.channels.chat import pairing
     from agent.cli.errors import CommandError
     from agent.cli.output import terminal
 
     try:
-        found = pairing.confirm(session.database(), code, scope or list(pairing.DEFAULT_SCOPES))
+        account = pairing.confirm(session.database(), code, scope or list(pairing.DEFAULT_SCOPES))
     except ValueError as problem:
         raise CommandError(str(problem)) from None
-    session.audit("pair", f"{found.channel}:{found.identity}", scopes=list(found.scopes))
+    session.audit("pair", f"{account.channel}:{account.identity}", scopes=list(account.scopes))
     if as_json:
-        terminal.print_json(_document(found))
+        terminal.print_json(_document(account))
         return
     terminal.print_line(
-        f"{found.name} ({found.channel}:{found.identity}) is paired: {', '.join(found.scopes)}"
+        f"{account.name} ({account.channel}:{account.identity}) is paired: {', '.join(account.scopes)}"
     )
 
 
@@ -51,35 +53,38 @@ def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
 
 @app.command("list")
 def list_pairings(*, as_json: JsonOption = False) -> None:
-    """List everybody who is paired."""
+    """List the paired accounts."""
     from agent.cli.output import terminal
     from agent.store.channels import pairings
 
     with session.reading() as connection:
-        found = [_document(each) for each in pairings.listed(connection)]
+        accounts = [_document(pairing) for pairing in pairings.listed(connection)]
     if as_json:
-        terminal.print_json(found)
-    elif not found:
-        terminal.print_line("nobody is paired")
+        terminal.print_json(accounts)
+    elif not accounts:
+        terminal.print_line("no account is paired")
     else:
         terminal.print_table(
-            ("who", "name", "scopes", "since"),
+            ("account", "name", "scopes", "since"),
             [
-                (each["who"], each["name"], ", ".join(each["scopes"]), each["paired_at"])
-                for each in found
+                (
+                    account["who"],
+                    account["name"],
+                    ", ".join(account["scopes"]),
+                    account["paired_at"],
+                )
+                for account in accounts
             ],
         )
 
 
 @app.command("remove")
 def remove(
-    who: Annotated[
-        str, typer.Argument(metavar="WHO", help="As the list shows it: telegram:12345.")
-    ],
+    who: Annotated[str, typer.Argument(metavar="WHO", help="The account, as in telegram:12345.")],
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Let somebody no longer use the agent from a chat."""
+    """Remove a paired account: it may no longer use the agent."""
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
     from agent.store.channels import pairings
@@ -88,22 +93,24 @@ def remove(
     with session.database().connect("writer") as tx, tx.transaction():
         is_removed = pairings.remove(tx, channel, identity)
     if not is_removed:
-        raise CommandError(f"{who} is not paired; `agent pairings` lists who is", Exit.REFUSED)
+        raise CommandError(
+            f"{who} is not paired; `agent pairings` lists the paired accounts", Exit.REFUSED
+        )
     session.audit("remove pairing", who)
     if as_json:
         terminal.print_json({"who": who, "removed": True})
     else:
-        terminal.print_line(f"{who} is removed")
+        terminal.print_line(f"removed {who}")
 
 
-def _document(found: Any) -> dict[str, Any]:
+def _document(pairing: "Pairing") -> dict[str, Any]:
     from agent.core.clock import to_iso
 
     return {
-        "who": f"{found.channel}:{found.identity}",
-        "channel": found.channel,
-        "identity": found.identity,
-        "name": found.name,
-        "scopes": list(found.scopes),
-        "paired_at": to_iso(found.paired_at),
+        "who": f"{pairing.channel}:{pairing.identity}",
+        "channel": pairing.channel,
+        "identity": pairing.identity,
+        "name": pairing.name,
+        "scopes": list(pairing.scopes),
+        "paired_at": to_iso(pairing.paired_at),
     }

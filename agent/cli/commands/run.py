@@ -1,7 +1,7 @@
-"""`agent run`: start a workflow, and see it through where no agent does.
+"""`agent run`: starts a task, and runs it in this process where no agent does.
 
-With an agent at work the task is handed to it through the database. Without one this process runs
-it, holding the same lock that an agent would, until it ends or waits on a person.
+A running agent gets the task through the database. Without one this process takes the agent's lock
+and runs the task until it ends or waits for a person.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,28 +20,30 @@ PRIORITIES = ("high", "normal", "low")
 
 def run(
     workflow: Annotated[
-        str, typer.Argument(metavar="FILE|NAME", help="A workflow file, or a known name.")
+        str, typer.Argument(metavar="FILE|NAME", help="A workflow file, or the name of a workflow.")
     ],
-    given: InputOption = None,
+    pairs: InputOption = None,
     input_json: InputJsonOption = None,
     priority: Annotated[str | None, typer.Option("--priority", help="high, normal or low.")] = None,
     *,
     wait: WaitOption = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Only hand it over.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start the task and return at once.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start a workflow.
 
-    A running agent takes it over; without one this command runs it to its end itself.
+    A running agent runs the task; without one, this command runs it to its end.
     """
     from agent.cli import inputs
     from agent.cli.output import task_view, terminal
 
     if wait and detach:
-        raise CommandError("--wait and --detach contradict each other")
+        raise CommandError("--wait and --detach exclude each other")
     if priority is not None and priority not in PRIORITIES:
-        raise CommandError(f"there is no priority {priority!r}: high, normal or low")
-    values, texts = inputs.parse_inputs(given or [], input_json)
+        raise CommandError(f"there is no priority {priority!r}: use high, normal or low")
+    values, texts = inputs.parse_inputs(pairs or [], input_json)
     with session.client() as client:
         task_id, name = client.start(workflow, values, texts, priority)
         worker_role = client.worker_role()
@@ -57,24 +59,22 @@ def run(
 
 
 def warn_if_no_worker(client: "AgentClient") -> None:
-    """Say that what is unfinished will not go on by itself."""
+    """Warn that unfinished tasks do not run."""
     from agent.cli.output import terminal
 
     if client.worker_role() is None:
-        terminal.note(
-            f"no agent is running: `{invocation.program()} up` goes on with what is unfinished"
-        )
+        terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
 
 
 def follow_to_end(client: "AgentClient", task_id: str, *, as_json: bool) -> NoReturn:
-    """Follow a task until it ends or waits on a person, print how, and leave with that code."""
+    """Follow a task until it ends or waits for a person; print the result and exit with its code."""
     from agent.cli.output import follow, task_view, terminal
 
     try:
         document = _follow(client, task_id, is_quiet=as_json)
     except KeyboardInterrupt:
         terminal.note(
-            f"stopped; task {terminal.short(task_id)} goes on where an agent runs:"
+            f"stopped following task {terminal.short(task_id)}; a running agent continues it:"
             f" {invocation.program()} up"
         )
         raise

@@ -1,4 +1,4 @@
-"""`agent schema`: the shape of workflow files, for editors."""
+"""`agent schema`: the JSON Schema of workflow files."""
 
 
 def schema() -> None:

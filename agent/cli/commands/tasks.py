@@ -1,4 +1,4 @@
-"""`agent tasks` and `agent show`: what there is, and how one of them stands."""
+"""`agent tasks` and `agent show`: lists tasks, and shows one of them."""
 
 from typing import Annotated, Any
 
@@ -8,11 +8,23 @@ from agent.cli import session
 from agent.cli.options import JsonOption, LimitOption, TaskArgument
 
 STATUSES = ("pending", "running", "paused", "succeeded", "failed", "canceled")
+ACTIVITIES = ("pending", "running", "waiting", "paused", "succeeded", "failed", "canceled")
 
 
 def tasks(
     status: Annotated[
-        str | None, typer.Option("--status", "-s", help="Only these: " + ", ".join(STATUSES) + ".")
+        str | None,
+        typer.Option(
+            "--status", "-s", help="Only tasks with this status: " + ", ".join(STATUSES) + "."
+        ),
+    ] = None,
+    activity: Annotated[
+        str | None,
+        typer.Option(
+            "--activity",
+            "-a",
+            help="As --status; running tasks whose steps only wait are `waiting`, not `running`.",
+        ),
     ] = None,
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", help="Only tasks of this workflow.")
@@ -27,42 +39,47 @@ def tasks(
     from agent.cli.output import terminal
 
     if status is not None and status not in STATUSES:
-        raise CommandError(f"there is no status {status!r}; known are " + ", ".join(STATUSES))
+        hint = "; did you mean --activity waiting?" if status == "waiting" else ""
+        known = ", ".join(STATUSES)
+        raise CommandError(f"there is no status {status!r}: use {known}{hint}")
+    if activity is not None and activity not in ACTIVITIES:
+        known = ", ".join(ACTIVITIES)
+        raise CommandError(f"there is no activity {activity!r}: use {known}")
     with session.client() as client:
-        found = client.tasks(status, workflow, limit)
+        listed = client.tasks(status, activity, workflow, limit)
         if as_json:
-            terminal.print_json(found)
+            terminal.print_json(listed)
             return
-        if not found:
-            how = " like that" if status or workflow else " yet: agent run FILE"
+        if not listed:
+            how = " match" if status or activity or workflow else " yet: agent run FILE starts one"
             terminal.print_line("no tasks" + how)
             return
         terminal.print_table(
-            ("task", "workflow", "status", "created", "took", "remarks"),
-            [_row(task) for task in found],
+            ("task", "workflow", "activity", "created", "took", "remarks"),
+            [_row(task) for task in listed],
             status_column=2,
         )
-        if any(task["status"] == "running" for task in found):
+        if any(task["status"] == "running" for task in listed):
             run.warn_if_no_worker(client)
 
 
 def show(
     task: TaskArgument,
     step: Annotated[
-        str | None, typer.Argument(metavar="STEP", help="One of its steps, call by call.")
+        str | None, typer.Argument(metavar="STEP", help="Show the calls of this step.")
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one task, or the whole transcript of one of its steps."""
+    """Show a task, or all calls of one of its steps."""
     from agent.cli.commands import run
     from agent.cli.output import task_view, terminal, transcript
 
     with session.client() as client:
         task_id = client.find_task(task)
         if step is not None:
-            found = client.transcript(task_id, step)
-            (terminal.print_json if as_json else transcript.print_transcript)(found)
+            calls = client.transcript(task_id, step)
+            (terminal.print_json if as_json else transcript.print_transcript)(calls)
             return
         document = client.task(task_id)
         if as_json:
@@ -82,11 +99,11 @@ def _row(task: dict[str, Any]) -> tuple[str, ...]:
     if not remark and task.get("delay"):
         remark = f"waits for the artifact store {task['delay'].get('store')}"
     if not remark and task["waits"]:
-        remark = "waits for somebody: agent show " + terminal.short(task["id"])
+        remark = "waits for a person: agent show " + terminal.short(task["id"])
     return (
         terminal.short(task["id"]),
         f"{task['workflow']} v{task['version']}",
-        task["status"],
+        task["activity"],
         terminal.ago(task["created_at"]),
         terminal.duration(terminal.seconds_between(task["started_at"], task["ended_at"])),
         terminal.one_line(remark, 60),

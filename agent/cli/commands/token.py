@@ -1,4 +1,4 @@
-"""`agent token`: who may use the HTTP API, and for what."""
+"""`agent token`: tokens of the HTTP API."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from agent.server.tokens import Tokens
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Make, list and revoke tokens of the API."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Create, list and revoke tokens of the HTTP API.",
 )
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")]
 
 
 @app.command("create")
@@ -26,11 +28,11 @@ def create(
     *,
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="DURATION", help="After how long it ends, as in 90d."),
+        typer.Option("--expires", metavar="DURATION", help="When it expires, as in 90d."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token and print it, this once."""
+    """Create a token and print it once."""
     from agent.cli.output import terminal
     from agent.core.clock import SECOND, Clock, to_iso
 
@@ -42,39 +44,39 @@ def create(
         terminal.print_json({"name": name, "scopes": scope, "expires": ends, "token": token})
         return
     until = "" if ends is None else f", valid until {ends}"
-    terminal.note(f"the token {name!r}{until}; it is not kept and cannot be shown again:")
+    terminal.note(f"the token {name!r}{until}; it is not stored and cannot be shown again:")
     terminal.print_line(token)
 
 
 @app.command("list")
 def list_tokens(*, as_json: JsonOption = False) -> None:
-    """List the tokens that were made, besides the owner's."""
+    """List the tokens, without the owner's."""
     from agent.cli.output import terminal
 
-    found = _tokens().listed()
+    tokens = _tokens().listed()
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(tokens)
         return
-    if not found:
-        terminal.print_line(f"none but the owner's, in {_tokens().owner_file}")
+    if not tokens:
+        terminal.print_line(f"no tokens but the owner's, in {_tokens().owner_file}")
         return
     terminal.print_table(
-        ("token", "scopes", "made", "expires"),
+        ("token", "scopes", "created", "expires"),
         [
             (
-                each["name"],
-                ", ".join(each["scopes"]),
-                each["created_at"] or "",
-                each["expires"] or "never",
+                token["name"],
+                ", ".join(token["scopes"]),
+                token["created_at"] or "",
+                token["expires"] or "never",
             )
-            for each in found
+            for token in tokens
         ],
     )
 
 
 @app.command("revoke")
 def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
-    """Take a token back: it lets nobody in from now on."""
+    """Revoke a token: it is no longer accepted."""
     from agent.cli.output import terminal
 
     _tokens().revoke(name)

@@ -14,25 +14,27 @@ if TYPE_CHECKING:
 def up(
     first: Annotated[
         str | None,
-        typer.Option("--run", metavar="FILE|NAME", help="Start this workflow once, at the start."),
+        typer.Option(
+            "--run", metavar="FILE|NAME", help="Also start a task of this workflow, once."
+        ),
     ] = None,
 ) -> None:
     """Start the agent.
 
-    It runs tasks until it is stopped with Ctrl-C or SIGTERM.
+    It runs tasks until Ctrl-C or SIGTERM stops it.
     """
     settings = session.settings()
     _serve(settings, first, is_worker=False)
 
 
 def worker() -> None:
-    """Start one more worker beside others, on PostgreSQL."""
+    """Start one more worker, on PostgreSQL."""
     from agent.cli.errors import CommandError
 
     settings = session.settings()
     if settings.database_url.startswith("sqlite:"):
         raise CommandError(
-            "`agent worker` is for PostgreSQL; on SQLite one process runs all tasks: `agent up`"
+            "`agent worker` needs PostgreSQL; on SQLite one process runs all tasks: `agent up`"
         )
     _serve(settings, None, is_worker=True)
 
@@ -58,10 +60,10 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     bootstrap.hide_secrets(settings)
 
     async def ready(address: str | None) -> None:
-        first_name = _greet(settings, database, is_worker=is_worker)
+        first_name = _print_greeting(settings, database, is_worker=is_worker)
         if not is_worker:
-            _tell_address(settings, address)
-            _tell_channels(settings)
+            _print_address(settings, address)
+            _print_channels(settings)
         task_id = None
         if first_task is not None:
             from agent.tasks.operator.operator import Operator
@@ -71,7 +73,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
                 lambda: operator.submit(first_task), is_idempotent=False
             )
         if not is_worker:
-            _suggest(task_id, first_name if first_task is None else first_task.graph.name)
+            _print_suggestions(task_id, first_name if first_task is None else first_task.graph.name)
 
     try:
         event_loop.run(
@@ -88,8 +90,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             lock.release()
 
 
-def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
-    """Say what runs here; return the name of a workflow to begin with."""
+def _print_greeting(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
+    """Print what runs here; return the name of a workflow to suggest."""
     from agent import __version__
     from agent.cli.output.terminal import print_line
     from agent.daemon import workflow_overview
@@ -106,7 +108,7 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> st
         if entry.problems:
             count = len(entry.problems)
             about = [
-                f"{count} problem{'s'[: count > 1]}: `{invocation.program()} validate` shows what is wrong"
+                f"{count} problem{'s'[: count > 1]}: `{invocation.program()} validate` shows them"
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
@@ -116,8 +118,8 @@ def _greet(settings: "Settings", database: "Database", *, is_worker: bool) -> st
     return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
 
 
-def _tell_address(settings: "Settings", address: str | None) -> None:
-    """Say where programs find the agent and the token that lets them in, or why they cannot."""
+def _print_address(settings: "Settings", address: str | None) -> None:
+    """Print the address of the HTTP API and the file of its token, or why there is none."""
     from agent.cli.output.terminal import print_line
 
     server = settings.server
@@ -125,37 +127,37 @@ def _tell_address(settings: "Settings", address: str | None) -> None:
         from agent.server.tokens import Tokens
 
         token = Tokens(settings.home).owner_file
-        print_line(f"\nits HTTP API is at {address}/api/v1; the token is in {token}")
+        print_line(f"\nHTTP API: {address}/api/v1 (the token is in {token})")
     elif server.enabled:
         print_line(
-            f"\nit has no HTTP API: port {server.port} of {server.host} is not to be had;"
+            f"\nno HTTP API: port {server.port} of {server.host} is in use;"
             " set another `port` in [server]",
             "yellow",
         )
 
 
-def _tell_channels(settings: "Settings") -> None:
-    """Say where people are told and asked besides."""
+def _print_channels(settings: "Settings") -> None:
+    """Print the configured channels."""
     from agent.cli.output.terminal import print_line
 
     if names := settings.channels.turned_on:
         print_line(
-            f"channels: {', '.join(names)}; `{invocation.program()} doctor` says how they fare"
+            f"channels: {', '.join(names)}; `{invocation.program()} doctor` shows their state"
         )
 
 
-def _suggest(task_id: str | None, workflow: str) -> None:
-    """Say how to talk to it."""
+def _print_suggestions(task_id: str | None, workflow: str) -> None:
+    """Suggest commands for another terminal."""
     from agent.cli.output.terminal import print_line, short
 
     rows = [
-        (f"run {workflow} --wait", "start one and follow it"),
-        ("tasks", "what ran, and how it went"),
-        ("events --follow", "everything, as it happens"),
-        ("--help", "all commands"),
+        (f"run {workflow} --wait", "start a task and follow it"),
+        ("tasks", "list tasks"),
+        ("events --follow", "print events as they happen"),
+        ("--help", "list all commands"),
     ]
     if task_id is not None:
-        rows.insert(0, (f"show {short(task_id)}", "the task that was just started"))
+        rows.insert(0, (f"show {short(task_id)}", "show the task that was just started"))
     width = max(len(command) for command, _ in rows)
     print_line("\nin another terminal, try:")
     for command, about in rows:

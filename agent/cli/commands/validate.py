@@ -1,4 +1,4 @@
-"""`agent validate`: what is wrong with workflow files, all of it at once."""
+"""`agent validate`: reports every problem of workflow files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 def validate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Workflow files (default: the directory's)."),
+        typer.Argument(
+            metavar="FILE", help="Workflow files (default: all of the workflow directory)."
+        ),
     ] = None,
     *,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run workflow files in Python, to check what they make.")
+        bool,
+        typer.Option(
+            "--trust", help="Also run workflow files in Python, to check the workflows they define."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,28 +63,26 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
     from agent.workflows.directory import Entry, read_entry
 
     if path.suffix == ".py" and not is_trusted and path.is_file():
-        message = (
-            "not checked: to check a workflow in Python its file must be run, with your rights"
-        )
+        message = "not checked: the check of a workflow in Python runs its file, with your rights"
         problem = Problem(str(path), None, None, "", message, "--trust runs it; read it first")
         return Entry(path, problems=(problem,))
     return read_entry(path, is_trusted=is_trusted)
 
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
-    """Return the workflows that given files may run: each other, their neighbours, the directory's."""
+    """Return the workflows that the files may refer to: each other, and those beside them."""
     from agent.daemon import workflow_overview, workflow_sync
     from agent.workflows.directory import Directory
 
     if not any(
-        each.workflow and workflow_sync.has_children(each.workflow.graph) for each in entries
+        entry.workflow and workflow_sync.has_children(entry.workflow.graph) for entry in entries
     ):
         return {}
     known: dict[str, Graph] = {}
-    for place in dict.fromkeys(
-        [session.settings().workflow_directory, *(each.path.parent for each in entries)]
+    for directory_path in dict.fromkeys(
+        [session.settings().workflow_directory, *(entry.path.parent for entry in entries)]
     ):
-        directory = Directory(place)
+        directory = Directory(directory_path)
         directory.scan()
         known |= workflow_overview.graphs_of(directory.entries)
     return known | workflow_overview.graphs_of(entries)

@@ -5,7 +5,7 @@ from agent.cli.options import JsonOption
 
 
 def version(*, as_json: JsonOption = False) -> None:
-    """Print the version of the program and of what it stands on."""
+    """Print the versions of the program and of Python."""
     import platform
 
     if as_json:

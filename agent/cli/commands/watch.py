@@ -7,7 +7,7 @@ from agent.cli.options import JsonOption, TaskArgument
 
 
 def watch(task: TaskArgument, *, as_json: JsonOption = False) -> None:
-    """Follow a task until it ends or waits on a person."""
+    """Follow a task until it ends or waits for a person."""
     from agent.cli.commands import run
     from agent.cli.output import follow, task_view, terminal
 

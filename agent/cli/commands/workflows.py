@@ -1,4 +1,4 @@
-"""`agent workflows`: which there are, how one looks, and what changed between two versions."""
+"""`agent workflows`: lists workflows, shows one, and compares two versions."""
 
 import json
 from typing import Annotated
@@ -20,16 +20,16 @@ def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
 
 @app.command("list")
 def list_workflows(*, as_json: JsonOption = False) -> None:
-    """List workflows, in files and on record."""
+    """List workflows, in files and in the database."""
     from agent.cli.output import terminal
 
     with session.client() as client:
-        found = client.workflows()
+        workflows = client.workflows()
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(workflows)
         return
-    if not found:
-        terminal.print_line("no workflows yet: agent validate FILE checks one")
+    if not workflows:
+        terminal.print_line("no workflows yet: agent init creates one")
         return
     terminal.print_table(
         ("workflow", "version", "tasks", "file", "remarks"),
@@ -41,7 +41,7 @@ def list_workflows(*, as_json: JsonOption = False) -> None:
                 entry["file"] or "",
                 "; ".join(entry["remarks"]),
             )
-            for entry in found
+            for entry in workflows
         ],
     )
 
@@ -73,10 +73,10 @@ def show(
         terminal.print_line(line)
     for key, keys in graph.inputs.items():
         terminal.print_line(f"input {key}: {terminal.one_line(keys)}")
-    for each in document["versions"]:
+    for version_row in document["versions"]:
         terminal.print_line(
-            f"version {each['version']}  {each['created_at']}  {each['tasks']} tasks"
-            + ("  removed" if each["removed_at"] else ""),
+            f"version {version_row['version']}  {version_row['created_at']}  {version_row['tasks']} tasks"
+            + ("  removed" if version_row["removed_at"] else ""),
             "dim",
         )
 
@@ -96,10 +96,10 @@ def compare(
 
     with session.client() as client:
         documents = [client.workflow(name, number) for number in (old, new)]
-    # Sources show what a person wrote; graphs serve where one came without.
-    sources = [each["source"] for each in documents]
+    # Compare the graphs where a version has no source.
+    sources = [document["source"] for document in documents]
     if None in sources:
-        sources = [json.dumps(each["graph"], indent=2) for each in documents]
+        sources = [json.dumps(document["graph"], indent=2) for document in documents]
     before, after = ((source or "").splitlines() for source in sources)
     lines = list(
         difflib.unified_diff(
@@ -110,6 +110,6 @@ def compare(
         terminal.print_json({"name": name, "old": old, "new": new, "diff": lines})
         return
     if not lines:
-        terminal.print_line("they read the same")
+        terminal.print_line("the versions are equal")
     for line in lines:
         terminal.print_line(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))

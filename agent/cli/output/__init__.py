@@ -1,3 +1,3 @@
-"""What commands print: tables and JSON (`terminal`), one task (`task_view`), a task as it runs
-(`live_view`, `follow`), the conversation of an agent step (`transcript`).
+"""What commands print: tables and JSON (`terminal`), a task (`task_view`), a running task
+(`follow`, `live_view`), the calls of a step (`transcript`).
 """

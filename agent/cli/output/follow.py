@@ -1,4 +1,4 @@
-"""Following a task until it ends or waits on a person, with a live view for whoever looks on."""
+"""Follows a task until it ends or waits for a person, with a live view on a terminal."""
 
 import time
 from collections import deque
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 ENDED = frozenset({"succeeded", "failed", "canceled"})
 _SHORTEST_SECONDS = 0.05
-_MOST_CALLS = 12
-"""Of a live view."""
-_SHARE = 10
-"""Looking costs at most one part in so many of a core, however large the task is."""
+_MAX_CALLS = 12
+"""Lines of calls in a live view."""
+_IDLE_FACTOR = 10
+"""Polling takes at most a tenth of a core, however large the task is."""
 
-Look = Callable[[dict[str, Any]], None]
+Render = Callable[[dict[str, Any]], None]
 
 
 def follow(
     client: "AgentClient", task_id: str, *, is_quiet: bool, check: Callable[[], None] | None = None
 ) -> dict[str, Any]:
-    """Return the task's document once it has ended or waits on a person.
+    """Return the task's document once it has ended or waits for a person.
 
-    `check` is called between two looks: it may raise to give the waiting up.
+    `check` is called between two polls; it may raise to stop waiting.
     """
     if is_quiet:
         return _wait(client, task_id, lambda _: None, check)
     if terminal.console().is_terminal:
         return _watch_live(client, task_id, check)
-    return _wait(client, task_id, _Lines(client), check)
+    return _wait(client, task_id, _LineReporter(client), check)
 
 
 def exit_code(document: dict[str, Any]) -> Exit:
-    """Return how a command that waited for this task ends."""
+    """Return the exit code of a command that waited for this task."""
     if document["status"] == "succeeded":
         return Exit.DONE
     if document["status"] in ENDED:
@@ -45,26 +45,28 @@ def exit_code(document: dict[str, Any]) -> Exit:
 
 
 def waits_on_person(document: dict[str, Any]) -> bool:
-    """Whether nothing will happen to this task until somebody does something."""
+    """Whether the task makes no progress until a person acts."""
     from agent.tasks.read_models import person_waits
 
     if document["status"] == "paused":
-        return bool(document["activity"]["state"] != "active")
+        return not any(
+            step["status"] == "running" and not step["delay"] for step in document["steps"]
+        )
     return bool(person_waits.waits_on_person(document))
 
 
 def _wait(
-    client: "AgentClient", task_id: str, look: Look, check: Callable[[], None] | None
+    client: "AgentClient", task_id: str, render: Render, check: Callable[[], None] | None
 ) -> dict[str, Any]:
     while True:
         started = time.monotonic()
         document = client.task(task_id)
-        look(document)
+        render(document)
         if document["status"] in ENDED or waits_on_person(document):
             return document
         if check is not None:
             check()
-        time.sleep(max(_SHORTEST_SECONDS, (time.monotonic() - started) * _SHARE))
+        time.sleep(max(_SHORTEST_SECONDS, (time.monotonic() - started) * _IDLE_FACTOR))
 
 
 def _watch_live(
@@ -76,57 +78,57 @@ def _watch_live(
 
     document = client.task(task_id)
     graph = client.graph(document["workflow"], document["version"])
-    calls = _Calls(client)
-    latest: deque[str] = deque(maxlen=_MOST_CALLS)
+    calls = _CallTracker(client)
+    latest: deque[str] = deque(maxlen=_MAX_CALLS)
     console = terminal.console()
     with Live(console=console, auto_refresh=False) as screen:
 
-        def look(now: dict[str, Any]) -> None:
+        def render(now: dict[str, Any]) -> None:
             latest.extend(calls.ended(now))
-            beside = [*latest, *calls.open][-_MOST_CALLS:]
+            beside = [*latest, *calls.open][-_MAX_CALLS:]
             screen.update(live_view.running_view(now, graph, beside, console.height), refresh=True)
 
-        document = _wait(client, task_id, look, check)
+        document = _wait(client, task_id, render, check)
         screen.update(live_view.last_view(document, graph), refresh=True)
     return document
 
 
-class _Calls:
-    """The calls of a task's models and their tools, each told once it has ended."""
+class _CallTracker:
+    """Finds the model and tool calls of a task that have ended, each once."""
 
     def __init__(self, client: "AgentClient") -> None:
         self._client = client
         self._after = ""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.open: list[str] = []
-        """Those under way, as lines."""
+        """The running calls, as lines."""
 
     def ended(self, document: dict[str, Any]) -> list[str]:
-        """Return a line for each call that has ended since the last look."""
+        """Return a line for each call that has ended since the last poll."""
         from agent.cli.output import transcript
         from agent.tasks.read_models import transcript as record
 
         if not any(step["kind"] in record.MODELLED for step in document["steps"]):
             return []
-        found = self._client.calls(document["id"], self._after)
-        found.sort(key=lambda call: call["id"])
-        ended = [call for call in found if call["status"] != "unknown"]
-        fresh = [call for call in ended if call["id"] not in self._told]
-        unknown = [call["id"] for call in found if call["status"] == "unknown"]
-        self.open = [transcript.call_line(call) for call in found if call["id"] in unknown]
-        # What is still under way is looked at again, with what came after it.
+        calls = self._client.calls(document["id"], self._after)
+        calls.sort(key=lambda call: call["id"])
+        ended = [call for call in calls if call["status"] != "unknown"]
+        fresh = [call for call in ended if call["id"] not in self._reported]
+        unknown = [call["id"] for call in calls if call["status"] == "unknown"]
+        self.open = [transcript.call_line(call) for call in calls if call["id"] in unknown]
+        # Running calls are read again, with the calls after them.
         before = [call["id"] for call in ended if not unknown or call["id"] < unknown[0]]
         self._after = before[-1] if before else self._after
-        self._told = {call["id"] for call in ended if call["id"] > self._after}
+        self._reported = {call["id"] for call in ended if call["id"] > self._after}
         return [transcript.call_line(call) for call in fresh]
 
 
-class _Lines:
-    """Where there is no terminal: one line for each step that began or ended, and for each call."""
+class _LineReporter:
+    """Prints a line for each step that starts or ends and for each call, without a terminal."""
 
     def __init__(self, client: "AgentClient") -> None:
         self._seen: dict[str, str] = {}
-        self._calls = _Calls(client)
+        self._calls = _CallTracker(client)
 
     def __call__(self, document: dict[str, Any]) -> None:
         for line in self._calls.ended(document):

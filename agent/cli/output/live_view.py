@@ -1,4 +1,4 @@
-"""The graph of a task as it runs: what each step is at, in as many lines as the screen has."""
+"""The live view of a task: its graph with the state of each step, cut to the screen."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,35 +11,35 @@ if TYPE_CHECKING:
 
     from agent.workflows.graph import Graph
 
-_MOST_LINES = 60
+_MAX_LINES = 60
 _LINES_BESIDE = 5
-"""Of the screen that are not for steps: the headline, the usage, the cut, and the cursor's own."""
+"""Lines of the screen without steps: headline, usage, the cut, the cursor."""
 
 
 def running_view(
     document: dict[str, Any], graph: "Graph", calls: Sequence[str], height: int
 ) -> "Text":
-    """Return the view that is drawn again and again: the graph, and the latest calls of models."""
+    """Return the view of a running task: the graph, and the latest model calls."""
     most = max(1, height - _LINES_BESIDE - len(calls))
     lines = _drawn(document, graph)
     if len(lines) > most:
-        lines = _at_work(document, most)
+        lines = _active_lines(document, most)
     text = _coloured(lines)
     if document["usage"]["turns"]:
-        text.append(f"models: {used(document['usage'])}\n", "bold")
+        text.append(f"usage: {used(document['usage'])}\n", "bold")
     for line in calls:
         text.append(f"  {terminal.harmless(line)}\n", "dim")
     headline = task_view.headline(document)
     took = terminal.seconds_between(document["started_at"], document["ended_at"])
-    text.append(f"{headline}, {terminal.duration(took)}", terminal.style_of(document["status"]))
+    text.append(f"{headline}, {terminal.duration(took)}", terminal.style_of(document["activity"]))
     return text
 
 
 def last_view(document: dict[str, Any], graph: "Graph") -> "Text":
-    """Return what is left on the screen when nobody follows the task any more."""
+    """Return the view that stays on the screen when the command ends."""
     lines = _drawn(document, graph)
-    if len(lines) > _MOST_LINES:
-        lines = _at_work(document, _MOST_LINES)
+    if len(lines) > _MAX_LINES:
+        lines = _active_lines(document, _MAX_LINES)
     text = _coloured(lines)
     text.rstrip()
     return text
@@ -51,18 +51,18 @@ def _drawn(document: dict[str, Any], graph: "Graph") -> list[str]:
     return task_view.graph_lines(document, graph, {s["name"]: _note(s, ended) for s in steps})
 
 
-def _at_work(document: dict[str, Any], most: int) -> list[str]:
-    """List only steps of which there is something to tell, and count the others."""
+def _active_lines(document: dict[str, Any], most: int) -> list[str]:
+    """List only active and failed steps, and count the others."""
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
-    telling = [step for step in steps if step["status"] not in ("pending", "succeeded", "skipped")]
+    active = [step for step in steps if step["status"] not in ("pending", "succeeded", "skipped")]
     ended = _ended_items(document)
     lines = [
         f"{terminal.marked(step['status'])} {step['name']}  {_note(step, ended)}".rstrip()
-        for step in telling[: most - 1]
+        for step in active[: most - 1]
     ]
     done = sum(step["ended_at"] is not None for step in steps)
-    more = f", {len(telling) - len(lines)} more at work" if len(telling) > len(lines) else ""
-    return [*lines, f"… {done} of {len(steps)} steps are done{more}"]
+    more = f", {len(active) - len(lines)} more active" if len(active) > len(lines) else ""
+    return [*lines, f"… {done} of {len(steps)} steps done{more}"]
 
 
 def _ended_items(document: dict[str, Any]) -> dict[int, int]:
@@ -75,7 +75,7 @@ def _ended_items(document: dict[str, Any]) -> dict[int, int]:
 
 
 def _note(step: dict[str, Any], ended_items: dict[int, int]) -> str:
-    """Say in a few words what a step is at."""
+    """Return the state of a step in a few words."""
     parts = []
     if step["attempt"] > 1 and step["status"] != "skipped":
         parts.append(f"attempt {task_view.attempt(step)}")

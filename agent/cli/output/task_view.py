@@ -1,6 +1,5 @@
-"""A task for a person: its graph, its steps, its ending and what to do next."""
+"""A task as text: its graph, its steps, its result and the commands that come next."""
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import invocation
@@ -13,28 +12,28 @@ from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph
 
-_MOST_ITEMS = 20
+_MAX_ITEMS = 20
 _WAITING_KINDS = ("wait", "workflow", "approval", "input")
-"""What such a step is given as its start is only when it went on."""
+"""Their `started_at` is when they continued, not when they began to wait."""
 _SKIPPED = {
-    "if": "its if was false",
-    "run_on": "what it waits for did not end that way",
-    "upstream_failed": "what it depends on failed",
+    "if": "its `if` was false",
+    "run_on": "nothing failed",
+    "upstream_failed": "a step that it depends on failed",
     "fail_fast": "another step failed",
-    "deadline": "the task's time was over",
+    "deadline": "the task's deadline passed",
 }
-_IN_DOUBT = {
-    "ask": "a question follows",
-    "retry": "the step tries again",
-    "reconcile": "the step finds out whether it happened",
+_AFTER_UNKNOWN = {
+    "ask": "a person is asked",
+    "retry": "the step retries it",
+    "reconcile": "the step checks whether it happened",
     "fail": "the step fails",
 }
-"""What follows once an effect of unknown outcome can no longer be under way."""
+"""What follows once an unknown effect can no longer be running, by `on_unknown`."""
 
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
-    """Print all that a person wants to know of one task."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    """Print everything about a task."""
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_origins(document)
     for line in graph_lines(document, graph):
         print_line(line)
@@ -49,24 +48,24 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
 
 
 def print_ending(document: dict[str, Any]) -> None:
-    """Print how a task that was followed ended, or what it waits on."""
-    print_line(headline(document), terminal.style_of(document["status"]))
+    """Print the result of a task that was followed, or what it waits for."""
+    print_line(headline(document), terminal.style_of(document["activity"]))
     _print_usage(document)
     _print_result(document)
     _print_hints(document)
 
 
 def print_started(task_id: str, workflow: str, *, is_running: bool) -> None:
-    """Print that a task was handed over."""
-    print_line(f"task {short(task_id)} of {workflow} was handed over")
+    """Print that a task is queued."""
+    print_line(f"queued task {short(task_id)} of {workflow}")
     if is_running:
         print_line(f"  {invocation.program()} watch {short(task_id)}   follows it")
     else:
-        print_line(f"  no agent is running: `{invocation.program()} up` carries it on")
+        print_line(f"  no agent is running: `{invocation.program()} up` runs it")
 
 
 def step_line(step: dict[str, Any]) -> str:
-    """Return one line on a step, for what is no terminal."""
+    """Return one line about a step, for output that is not a terminal."""
     line = f"{terminal.marked(step['status'])} {step['name']}"
     if step["attempt"] > 1:
         line += f" (attempt {step['attempt']})"
@@ -79,7 +78,7 @@ def step_line(step: dict[str, Any]) -> str:
 def graph_lines(
     document: dict[str, Any], graph: "Graph", notes: dict[str, str] | None = None
 ) -> list[str]:
-    """Draw the task's graph with each step's status, and with notes on steps by their names."""
+    """Draw the task's graph with the status of each step, and with notes by step name."""
     from agent.workflows.draw import draw
 
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
@@ -87,7 +86,7 @@ def graph_lines(
 
 
 def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what has nothing to tell: what was never begun, and many items that went well."""
+    """Leave out steps that did not start, and the succeeded items of large groups."""
     return [
         step
         for step in steps
@@ -95,15 +94,15 @@ def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         and (
             step["parallel_index"] is None
             or step["status"] != "succeeded"
-            or (step["parallel_count"] or 0) <= _MOST_ITEMS
+            or (step["parallel_count"] or 0) <= _MAX_ITEMS
         )
     ]
 
 
 def headline(document: dict[str, Any]) -> str:
-    """Return one line on a task."""
+    """Return one line about a task."""
     what = f"{document['workflow']} version {document['version']}"
-    line = f"{terminal.marked(document['status'])}: task {short(document['id'])} of {what}"
+    line = f"{terminal.marked(document['activity'])}: task {short(document['id'])} of {what}"
     if document["ended_at"]:
         line += f", in {took(document)}"
     if document["pause_reason"]:
@@ -112,7 +111,7 @@ def headline(document: dict[str, Any]) -> str:
 
 
 def took(timed: dict[str, Any]) -> str:
-    """Return how long a task or a step took, or has taken so far; nothing of one that only waits."""
+    """Return the duration of a task or a step so far; nothing for a step that only waits."""
     if timed.get("kind") in _WAITING_KINDS:
         return ""
     seconds = terminal.seconds_between(timed["started_at"], timed["ended_at"])
@@ -123,26 +122,26 @@ def _row(step: dict[str, Any]) -> tuple[str, ...]:
     result = reason(step)
     if not result and step["status"] == "succeeded" and step["output"] is not None:
         result = terminal.one_line(step["output"], 80)
-    so_long = took(step) if step["ended_at"] or step["status"] == "running" else ""
-    return (step["name"], attempt(step), so_long, result)
+    duration = took(step) if step["ended_at"] or step["status"] == "running" else ""
+    return (step["name"], attempt(step), duration, result)
 
 
 def attempt(step: dict[str, Any]) -> str:
-    """Say which attempt a step is at, unless it is the first."""
+    """Return the number of a step's attempt, unless it is the first."""
     number = step["attempt"]
     if (step.get("error") or {}).get("code") == "attempts_exhausted":
-        # The last one did not run: it only found out that none is left.
+        # The last one did not run: it only match that no attempt is left.
         number -= 1
     if step["attempt"] <= 1:
         return ""
     if number > step["max_attempts"]:
-        # One that only waits, asks, or finds out what became of the last.
+        # An attempt that only waits, asks, or checks the effect of the last one.
         return str(number)
     return f"{number} of {step['max_attempts']}"
 
 
 def reason(step: dict[str, Any]) -> str:
-    """Say why a step stands where it does, if that needs saying."""
+    """Return why a step failed, was skipped, waits or is delayed; else an empty text."""
     if step["status"] == "failed" and step["error"]:
         return terminal.one_line(step["error"]["message"], 200)
     if step["status"] == "pending" and step["attempt"] > 1 and step["error"]:
@@ -159,7 +158,7 @@ def reason(step: dict[str, Any]) -> str:
 
 
 def delayed(delay: dict[str, Any]) -> str:
-    """Say which store of large values a step waits for."""
+    """Return which artifact store a step waits for."""
     why = terminal.one_line(delay.get("error") or "", 200)
     return f"waits for the artifact store {delay.get('store')}: {why}"
 
@@ -169,7 +168,7 @@ def _waiting(on: dict[str, Any]) -> str:
         case Signal(name):
             return f"waits for the signal {name!r}"
         case UnknownCall():
-            return "nobody knows whether its effect happened"
+            return "unknown: the result of its effect was never recorded"
         case Approval():
             return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
         case Timer(store_error=str() as problem):
@@ -177,10 +176,10 @@ def _waiting(on: dict[str, Any]) -> str:
         case Timer() as timer:
             return _until(timer)
         case Child(task_id):
-            child = f"on the child task {short(str(task_id))}"
-            return f"{child}, which waits for somebody" if on.get("asks") else child
+            child = f"waits for the child task {short(str(task_id))}"
+            return f"{child}, which waits for a person" if on.get("asks") else child
         case Items():
-            return "while its items run"
+            return "waits for its items"
     return terminal.one_line(on)
 
 
@@ -192,23 +191,25 @@ def _until(timer: Timer) -> str:
     until = f"until {terminal.moment(instant)}" + (
         f", {terminal.duration(left)} left" if left else ""
     )
-    then = _IN_DOUBT.get(str(timer.on_unknown))
-    return f"its effect may still be under way {until}; then {then}" if then else until
+    then = _AFTER_UNKNOWN.get(str(timer.on_unknown))
+    if then is None:
+        return f"waits {until}"
+    return f"its effect may still be running {until}; then {then}"
 
 
 def _print_usage(document: dict[str, Any]) -> None:
-    """Say what the task has used of models, and where to read what they said."""
+    """Print model usage, and the command that shows the calls."""
     if document["usage"]["turns"]:
         steps = [step["name"] for step in document["steps"] if step["usage"]]
-        print_line(f"models: {used(document['usage'])}")
+        print_line(f"usage: {used(document['usage'])}")
         if steps:
             print_line(
-                f"  {invocation.program()} show {short(document['id'])} {steps[0]}   what was said"
+                f"  {invocation.program()} show {short(document['id'])} {steps[0]}   shows the calls"
             )
 
 
 def _print_origins(document: dict[str, Any]) -> None:
-    """Print where a task comes from and what it was given."""
+    """Print a task's trigger, its inputs and its relatives."""
     kind = (document["trigger"] or {}).get("kind")
     by = f", by {kind}" if kind not in (None, "manual") else ""
     print_line(f"created {terminal.ago(document['created_at'])}{by}", "dim")
@@ -233,11 +234,11 @@ def _print_result(document: dict[str, Any]) -> None:
         print_line(f"{step}{error['message']}", "red")
 
 
-def _print_ask(on: dict[str, Any], task: str) -> None:
-    """Print what a step of a task, or of one of its children, wants of somebody."""
+def _print_need(on: dict[str, Any], task: str) -> None:
+    """Print what a step of a task, or of a child task, needs from a person."""
     if "paused" in on:
         why = f" ({on['paused']})" if on["paused"] else ""
-        print_line(f"the child task {task} is paused{why}; let it go on with:")
+        print_line(f"the child task {task} is paused{why}; resume it with:")
         print_line(f"  {invocation.program()} resume {task}")
         return
     where = f"step {on['step']}" + (f" of the child task {task}" if "task" in on else "")
@@ -248,9 +249,11 @@ def _print_ask(on: dict[str, Any], task: str) -> None:
     elif not isinstance(wait, UnknownCall):
         _print_question(on, where)
     else:
-        print_line(f"nobody knows whether the effect of {where} happened; say what is true:")
+        print_line(
+            f"unknown: the result of the effect of {where} was never recorded; check whether it happened:"
+        )
         if "now" in on:
-            print_line(f"  sent, outcome unknown:      {terminal.one_line(on['was'], 2000)}")
+            print_line(f"  sent, result unknown:       {terminal.one_line(on['was'], 2000)}")
             print_line(f"  what --retry would send:    {terminal.one_line(on['now'], 2000)}")
         print_line(
             f"  {invocation.program()} resolve {task} {on['step']} --done | --retry | --fail"
@@ -258,7 +261,7 @@ def _print_ask(on: dict[str, Any], task: str) -> None:
 
 
 def _print_question(on: dict[str, Any], where: str) -> None:
-    """Print what a step asks, and how to answer."""
+    """Print a question and how to answer it."""
     approval = short(on["approval"])
     print_line(f"{where} asks: {on.get('message')}")
     if on.get("kind") == "input":
@@ -271,35 +274,30 @@ def _print_question(on: dict[str, Any], where: str) -> None:
 
 
 def _print_hints(document: dict[str, Any]) -> None:
-    """Say what a person can do now."""
+    """Print the commands that come next."""
     from agent.tasks.read_models import person_waits
 
     task = short(document["id"])
     for on in person_waits.waits_on_person(document):
-        _print_ask(on, short(on.get("task") or document["id"]))
+        _print_need(on, short(on.get("task") or document["id"]))
     if document["status"] == "paused":
-        # A budget that is used up pauses it again; its reason says what raises it.
-        raising = re.search(r"`agent (budget [^`]+)`", document["pause_reason"] or "")
-        command = raising[1] if raising else f"resume {task}"
-        print_line(f"  {invocation.program()} {command}   lets it go on")
+        # An exhausted budget would pause it again.
+        command = document.get("pause_command") or f"resume {task}"
+        print_line(f"  {invocation.program()} {command}   resumes it")
     if document["status"] in ("failed", "canceled"):
-        print_line(f"  {invocation.program()} logs {task}     what its steps wrote")
+        print_line(f"  {invocation.program()} logs {task}     shows the output of its steps")
         forking = _fork_of(document)
         if forking is not None:
             print_line(
                 f"  {invocation.program()} {forking}   runs that step again, with all its effects"
             )
         else:
-            print_line(
-                f"  {invocation.program()} retry {task}    runs again only what has not succeeded"
-            )
+            print_line(f"  {invocation.program()} retry {task}    retries what did not succeed")
 
 
 def _fork_of(document: dict[str, Any]) -> str | None:
-    """Return the fork that an error advises where a retry would fail in the same way."""
+    """Return the fork that an error suggests where a retry would fail in the same way."""
     for step in document["steps"]:
-        message = (step["error"] or {}).get("message", "") if step["status"] == "failed" else ""
-        found = re.search(r"`agent (fork [^`]+)`", message)
-        if found:
-            return found[1]
+        if step["status"] == "failed" and step["error"] and step["error"].get("command"):
+            return str(step["error"]["command"])
     return None

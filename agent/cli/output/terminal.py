@@ -1,4 +1,4 @@
-"""How things look on a terminal: consoles, marks, times, ids, tables."""
+"""Printing: consoles, status marks, times, short ids, tables, JSON."""
 
 import json
 import os
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 200
-"""Columns of what is no terminal: a pipe should get whole lines."""
+"""Columns of output that is not a terminal: a pipe gets whole lines."""
 
 SHORT_ID = 8
-_SHOW_SECONDS = 0.2
+_REDRAW_SECONDS = 0.2
 
 STYLES = {
     "pending": ("○", "dim"),
@@ -41,7 +41,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @cache
 def console(*, is_error: bool = False) -> "Console":
-    """Return the console for answers, or for what is said beside them."""
+    """Return the console of standard output, or of standard error."""
     from rich.console import Console
 
     stream = sys.stderr if is_error else sys.stdout
@@ -61,23 +61,23 @@ def print_line(text: str, style: str | None = None) -> None:
 
 
 def note(text: str) -> None:
-    """Print one line beside the answer, on standard error."""
+    """Print one line on standard error."""
     print(harmless(text), file=sys.stderr, flush=True)
 
 
 def harmless(text: str) -> str:
-    """Write what would steer a terminal as escapes; colours go without a trace."""
+    """Escape control characters; remove colours."""
     return escaped(_COLOUR.sub("", text))
 
 
 def print_json(document: Any) -> None:
-    """Print exactly one document."""
+    """Print one JSON document."""
     print(to_json_text(document), flush=True)
 
 
 @contextmanager
 def working(what: str, *, is_quiet: bool = False) -> Iterator[None]:
-    """Show on a terminal what takes a while; elsewhere nothing."""
+    """Show a spinner on a terminal; nothing elsewhere."""
     beside = console(is_error=True)
     if is_quiet or not beside.is_terminal:
         yield
@@ -88,7 +88,7 @@ def working(what: str, *, is_quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how much of something long is done, and how long it will take; else nothing."""
+    """Show progress and the remaining time on a terminal; nothing elsewhere."""
     beside = console(is_error=True)
     if is_quiet or not beside.is_terminal:
         yield lambda _: None
@@ -99,8 +99,8 @@ def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Calla
         def show(done: int) -> None:
             nonlocal last
             now = time.monotonic()
-            # Drawing costs more than checking a task does.
-            if now - last < _SHOW_SECONDS:
+            # Drawing costs more than the work it reports.
+            if now - last < _REDRAW_SECONDS:
                 return
             last = now
             left = duration((now - began) / done * max(total - done, 0))
@@ -110,12 +110,12 @@ def counting(what: str, total: int, *, is_quiet: bool = False) -> Iterator[Calla
 
 
 def to_json_text(value: Any) -> str:
-    """Write a value as JSON that a person can read, and a program as the very same value."""
+    """Return a value as indented JSON, with control characters escaped."""
     return harmless_json(value, indent=2)
 
 
 def short(task_id: str | None) -> str:
-    """Return the end of an id: ids made together share their beginnings."""
+    """Return the end of an id: ids created together share their start."""
     return (task_id or "")[-SHORT_ID:]
 
 
@@ -130,7 +130,7 @@ def style_of(status: str) -> str:
 
 
 def seconds_between(start: str | None, end: str | None) -> float | None:
-    """Return the time from one ISO instant to another, or to now."""
+    """Return the seconds from one ISO instant to another, or to now."""
     if start is None:
         return None
     until = datetime.fromisoformat(end) if end else datetime.now(UTC)
@@ -138,21 +138,21 @@ def seconds_between(start: str | None, end: str | None) -> float | None:
 
 
 def moment(instant: str) -> str:
-    """Write an ISO instant by the clock on the wall; its day only where that is not today."""
+    """Return an ISO instant in local time, with the date unless it is today."""
     there = datetime.fromisoformat(instant).astimezone()
     is_today = there.date() == datetime.now(UTC).astimezone().date()
     return there.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M")
 
 
 def seconds_until(instant: str | None) -> float:
-    """Return the time from now to an ISO instant; zero when it has passed, or there is none."""
+    """Return the seconds from now to an ISO instant; zero if it has passed or is None."""
     if instant is None:
         return 0.0
     return max(0.0, (datetime.fromisoformat(instant) - datetime.now(UTC)).total_seconds())
 
 
 def duration(seconds: float | None) -> str:
-    """Write a length of time as people say it."""
+    """Return a duration as text."""
     if seconds is None:
         return ""
     if seconds < 1:
@@ -169,7 +169,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(instant: str | None) -> str:
-    """Write how long ago an instant was."""
+    """Return how long ago an instant was."""
     seconds = seconds_between(instant, None)
     if seconds is None:
         return ""
@@ -179,7 +179,7 @@ def ago(instant: str | None) -> str:
 
 
 def one_line(value: Any, width: int = 60) -> str:
-    """Write any value on one line that is not too long."""
+    """Return any value as one line of limited width."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
@@ -203,6 +203,6 @@ def print_table(
         table.add_row(*cells)
     with console().capture() as captured:
         console().print(table)
-    # The last column is filled up to its width, which is a nuisance in whatever is copied or piped.
+    # Rich pads the last column; trailing blanks disturb copied and piped output.
     for line in captured.get().splitlines():
         console().file.write(line.rstrip() + "\n")

@@ -1,15 +1,15 @@
-"""A step's calls for a person: an agent's conversation in full, or as lines while it goes on."""
+"""The calls of a step as text: in full, or one line each while the task runs."""
 
 from typing import Any
 
 from agent.cli.output import terminal
 from agent.cli.output.terminal import print_line
 
-_MOST_SHOWN = 160
+_MAX_SHOWN = 160
 
 
 def print_transcript(document: dict[str, Any]) -> None:
-    """Print all that a step asked for and was given."""
+    """Print every call of a step, with request and response."""
     status = document["status"]
     title = f"{terminal.marked(status)}: step {document['step']} ({document['kind']})"
     if document["attempt"] > 1:
@@ -20,20 +20,20 @@ def print_transcript(document: dict[str, Any]) -> None:
         print_line(_headline(call), "bold" if call["status"] == "succeeded" else "yellow")
         if call["model"]:
             print_line(_origin(call))
-        for line in _question(call) + _answer(call):
+        for line in _request(call) + _response(call):
             print_line(line)
     if not document["calls"]:
-        print_line("it has made no calls")
+        print_line("no calls yet")
     elif document["usage"]["turns"]:
         print_line("")
-        print_line(f"in all: {used(document['usage'])}")
+        print_line(f"total: {used(document['usage'])}")
 
 
 def used(usage: dict[str, Any]) -> str:
-    """Say what was used of models."""
-    parts = [_count(usage["turns"], "call of a model", "calls of models")]
+    """Return model usage as text."""
+    parts = [_count(usage["turns"], "model call", "model calls")]
     if usage["tools"]:
-        parts.append(_count(usage["tools"], "use of a tool", "uses of tools"))
+        parts.append(_count(usage["tools"], "tool call", "tool calls"))
     parts += [f"{usage['tokens_in']} tokens in", f"{usage['tokens_out']} out"]
     return ", ".join([*parts, f"${usage['usd']:.6f}"])
 
@@ -43,8 +43,8 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _origin(call: dict[str, Any]) -> str:
-    """Say who was asked, and what helps to find the call at the provider."""
-    parts = [f"asked {call['model']}"]
+    """Return the model, and the ids that identify the call at the provider."""
+    parts = [f"model {call['model']}"]
     if call["request_id"]:
         parts.append(f"request {call['request_id']}")
     if call["stop_reason"]:
@@ -53,12 +53,12 @@ def _origin(call: dict[str, Any]) -> str:
 
 
 def call_line(call: dict[str, Any]) -> str:
-    """Return one line on a call, for a view of a loop as it goes on."""
+    """Return one line about a call, for a task that runs."""
     line = f"{call['step']} {_headline(call)}"
     if call["status"] == "unknown":
         return f"{line} …"
-    told = " ".join(_wishes(call) or _answer(call))
-    return f"{line}: {terminal.one_line(told, _MOST_SHOWN)}" if told else line
+    result = " ".join(_tool_uses(call) or _response(call))
+    return f"{line}: {terminal.one_line(result, _MAX_SHOWN)}" if result else line
 
 
 def _headline(call: dict[str, Any]) -> str:
@@ -79,8 +79,8 @@ def _headline(call: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _question(call: dict[str, Any]) -> list[str]:
-    """Return what was asked, without what the headline says of it."""
+def _request(call: dict[str, Any]) -> list[str]:
+    """Return the request, without what the headline shows."""
     request = call["request"]
     if not isinstance(request, dict):
         return [] if request is None else [_written(request)]
@@ -90,7 +90,7 @@ def _question(call: dict[str, Any]) -> list[str]:
     return [f"{key}: {_written(value)}" for key, value in shown.items()]
 
 
-def _answer(call: dict[str, Any]) -> list[str]:
+def _response(call: dict[str, Any]) -> list[str]:
     if call["error"]:
         return [f"→ {call['error'].get('message')}"]
     response = call["response"]
@@ -100,15 +100,15 @@ def _answer(call: dict[str, Any]) -> list[str]:
         return [f"→ refused: {response['refused']}"]
     if isinstance(response, dict) and isinstance(response.get("text"), str):
         texts = [f"→ {response['text']}"] if response["text"] else []
-        return texts + _wishes(call)
+        return texts + _tool_uses(call)
     return [] if response is None else [f"→ {_written(response)}"]
 
 
-def _wishes(call: dict[str, Any]) -> list[str]:
-    """Return which tools a model asked for."""
+def _tool_uses(call: dict[str, Any]) -> list[str]:
+    """Return the tools that a model calls."""
     response = call["response"]
     uses = response.get("tool_uses", ()) if isinstance(response, dict) else ()
-    return [f"→ asks for {use['name']} {_written(use['arguments'])}" for use in uses]
+    return [f"→ calls {use['name']} {_written(use['arguments'])}" for use in uses]
 
 
 def _written(value: Any) -> str:

@@ -50,7 +50,7 @@ def page(
         style=Markup(style),  # noqa: S704  (our own file)
         problem=problem,
         approval=approval,
-        ending=None if approval is None or is_open else message_texts.decided(approval),
+        ending=None if approval is None or is_open else message_texts.decision(approval),
         message=(approval["message"] or "") if approval is not None else "",
         shown=_shown(approval) if approval else [],
         choices=[text_of(choice) for choice in (approval or {}).get("choices") or []],

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import AnswerVerb
-from agent.server.context import caller, here
+from agent.server.context import caller, context_of
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
@@ -47,7 +47,7 @@ async def list_approvals(
     ] = False,
 ) -> Response:
     """Return the open questions, the oldest first; or all questions."""
-    approvals = await here(request).read_pool.read(
+    approvals = await context_of(request).read_pool.read(
         lambda connection: approval_documents.list_approvals(
             connection, is_all=every, task_id=task, limit=limit + 1, after=cursor, like=part
         )
@@ -66,7 +66,7 @@ async def list_approvals(
 async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
     """Return a question with its full request and its decision."""
     return answer(
-        await here(request).read_pool.read(
+        await context_of(request).read_pool.read(
             lambda connection: approval_documents.approval_document(connection, approval_id)
         )
     )
@@ -126,7 +126,7 @@ async def give(request: Request, approval_id: ApprovalId, body: Answering) -> Re
 )
 async def defer(request: Request, approval_id: ApprovalId, body: Deferring) -> Response:
     """Leave a question open and send a reminder later; its expiry does not change."""
-    context, principal = here(request), caller(request).principal
+    context, principal = context_of(request), caller(request).principal
     await context.command_pool.run(
         lambda: answering.defer(context.database, approval_id, body.seconds, principal=principal)
     )
@@ -136,7 +136,7 @@ async def defer(request: Request, approval_id: ApprovalId, body: Deferring) -> R
 async def _decide(
     request: Request, approval_id: str, decision: AnswerVerb, **details: Any
 ) -> Response:
-    context, principal = here(request), caller(request).principal
+    context, principal = context_of(request), caller(request).principal
     result = await context.command_pool.run(
         lambda: answering.answer(
             context.database, approval_id, decision, principal=principal, **details

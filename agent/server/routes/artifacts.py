@@ -6,7 +6,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import here
+from agent.server.context import context_of
 from agent.server.route_registry import RouteRegistry
 from agent.tasks.read_models import task_documents
 
@@ -39,7 +39,7 @@ Hash = Annotated[
 )
 async def get_artifact(request: Request, name: Annotated[Hash, Path(alias="hash")]) -> Response:
     """Return the value with this hash; task documents contain such values as well."""
-    content = await here(request).read_pool.read(
+    content = await context_of(request).read_pool.read(
         lambda connection: task_documents.find_artifact(connection, name)
     )
     return Response(content, media_type="application/json")

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import here
+from agent.server.context import context_of
 from agent.server.problems import Problem
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
@@ -29,8 +29,8 @@ routes = RouteRegistry("budgets")
 )
 async def get_day(request: Request) -> Response:
     """Return what was used today (UTC), calls of unknown use included, and the limits of a day."""
-    limits, clock = here(request).settings.budget, here(request).database.clock
-    return await here(request).read_pool.read(
+    limits, clock = context_of(request).settings.budget, context_of(request).database.clock
+    return await context_of(request).read_pool.read(
         lambda connection: answer(spending.day_document(connection, limits, clock.now()))
     )
 
@@ -51,7 +51,7 @@ async def get_budget(request: Request, task_id: TaskId) -> Response:
             raise NotFoundError(f"there is no task {task_id}")
         return answer(spending.budget_document(connection, task_id))
 
-    return await here(request).read_pool.read(read)
+    return await context_of(request).read_pool.read(read)
 
 
 @routes.route(
@@ -70,9 +70,9 @@ async def set_budget(request: Request, task_id: TaskId, body: NewBudget) -> Resp
     if body.tokens is None and body.usd is None and body.seconds is None:
         raise Problem(422, "invalid", "give tokens, usd or seconds")
     usd = body.usd
-    operator = here(request).operator
+    operator = context_of(request).operator
     return command_response(
-        await here(request).command_pool.run(
+        await context_of(request).command_pool.run(
             lambda: budget_pause.raise_budget(
                 operator,
                 task_id,

@@ -6,7 +6,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import here
+from agent.server.context import context_of
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
@@ -41,4 +41,4 @@ async def list_calls(
             raise NotFoundError(f"there is no task {task_id}")
         return answer({"calls": transcript.calls_after(connection, task_id, after)})
 
-    return await here(request).read_pool.read(read)
+    return await context_of(request).read_pool.read(read)

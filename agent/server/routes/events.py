@@ -6,7 +6,7 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent.server.context import Context, caller, here
+from agent.server.context import Context, caller, context_of
 from agent.server.problems import Problem
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
@@ -29,7 +29,7 @@ async def list_events(
 ) -> Response:
     """Return events in commit order; a client that continues from `cursor` misses none."""
     _check(after)
-    events = await here(request).read_pool.read(
+    events = await context_of(request).read_pool.read(
         lambda connection: task_documents.read_events(connection, after, task, limit)
     )
     return answer({"events": events, "cursor": events[-1]["cursor"] if events else after})
@@ -62,8 +62,8 @@ async def stream_events(
     start = last_event_id or after
     _check(start)
     if start is None:
-        start = await _latest(here(request))
-    context, grant = here(request), caller(request)
+        start = await _latest(context_of(request))
+    context, grant = context_of(request), caller(request)
     context.event_stream.check()
     return StreamingResponse(
         context.event_stream.stream(

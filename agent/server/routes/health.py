@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from agent.core.log_limit import LogLimit
 from agent.server import examples
-from agent.server.context import here
+from agent.server.context import context_of
 from agent.server.metrics import MEDIA_TYPE, read_gauges
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
@@ -34,7 +34,7 @@ async def readyz(request: Request) -> Response:
     While the store of large values does not respond, tasks are accepted and those that need it
     wait: the status is then `degraded`, with 200.
     """
-    context = here(request)
+    context = context_of(request)
     if not context.task_submitter.is_open:
         return answer({"status": "stopping"}, 503)
     if not context.startup.has_workflows:
@@ -75,7 +75,9 @@ def _without_database() -> Response:
 )
 async def metrics(request: Request) -> Response:
     """Return tasks and steps by status, commits, queue age, attempts, unknowns, approvals and spend."""
-    clock = here(request).database.clock
-    gauges = await here(request).read_pool.read(lambda connection: read_gauges(connection, clock))
-    events = await here(request).event_counts.current()
-    return Response(here(request).metrics.exposition(gauges, events), media_type=MEDIA_TYPE)
+    clock = context_of(request).database.clock
+    gauges = await context_of(request).read_pool.read(
+        lambda connection: read_gauges(connection, clock)
+    )
+    events = await context_of(request).event_counts.current()
+    return Response(context_of(request).metrics.exposition(gauges, events), media_type=MEDIA_TYPE)

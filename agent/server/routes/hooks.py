@@ -10,7 +10,7 @@ from starlette.responses import Response
 from agent.channels.secret_ref import SecretError, read_secret
 from agent.core.log_limit import LogLimit
 from agent.server import webhook_signatures
-from agent.server.context import Context, here
+from agent.server.context import Context, context_of
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
@@ -55,7 +55,7 @@ async def deliver(
 
     A 202 response means that the task is durable. A redelivery returns the same task.
     """
-    context = here(request)
+    context = context_of(request)
     # First: a client that withholds its body must not cause database work.
     body = await request.body()
     workflow = await _hooked(context, name)
@@ -119,6 +119,6 @@ def _count_failure(request: Request, name: str, reason: str) -> None:
         log.warning(
             "webhook.refused", workflow=name, address=address, reason=reason, held_back=held_back
         )
-    wait = here(request).failed_auth_limiter.add(address)
+    wait = context_of(request).failed_auth_limiter.add(address)
     if wait > 0:
         raise retry_later(429, "too-many", "too many deliveries without a valid signature", wait)

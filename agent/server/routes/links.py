@@ -22,7 +22,7 @@ from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
 from agent.channels.secret_ref import SecretError, read_secret
 from agent.core import audit
 from agent.server import webhook_signatures
-from agent.server.context import here
+from agent.server.context import context_of
 from agent.server.pages.answer_page import editable_text, editable_values, is_edited_as_json, page
 from agent.server.pages.schema_form import members_of, read
 from agent.server.problems import Problem, retry_later
@@ -112,7 +112,7 @@ async def answer_signed(request: Request) -> Response:
     secret, _ = _secret(request)
     body = await request.body()
     try:
-        now = here(request).database.clock.now()
+        now = context_of(request).database.clock.now()
         webhook_signatures.verify("standard", secret, request.headers, body, now)
     except SignatureError as error:
         _count_failure(request)
@@ -137,7 +137,7 @@ async def answer_signed(request: Request) -> Response:
 
 def _secret(request: Request) -> tuple[str, bytes]:
     """Return the webhook's secret, as text and decoded."""
-    hook = here(request).settings.channels.webhook
+    hook = context_of(request).settings.channels.webhook
     if not hook.secret:
         raise Problem(404, "not-found", "there is nothing at this address")
     try:
@@ -153,20 +153,20 @@ def _link(request: Request, token: str) -> Link:
     """Return the content of a link; raise `BadLinkError` if it is forged or has expired."""
     _, key = _secret(request)
     try:
-        return read_link(key, token, here(request).database.clock.now())
+        return read_link(key, token, context_of(request).database.clock.now())
     except BadLinkError:
         _count_failure(request)
         raise
 
 
 def _count_failure(request: Request) -> None:
-    wait = here(request).failed_auth_limiter.add(client_address(request.scope))
+    wait = context_of(request).failed_auth_limiter.add(client_address(request.scope))
     if wait > 0:
         raise retry_later(429, "too-many", "too many links or signatures that are not valid", wait)
 
 
 async def _approval(request: Request, link: Link) -> dict[str, Json]:
-    return await here(request).read_pool.read(
+    return await context_of(request).read_pool.read(
         lambda connection: approval_documents.approval_document(connection, link.approval_id)
     )
 
@@ -174,7 +174,7 @@ async def _approval(request: Request, link: Link) -> dict[str, Json]:
 async def _answer(
     request: Request, approval_id: str, by: str, **details: Any
 ) -> answering.Answered:
-    context = here(request)
+    context = context_of(request)
     source = client_address(request.scope)
     # The signature is the permission to answer.
     principal = Principal(CHANNEL, by, frozenset({"approve"}))

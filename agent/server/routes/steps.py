@@ -6,7 +6,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import caller, here
+from agent.server.context import caller, context_of
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, command_response
@@ -35,7 +35,7 @@ StepName = Annotated[
 )
 async def list_steps(request: Request, task_id: TaskId) -> Response:
     """Return a task's steps in order, each group before its items."""
-    document = await here(request).read_pool.read(
+    document = await context_of(request).read_pool.read(
         lambda connection: task_documents.task_document(connection, task_id)
     )
     return answer({"steps": document["steps"]})
@@ -68,7 +68,7 @@ async def read_all_logs(
             raise NotFoundError(f"there is no task {task_id}")
         return _logs(connection, task_id, None, attempt, after, limit)
 
-    return await here(request).read_pool.read(read)
+    return await context_of(request).read_pool.read(read)
 
 
 @routes.route(
@@ -94,7 +94,7 @@ async def read_logs(
             raise NotFoundError(f"there is no task {task_id} with a step called {name!r}")
         return _logs(connection, task_id, name, attempt, after, limit)
 
-    return await here(request).read_pool.read(read)
+    return await context_of(request).read_pool.read(read)
 
 
 @routes.route(
@@ -108,7 +108,7 @@ async def read_logs(
 async def read_calls(request: Request, task_id: TaskId, name: StepName) -> Response:
     """Return all calls of a step in order: for an agent, its whole conversation."""
     return answer(
-        await here(request).read_pool.read(
+        await context_of(request).read_pool.read(
             lambda connection: transcript.transcript(connection, task_id, name)
         )
     )
@@ -124,7 +124,7 @@ async def read_calls(request: Request, task_id: TaskId, name: StepName) -> Respo
 )
 async def resolve(request: Request, task_id: TaskId, name: StepName, body: Resolution) -> Response:
     """Settle a step whose effect has an unknown result: it happened, it did not, or give up."""
-    context, by = here(request), caller(request).name
+    context, by = context_of(request), caller(request).name
     return command_response(
         await context.command_pool.run(
             lambda: context.operator.resolve(task_id, name, body.verdict, body.output, by)

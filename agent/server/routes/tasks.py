@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.state_machine import TaskStatus
-from agent.server.context import caller, here
+from agent.server.context import caller, context_of
 from agent.server.idempotency import IdempotencyKey
 from agent.server.paging import Cursor, PartOfId, page
 from agent.server.responses import answer
@@ -21,6 +21,7 @@ from agent.server.schemas.tasks import (
     TaskDocument,
     TaskPage,
 )
+from agent.store.read.activity import Activity
 from agent.tasks.operator.operator import Answer
 from agent.tasks.read_models import task_documents
 
@@ -47,14 +48,14 @@ async def create_task(
 ) -> Response:
     """Create a task and start it. A 201 response means that the task is durable."""
     body = body or NewTask()
-    workflow = await here(request).task_submitter.workflow(name)
+    workflow = await context_of(request).task_submitter.workflow(name)
     address = f"POST /workflows/{name}/tasks"
-    task_id = await here(request).task_submitter.submit(
+    task_id = await context_of(request).task_submitter.submit(
         workflow,
         body.input,
         trigger={"kind": "api", "by": caller(request).name},
         priority=body.priority,
-        dedupe_key=await here(request).idempotency_keys.dedupe_key(
+        dedupe_key=await context_of(request).idempotency_keys.dedupe_key(
             caller(request), key, address, body.model_dump()
         ),
     )
@@ -68,6 +69,10 @@ async def create_task(
 async def list_tasks(
     request: Request,
     status: Annotated[TaskStatus | None, Query(description="Only tasks with this status.")] = None,
+    activity: Annotated[
+        Activity | None,
+        Query(description="Only tasks with this activity: the status, or `waiting`."),
+    ] = None,
     workflow: Annotated[
         str | None, Query(description="Only tasks of this workflow.", max_length=200)
     ] = None,
@@ -76,9 +81,9 @@ async def list_tasks(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> Response:
     """Return a page of tasks; new tasks do not shift pages."""
-    tasks = await here(request).read_pool.read(
+    tasks = await context_of(request).read_pool.read(
         lambda connection: task_documents.list_tasks(
-            connection, status.value if status else None, workflow, limit + 1, cursor, part
+            connection, status, workflow, limit + 1, cursor, part, activity
         )
     )
     return answer(page("tasks", tasks, limit))
@@ -95,7 +100,7 @@ async def list_tasks(
 async def get_task(request: Request, task_id: TaskId) -> Response:
     """Return the task's document: the same that `agent show --json` prints."""
     return answer(
-        await here(request).read_pool.read(
+        await context_of(request).read_pool.read(
             lambda connection: task_documents.task_document(connection, task_id)
         )
     )
@@ -113,7 +118,9 @@ async def pause(request: Request, task_id: TaskId, body: Reason | None = None) -
     """Start nothing new; running steps finish, or stop at their next checkpoint."""
     reason = body.reason if body else None
     return command_response(
-        await here(request).command_pool.run(lambda: here(request).operator.pause(task_id, reason))
+        await context_of(request).command_pool.run(
+            lambda: context_of(request).operator.pause(task_id, reason)
+        )
     )
 
 
@@ -128,7 +135,9 @@ async def pause(request: Request, task_id: TaskId, body: Reason | None = None) -
 async def resume(request: Request, task_id: TaskId) -> Response:
     """Continue a paused task."""
     return command_response(
-        await here(request).command_pool.run(lambda: here(request).operator.resume(task_id))
+        await context_of(request).command_pool.run(
+            lambda: context_of(request).operator.resume(task_id)
+        )
     )
 
 
@@ -144,7 +153,9 @@ async def cancel(request: Request, task_id: TaskId, body: Reason | None = None) 
     """End a task now; its running steps are stopped."""
     reason = body.reason if body else None
     return command_response(
-        await here(request).command_pool.run(lambda: here(request).operator.cancel(task_id, reason))
+        await context_of(request).command_pool.run(
+            lambda: context_of(request).operator.cancel(task_id, reason)
+        )
     )
 
 
@@ -159,7 +170,9 @@ async def cancel(request: Request, task_id: TaskId, body: Reason | None = None) 
 async def retry(request: Request, task_id: TaskId) -> Response:
     """Run what has not succeeded again, in a new task; a second request returns the same new task."""
     return command_response(
-        await here(request).command_pool.run(lambda: here(request).operator.retry(task_id))
+        await context_of(request).command_pool.run(
+            lambda: context_of(request).operator.retry(task_id)
+        )
     )
 
 
@@ -176,12 +189,12 @@ async def fork(
 ) -> Response:
     """Create a task that keeps the results before a step and runs the rest with changed inputs."""
     address = f"POST /tasks/{task_id}/fork"
-    dedupe_key = await here(request).idempotency_keys.dedupe_key(
+    dedupe_key = await context_of(request).idempotency_keys.dedupe_key(
         caller(request), key, address, body.model_dump()
     )
     return command_response(
-        await here(request).command_pool.run(
-            lambda: here(request).operator.fork(
+        await context_of(request).command_pool.run(
+            lambda: context_of(request).operator.fork(
                 task_id, body.from_step, body.input, dedupe_key=dedupe_key
             )
         )
@@ -204,8 +217,8 @@ async def signal(
 ) -> Response:
     """Send a signal with a value to a task; it is kept until a step consumes it."""
     return command_response(
-        await here(request).command_pool.run(
-            lambda: here(request).operator.signal(task_id, name, payload)
+        await context_of(request).command_pool.run(
+            lambda: context_of(request).operator.signal(task_id, name, payload)
         )
     )
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import Context, here
+from agent.server.context import Context, context_of
 from agent.server.problems import Problem, unsupported
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
@@ -36,7 +36,7 @@ steps:
 async def list_workflows(request: Request) -> Response:
     """Return the workflows that can be started, each in its newest version."""
     return answer(
-        {"workflows": await here(request).read_pool.read(workflow_documents.list_workflows)}
+        {"workflows": await context_of(request).read_pool.read(workflow_documents.list_workflows)}
     )
 
 
@@ -50,7 +50,7 @@ async def list_workflows(request: Request) -> Response:
 )
 async def get_workflow(request: Request, name: Name) -> Response:
     """Return the newest version of a workflow: its source and its compiled graph."""
-    document = await _document(here(request), name)
+    document = await _document(context_of(request), name)
     if document["removed_at"] is not None:
         raise NotFoundError(f"the workflow {name!r} was removed; its versions are still there")
     return answer(document)
@@ -67,7 +67,7 @@ async def get_workflow(request: Request, name: Name) -> Response:
 async def get_version(request: Request, name: Name, version: VersionNumber) -> Response:
     """Return a version of a workflow; also of a removed one, whose tasks continue."""
     number = None if version == "latest" else version
-    return answer(await _document(here(request), name, number))
+    return answer(await _document(context_of(request), name, number))
 
 
 @routes.route(
@@ -101,7 +101,9 @@ async def put_workflow(request: Request) -> Response:
     if media not in ("application/json", "application/yaml", "application/x-yaml", "text/yaml"):
         raise unsupported("application/yaml or application/json")
     body = await request.body()
-    document, is_new = await here(request).command_pool.run(lambda: _record(here(request), body))
+    document, is_new = await context_of(request).command_pool.run(
+        lambda: _record(context_of(request), body)
+    )
     return answer(document, 201 if is_new else 200)
 
 
@@ -115,7 +117,7 @@ async def put_workflow(request: Request) -> Response:
 )
 async def delete_workflow(request: Request, name: Name) -> Response:
     """Remove a workflow: it can no longer be started. Its tasks continue and its versions stay."""
-    await here(request).command_pool.run(lambda: _remove(here(request), name))
+    await context_of(request).command_pool.run(lambda: _remove(context_of(request), name))
     return Response(status_code=204)
 
 

@@ -68,12 +68,18 @@ class TaskSummary(ResponseDocument):
     workflow: str = Field(examples=["invoice-triage"])
     version: int
     status: str = Field(examples=["running"])
+    activity: str = Field(
+        description="the status; `waiting` for a running task whose steps only wait",
+        examples=["waiting"],
+    )
     priority: str = Field(examples=["normal"])
     created_at: Instant
     started_at: Instant | None
     ended_at: Instant | None
     error: Any
     pause_reason: str | None
+    pause_kind: str | None = Field(examples=["budget"])
+    pause_command: str | None = Field(examples=["budget 4f6a1c22 --tokens N"])
 
 
 class TaskDocument(TaskSummary):
@@ -81,7 +87,7 @@ class TaskDocument(TaskSummary):
 
     model_config = with_example(examples.TASK)
 
-    activity: Any = Field(examples=[{"state": "active", "on": ["fetch"]}])
+    waiting_on: Any = Field(examples=[[{"step": "approve", "signal": "go"}]])
     current_step: str | None
     input: Any
     output: Any

@@ -5,7 +5,7 @@ final failure is raised again: neither is sent a second time. After a failure th
 step may send anything. After an unknown call whose request has changed, a person decides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.state_machine import CallStatus
@@ -106,15 +106,15 @@ def changed_error(call: RecordedCall, action: str, claimed: AttemptInput) -> Ste
     text = (
         f"the step's calls have changed: call {call.number} was {call.action}, which succeeded, and"
         f" is now {now}. The recorded response is not used for it, and nothing is sent again."
-        f" {fork_hint(claimed)}"
     )
-    return StepError("calls_changed", "input", text)
+    return advise_fork(StepError("calls_changed", "input", text), claimed)
 
 
-def fork_hint(claimed: AttemptInput) -> str:
-    """Name the command to use where a retry would fail for the same reason."""
-    command = f"agent fork {claimed.task.id[-8:]} --from {claimed.step.name}"
-    return f"`{command}` runs the step from its beginning, with all its effects"
+def advise_fork(error: StepError, claimed: AttemptInput) -> StepError:
+    """Add the command to use where a retry would fail for the same reason."""
+    command = f"fork {claimed.task.id[-8:]} --from {claimed.step.name}"
+    advice = f"`agent {command}` runs the step from its beginning, with all its effects"
+    return replace(error, message=f"{error.message} {advice}", command=command)
 
 
 def _with_number(claimed: AttemptInput, number: int) -> list[RecordedCall]:

@@ -79,5 +79,6 @@ def is_out_of_time(claimed: AttemptInput, clock: Clock) -> bool:
 def out_of_time(claimed: AttemptInput, checkpoint: Json) -> Paused:
     """Return the outcome that pauses the task because the step's time budget is over."""
     name = claimed.step.name
-    command = f"`agent budget {claimed.task.id[-8:]} --step {name} --time D` raises it"
-    return Paused(checkpoint, f"the time of step {name!r} is over; {command}")
+    command = f"budget {claimed.task.id[-8:]} --step {name} --time D"
+    reason = f"the time of step {name!r} is over; `agent {command}` raises it"
+    return Paused(checkpoint, reason, command)

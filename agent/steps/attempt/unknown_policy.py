@@ -14,7 +14,7 @@ not know the key of a request that it never got. A person is asked.
 
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer, UnknownCall
-from agent.steps.attempt.replay import fork_hint
+from agent.steps.attempt.replay import advise_fork
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput
@@ -50,9 +50,10 @@ class UnknownPolicy:
         if policy == "fail":
             text = (
                 f"whether {call.action} happened is unknown, and `on_unknown: fail` fails the step."
-                f" A retry fails the same way. {fork_hint(self._claimed)}"
+                " A retry fails the same way."
             )
-            return Failed(StepError("unknown_outcome", "unknown", text))
+            error = StepError("unknown_outcome", "unknown", text)
+            return Failed(advise_fork(error, self._claimed))
         if changed_request is not None:
             return Waiting(UnknownCall(call.call_id), None, self._checkpoint, changed_request)
         if policy == "reconcile" and request.reconcile is not None:

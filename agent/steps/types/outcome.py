@@ -26,16 +26,22 @@ class StepError:
     message: str
     is_final: bool = False
     """Of a call: whether a retry is of no use."""
+    command: str | None = None
+    """The arguments of `agent` that go on from here, where `retry` would fail in the same way."""
 
     def document(self, attempt: int) -> dict[str, Json]:
         """Return the error as it is stored and shown."""
-        document = {
+        document: dict[str, Json] = {
             "code": self.code,
             "class": self.kind,
             "message": self.message,
             "attempt": attempt,
         }
-        return {**document, "final": True} if self.is_final else document
+        if self.is_final:
+            document["final"] = True
+        if self.command is not None:
+            document["command"] = self.command
+        return document
 
     @classmethod
     def read(cls, document: dict[str, Json]) -> "StepError":
@@ -45,6 +51,7 @@ class StepError:
             str(document.get("class", "remote")),
             str(document.get("message", "failed")),
             document.get("final") is True,
+            document.get("command"),
         )
 
 
@@ -103,6 +110,8 @@ class Paused:
     checkpoint: Json = None
     exhausted: str | None = None
     """The budget that pauses the task, as the reason that people see."""
+    command: str | None = None
+    """The arguments of `agent` that raise that budget."""
 
 
 @dataclass(frozen=True, slots=True)

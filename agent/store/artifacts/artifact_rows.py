@@ -1,8 +1,8 @@
-"""Large values, kept once by their content and compressed.
+"""Large values, stored once by the hash of their content, compressed.
 
-A stored value refers to one as ``{"$artifact": hash}``. An artifact is put before the row that
-refers to it, in a transaction of its own; so one that nothing refers to may only be about to be
-referred to, and is removed a day after somebody last put it at the earliest.
+A stored value refers to one as ``{"$artifact": hash}``. An artifact is put before the row that refers
+to it, in a transaction of its own. So an artifact without a reference may get one soon: it is removed
+no sooner than a day after it was last put.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
-from agent.store.artifacts.blobs import BlobStore
+from agent.store.artifacts.blobs import BlobStore, stores_of
 from agent.store.db.database import Connection, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import Json, encode
@@ -23,7 +23,7 @@ REFERENCE_KEY: Final = "$artifact"
 GRACE_US: Final = 24 * 3600 * SECOND
 
 _REFERENCES: Final = re.compile(r'"\$artifact":\s*"([0-9a-f]{64})"')
-# Where a stored value may refer to an artifact.
+# The columns whose values may refer to an artifact.
 _REFERRING: Final = {
     "tasks": ("input", "output", "error", "trigger"),
     "steps": ("output", "error", "checkpoint", "item", "items", "waiting_on"),
@@ -34,11 +34,11 @@ _REFERRING: Final = {
 _PAGE: Final = 500
 _BEGINNING: Final = f'{{"{REFERENCE_KEY}"'
 _ELSEWHERE: Final = "@"
-"""Ends the encoding of what is kept outside the database."""
+"""Ends the encoding of content outside the database."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedContent:
     """Content that is ready to be put."""
 
     name: str
@@ -48,23 +48,23 @@ class Packed:
     """Or its address, where the content is kept outside the database."""
 
 
-def pack(content: bytes, kept_in: BlobStore | None = None) -> Packed:
-    """Compress content, and write it where it is to be kept, if that is outside the database.
+def pack(content: bytes, blob_store: BlobStore | None = None) -> PackedContent:
+    """Compress content, and write it to a store outside the database if one is given.
 
-    Such a place may take its time, or hang: this is no work for a thread that others wait for.
+    Such a store may be slow or hang: do not call this in a thread that others wait for.
     """
     name = content_hash(content)
     packed = zlib.compress(content)
     is_smaller = len(packed) < len(content)
     encoding, data = ("zlib", packed) if is_smaller else ("identity", content)
-    if kept_in is not None:
-        encoding, data = f"{encoding}{_ELSEWHERE}", kept_in.write(name, data).encode()
-    return Packed(name, len(content), encoding, data)
+    if blob_store is not None:
+        encoding, data = f"{encoding}{_ELSEWHERE}", blob_store.write(name, data).encode()
+    return PackedContent(name, len(content), encoding, data)
 
 
-def put(tx: Connection, content: bytes | Packed, now: int) -> str:
-    """Store content unless it is there, say that it is in use, and return its hash."""
-    packed = content if isinstance(content, Packed) else pack(content)
+def put(tx: Connection, content: bytes | PackedContent, now: int) -> str:
+    """Store content unless it exists, mark it as used now, and return its hash."""
+    packed = content if isinstance(content, PackedContent) else pack(content)
     tx.execute(
         "INSERT INTO artifacts (hash, size, encoding, data, created_at, touched_at)"
         " VALUES (:hash, :size, :encoding, :data, :now, :now)"
@@ -79,8 +79,8 @@ def put(tx: Connection, content: bytes | Packed, now: int) -> str:
 
 
 def get(tx: Connection, name: str) -> bytes | None:
-    """Return content by its hash, within a few seconds; None when there is none."""
-    return _get(tx, name, tx.vaults.read)
+    """Return content by its hash, within a few seconds; None if it does not exist."""
+    return _get(tx, name, stores_of(tx.database).read)
 
 
 def _get(tx: Connection, name: str, read: Callable[[str], bytes | None]) -> bytes | None:
@@ -112,7 +112,7 @@ def names_like(connection: Connection, beginning: str) -> list[str]:
 
 
 def reference(name: str) -> Json:
-    """Return the value that stands for an artifact where it is referred to."""
+    """Return the stored reference to an artifact."""
     return {REFERENCE_KEY: name}
 
 
@@ -125,11 +125,11 @@ def looks_like_reference(text: str) -> bool:
 
 
 def take(connection: Connection, text: str | None) -> Json:
-    """Read a stored value that a step works with, following the reference if it is one.
+    """Read a stored value for a step, following the reference if it is one.
 
-    What cannot be had now, or never again, is an error: no step may take a reference for its value.
+    A value that cannot be read is an error: no step may take a reference for its value.
     """
-    return _take(connection, text, connection.vaults.read)
+    return _take(connection, text, stores_of(connection.database).read)
 
 
 def _take(connection: Connection, text: str | None, read: Callable[[str], bytes | None]) -> Json:
@@ -145,25 +145,25 @@ def _take(connection: Connection, text: str | None, read: Callable[[str], bytes 
 
 
 class NotFetchedError(Exception):
-    """Values are outside the database and have not been read yet: `Fetched.missing` names them."""
+    """Values are outside the database and have not been read yet: `FetchedValues.missing` names them."""
 
 
-class Fetched:
-    """Reads values without leaving the database; what is outside must have been fetched before.
+class FetchedValues:
+    """Reads values without waiting for a store: those outside the database must be fetched before.
 
-    A value that is not there yet reads as None, and its address is added to `missing`: callers
-    must check that before they use the values.
+    A value that was not fetched reads as None, and its address is added to `missing`: callers must
+    check that before they use the values.
     """
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes | None] = {}
-        """What was fetched, by address; None for what is gone."""
+        """Fetched contents by address; None for one that no longer exists."""
         self.missing: set[str] = set()
         self.misses = 0
-        """How often something was missing; the same address may be missed twice."""
+        """How often a value was missing; the same address may count twice."""
 
     def take(self, connection: Connection, text: str | None) -> Json:
-        """Read a stored value as `artifacts.take` does."""
+        """Read a stored value as `artifact_rows.take` does."""
         try:
             return _take(connection, text, self._read)
         except NotFetchedError:
@@ -178,7 +178,7 @@ class Fetched:
 
 
 def load(connection: Connection, text: str | None) -> Json:
-    """Read a stored value for people; where it cannot be had, the reference tells why."""
+    """Read a stored value for people; if it cannot be read, return the reference with the problem."""
     try:
         return take(connection, text)
     except StoreError as error:
@@ -193,7 +193,7 @@ Read = Callable[[Connection, str | None], Json]
 
 
 def prune(connection: Connection, now: int) -> int:
-    """Remove what nothing refers to and nobody has put for a day; return how many."""
+    """Remove artifacts without references that were not put for a day; return how many."""
     before = now - GRACE_US
     idle = [
         str(name)
@@ -219,12 +219,12 @@ def prune(connection: Connection, now: int) -> int:
         removed += len(gone)
         for _, address in gone:
             if address is not None:
-                connection.vaults.remove(bytes(address).decode(), before)
+                stores_of(connection.database).remove(bytes(address).decode(), before)
     return removed
 
 
 def kept_by_grace(connection: Connection, now: int) -> tuple[int, int]:
-    """Return how many artifacts nothing refers to but `prune` keeps, and their bytes."""
+    """Return how many artifacts without references `prune` keeps for now, and their bytes."""
     recent: dict[str, int] = dict(
         connection.query(
             "SELECT hash, size FROM artifacts WHERE touched_at >= :since", since=now - GRACE_US

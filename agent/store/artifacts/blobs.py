@@ -1,7 +1,7 @@
-"""Where artifacts are kept outside the database: a directory, or an object store by its URL.
+"""Stores for artifacts outside the database: a directory, or an object store by its URL.
 
-The database keeps each artifact's row with the address of its content, so that whoever reads needs
-no configuration. Content is written before its row and removed after it.
+The artifact's row in the database has the address of its content, so that reading needs no
+configuration. Content is written before its row and removed after it.
 """
 
 import inspect
@@ -13,9 +13,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from agent.core.clock import SECOND
+from agent.core.file_sync import sync
 from agent.core.ids import new_id
-from agent.store.artifacts.bounded_calls import Reach
-from agent.store.db.database import StoreError
+from agent.store.artifacts.bounded_calls import CircuitBreaker
+from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
 DEFAULT_SECONDS: Final = 30.0
@@ -27,10 +28,10 @@ Options = Mapping[str, Any]
 
 
 class BlobStores:
-    """The places outside the database, each reached within bounds.
+    """The stores outside the database, each called within bounds.
 
-    `options` are what the driver of the configured store needs besides its URL; they are asked for
-    when they are used, since they may hold secrets, and `hide` takes those out of messages.
+    `options` returns what the driver of the configured store needs besides its URL. It is called at
+    each use, since the options may contain secrets; `hide` removes those from messages.
     """
 
     def __init__(
@@ -44,54 +45,61 @@ class BlobStores:
         self.timeout_seconds = timeout_seconds
         self._options = options
         self._hide = hide
-        self._reaches: dict[str, Reach] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
 
-    def reach(self, address: str) -> Reach:
-        """Return how the store that an address belongs to is reached."""
+    def breaker(self, address: str) -> CircuitBreaker:
+        """Return the circuit breaker of the store that an address belongs to."""
         name = store_of(address)
-        return self._reaches.setdefault(name, Reach(name))
+        return self._breakers.setdefault(name, CircuitBreaker(name))
 
-    def vault(self, url: str) -> "BlobStore":
-        """Return a place to write to."""
+    def open(self, url: str) -> "BlobStore":
+        """Return a store to write to."""
         return BlobStore(url, lambda: self.options(url), self._hide)
 
     def options(self, address: str) -> Options:
-        """Return what the driver needs for an address: nothing but for the configured store."""
+        """Return the driver's options for an address: none except for the configured store."""
         is_own = self._options is not None and store_of(address) == store_of(self.url)
         return self._options() if is_own and self._options is not None else {}
 
     def read(self, address: str, seconds: float = SHOWN_SECONDS) -> bytes | None:
-        """Return content by its address within this time; None when there is none."""
-        return self.reach(address).call(lambda: self.read_now(address), seconds)
+        """Return content by its address within this time; None if it does not exist."""
+        return self.breaker(address).call(lambda: self.read_now(address), seconds)
 
     def read_now(self, address: str) -> bytes | None:
-        """Return content by its address, however long that takes; None when there is none."""
+        """Return content by its address, without a time limit; None if it does not exist."""
         return read(address, self.options(address), self._hide)
 
     def remove(self, address: str, before: int) -> None:
         """Remove content that has not been written since an instant, if its store answers."""
         try:
-            self.reach(address).call(
+            self.breaker(address).call(
                 lambda: remove(address, before, self.options(address)), self.timeout_seconds
             )
         except StoreError:
-            # What stays behind costs room and nothing else: nothing refers to it any more.
+            # Content that stays behind only takes space: nothing refers to it.
             return
 
     def probe(self, url: str, seconds: float) -> None:
-        """Write something, read it and remove it; raise `StoreError` where that fails."""
+        """Write, read and remove a probe; raise `StoreError` if that fails."""
 
         def exchange() -> None:
-            address = self.vault(url).write(f"doctor-{new_id()}", _PROBE)
-            found = self.read_now(address)
+            address = self.open(url).write(f"doctor-{new_id()}", _PROBE)
+            content = self.read_now(address)
             remove(address, _FOREVER, self.options(address))
-            if found != _PROBE:
-                raise StoreError(Fault.UNREACHABLE, f"{store_of(url)} gave back other content")
+            if content != _PROBE:
+                raise StoreError(Fault.UNREACHABLE, f"{store_of(url)} returned other content")
 
-        self.reach(url).call(exchange, seconds)
+        self.breaker(url).call(exchange, seconds)
 
 
 _FOREVER: Final = 2**62
+
+
+def stores_of(database: Database) -> BlobStores:
+    """Return the stores of a database; without configuration, they read and write without options."""
+    if database.blob_stores is None:
+        database.blob_stores = BlobStores()
+    return database.blob_stores
 
 
 def store_of(address: str) -> str:
@@ -106,16 +114,16 @@ def store_of(address: str) -> str:
 
 
 def _is_content(address: str) -> bool:
-    """Whether a path is a content's own, `BASE/ab/abcd…`, rather than the base."""
+    """Whether a path is that of content, `BASE/ab/abcd…`, and not the base."""
     path = Path(address)
     return path.parent.name == path.name[:2] and len(path.parent.name) == 2
 
 
 class BlobStore:
-    """A place for content; a plain path or `file://` needs nothing, other URLs need fsspec.
+    """A store to write to; a plain path or `file://` needs nothing, other URLs need fsspec.
 
-    A missing driver or an option that it does not take raises `StoreError` here. The driver itself is
-    not created: some drivers connect in their constructors, and the store may be away.
+    A missing driver or an unknown option raises `StoreError` here. The driver itself is not created:
+    some drivers connect in their constructors, and the store may be unreachable.
     """
 
     def __init__(
@@ -135,7 +143,7 @@ class BlobStore:
                 raise StoreError(Fault.LOST, hide(text)) from None
 
     def connect(self) -> None:
-        """Create the driver, which connects to the store or does nothing, as the driver has it."""
+        """Create the driver; some drivers connect to the store then."""
         try:
             if "://" in self._base:
                 _files(self._base, self._options())
@@ -144,7 +152,7 @@ class BlobStore:
             raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
 
     def write(self, name: str, data: bytes) -> str:
-        """Keep content under its name, durably, and return its address."""
+        """Write content under its name, durably, and return its address."""
         address = f"{self._base}/{name[:2]}/{name}"
         try:
             if "://" in self._base:
@@ -153,7 +161,7 @@ class BlobStore:
                 files.pipe_file(path, data)
             else:
                 _write_file(Path(address), data)
-        # Drivers of object stores have errors of their own; none is the fault of the content.
+        # Drivers raise errors of their own; none is caused by the content.
         except Exception as error:
             text = f"the artifact store cannot keep {address}: {_words(error)}"
             raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
@@ -163,7 +171,7 @@ class BlobStore:
 def read(
     address: str, options: Options | None = None, hide: Callable[[str], str] = str
 ) -> bytes | None:
-    """Return content by its address; None when there is none."""
+    """Return content by its address; None if it does not exist."""
     try:
         if "://" in address:
             files, path = _files(address, options)
@@ -172,7 +180,7 @@ def read(
         return Path(address).read_bytes()
     except FileNotFoundError as error:
         if "://" not in address and not Path(address).parent.is_dir():
-            # Not the file alone: the directory is not mounted, or was moved.
+            # The directory is missing too: it is not mounted, or was moved.
             raise StoreError(
                 Fault.UNREACHABLE,
                 f"the artifact at {address} cannot be read: its directory is not there",
@@ -184,9 +192,9 @@ def read(
 
 
 def remove(address: str, before: int, options: Options | None = None) -> None:
-    """Remove content that nobody has written since an instant; what is gone already is no error.
+    """Remove content that was not written since an instant; missing content is no error.
 
-    Whoever wrote it since is about to refer to it, by a row that takes the place of the removed one.
+    A later write means a new row that is about to refer to the content.
     """
     try:
         if "://" in address:
@@ -196,7 +204,7 @@ def remove(address: str, before: int, options: Options | None = None) -> None:
         elif Path(address).stat().st_mtime * SECOND < before:
             Path(address).unlink()
     except OSError:
-        # What stays behind costs room and nothing else: nothing refers to it any more.
+        # Content that stays behind only takes space: nothing refers to it.
         return
 
 
@@ -211,7 +219,7 @@ def _write_file(path: Path, data: bytes) -> None:
         return
     except FileNotFoundError:
         pass
-    # Under another name first: a crash in the middle leaves nothing under the right one.
+    # Under another name first: a crash in between leaves no partial content.
     partial = path.with_name(f".{path.name}.{new_id()}")
     try:
         with partial.open("wb") as file:
@@ -220,25 +228,17 @@ def _write_file(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
-        # It is tried again under another name: what stayed behind would fill a full disk for good.
+        # The next try uses another name: partial files would keep a full disk full.
         with suppress(OSError):
             partial.unlink()
         raise
-    # Its name, and perhaps its directory's, are entries of directories that can be lost too.
+    # The new entries of both directories must be durable too.
     for directory in (path.parent, path.parent.parent):
-        _sync(directory)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(directory)
 
 
 def _written_at(files: Any, path: str) -> int:
-    """Return when an object was written; the beginning of time where its store does not say."""
+    """Return when an object was written; 0 where its store does not record that."""
     try:
         return int(files.modified(path).timestamp() * SECOND)
     except NotImplementedError:
@@ -251,7 +251,7 @@ def _files(address: str, options: Options | None = None) -> tuple[Any, str]:
 
 
 def _check_driver(address: str, options: Options) -> None:
-    """Raise what is wrong with a URL and its options, as far as that shows without the network."""
+    """Raise what is wrong with a URL and its options, as far as that can be checked offline."""
     core = _fsspec_core()
     links = address.split("::")
     for link in links:
@@ -259,8 +259,10 @@ def _check_driver(address: str, options: Options) -> None:
         driver = core.get_filesystem_class(core.split_protocol(link)[0] or link)
         if len(links) == 1:
             from_url = driver._get_kwargs_from_urls(address)
-            given = {name: value for name, value in from_url.items() if options.get(name) != value}
-            inspect.signature(driver.__init__).bind(None, **given, **options)
+            from_address = {
+                name: value for name, value in from_url.items() if options.get(name) != value
+            }
+            inspect.signature(driver.__init__).bind(None, **from_address, **options)
 
 
 def _fsspec_core() -> Any:
@@ -268,6 +270,6 @@ def _fsspec_core() -> Any:
         from fsspec import core
     except ImportError:
         raise ImportError(
-            "artifacts at a URL need fsspec: install the extra `artifacts`, as in agent[artifacts]"
+            "artifacts at a URL need a library: python -m pip install fsspec"
         ) from None
     return core

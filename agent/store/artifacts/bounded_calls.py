@@ -2,7 +2,7 @@
 
 A driver may hang for minutes, and Python cannot stop a thread. So each call runs in a daemon thread of
 its own, and its caller waits for a bounded time. After a failure the store counts as unreachable:
-calls fail at once, and now and then one goes through to find out whether the store is back.
+calls fail at once, and from time to time one goes through to find out whether the store is back.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ FIRST_DELAY_SECONDS: Final = 1.0
 LONGEST_DELAY_SECONDS: Final = 15.0
 _HUNG_DELAY_SECONDS: Final = 600.0
 _MOST_THREADS: Final = 32
-"""Each hung call keeps its thread; beyond this number a try is rare."""
+"""Each hung call keeps its thread; with more than these, tries are rare."""
 
 
-class Reach:
-    """What this process knows of one store: whether it answers, and when to try it again."""
+class CircuitBreaker:
+    """Calls one store within a time limit; after a failure it refuses calls until the next try."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Reach:
     async def call_async(self, function: Callable[[], Result], seconds: float) -> Result:
         """Do the same without blocking the event loop."""
         waiting = asyncio.wrap_future(self._begin(function))
-        # Not `wait_for`: it would cancel the future, and a late answer is still good news.
+        # Not `wait_for`: it would cancel the future, and a late answer still closes the breaker.
         done, _ = await asyncio.wait([waiting], timeout=seconds)
         if not done:
             waiting.add_done_callback(_ignore)
@@ -71,7 +71,7 @@ class Reach:
                 now = time.monotonic()
                 if now < self._retry_at:
                     raise StoreError(Fault.UNREACHABLE, self._reason)
-                # Only this call tries; the others wait for what it finds out.
+                # Only this call tries; the others fail until it has succeeded.
                 self._retry_at = now + self._delay_seconds()
             self._threads += 1
         future: Future[Result] = Future()
@@ -81,7 +81,7 @@ class Reach:
                 target=self._run, args=(function, future), name=f"store {self.name}", daemon=True
             ).start()
         except RuntimeError as error:
-            # The system has no thread left for this process.
+            # The process has reached its limit of threads.
             self._leave()
             reason = f"the artifact store {self.name} cannot be called: {error}"
             self._fail(reason)
@@ -104,13 +104,13 @@ class Reach:
             future.set_result(result)
 
     def _broken(self, problem: BaseException) -> StoreError:
-        """Return an error of any other kind as one that callers wait out: memory may be short."""
-        # Not its text: only the drivers' own errors were searched for secrets.
+        """Return any other error as one that callers wait out, such as a lack of memory."""
+        # Without its text: only the drivers' own errors are searched for secrets.
         text = f"the artifact store {self.name} cannot be called: {type(problem).__name__}"
         return StoreError(Fault.UNREACHABLE, text)
 
     def _silent(self, seconds: float) -> StoreError:
-        """Take note that a call got no answer, and return the error that says so."""
+        """Record that a call got no answer, and return the error for it."""
         message = f"the artifact store {self.name} has not answered within {seconds:g} s"
         self._fail(message)
         return StoreError(Fault.UNREACHABLE, message)
@@ -136,6 +136,6 @@ class Reach:
 
 
 def _ignore(future: "asyncio.Future[Any]") -> None:
-    """Take the exception of a call that came too late: its caller has gone on."""
+    """Retrieve the exception of a late call, which has no caller any more."""
     if not future.cancelled():
         future.exception()

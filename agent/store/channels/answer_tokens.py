@@ -1,4 +1,4 @@
-"""What buttons and links stand for: kept by hash, good until a time, used once."""
+"""Tokens behind buttons and links: stored by hash, valid until an instant, used once."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from agent.store.db.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class AnswerToken:
-    """What one button or link stands for."""
+    """The answer that one button or link gives."""
 
     channel: str
     identity: str
@@ -30,7 +30,7 @@ def add(
     said: Any,
     expires_at: int,
 ) -> None:
-    """Keep a new token, by its hash alone."""
+    """Insert a new token, by its hash alone."""
     tx.execute(
         "INSERT INTO answer_tokens (hash, channel, identity, approval_id, said, expires_at)"
         " VALUES (:hash, :channel, :identity, :approval_id, :said, :expires_at)",
@@ -44,7 +44,7 @@ def add(
 
 
 def find(connection: Connection, token: str) -> AnswerToken | None:
-    """Return what a token stands for, used or not."""
+    """Return a token's row, used or not."""
     rows = connection.query(
         "SELECT channel, identity, approval_id, said, expires_at, used_at FROM answer_tokens"
         " WHERE hash = :hash",
@@ -53,8 +53,8 @@ def find(connection: Connection, token: str) -> AnswerToken | None:
     if not rows:
         return None
     channel, identity, approval_id, said, expires_at, used_at = rows[0]
-    given = None if said is None else json.loads(said)
-    return AnswerToken(channel, identity, approval_id, given, expires_at, used_at)
+    answer = None if said is None else json.loads(said)
+    return AnswerToken(channel, identity, approval_id, answer, expires_at, used_at)
 
 
 def use_up(tx: Connection, approval_id: str, now: int) -> None:

@@ -1,4 +1,4 @@
-"""Where channels stand: how far each has read the event log, and which messages it has shown."""
+"""Cursors of channels: how far each has read the event log, and which messages it has shown."""
 
 import json
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from agent.store.engine.writes import insert_events
 from agent.store.read import views
 
 Place = tuple[int, int]
-"""A place in the event log: (transaction id, event id)."""
+"""A position in the event log: (transaction id, event id)."""
 
 MAX_ERROR: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a channel has come, and how it fares."""
+    """How far a channel has read, and its failures."""
 
     channel: str
     xid: int
@@ -28,12 +28,12 @@ class Cursor:
     error: str | None
     retry_at: int | None
     trouble: str | None
-    """What keeps it from being opened, or from hearing anybody."""
+    """Why it cannot be opened or receive; None while it can."""
     updated_at: int
 
     @property
     def place(self) -> Place:
-        """The last event that is done with."""
+        """The position of the last event that was delivered."""
         return (self.xid, self.event_id)
 
 
@@ -50,15 +50,15 @@ class Event:
 
     @property
     def place(self) -> Place:
-        """Where it stands in the log."""
+        """Its position in the log."""
         return (self.xid, self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A question as it was shown somewhere."""
+    """A question as a message shows it."""
 
-    place: str
+    recipient: str
     reference: str
     shown: str
 
@@ -70,22 +70,22 @@ _CURSOR: Final = (
 
 
 def cursor(connection: Connection, channel: str) -> Cursor | None:
-    """Return where a channel stands; None before its first start."""
-    found = connection.query(f"{_CURSOR} WHERE channel = :channel", channel=channel)
-    return Cursor(*found[0]) if found else None
+    """Return a channel's cursor; None before its first start."""
+    rows = connection.query(f"{_CURSOR} WHERE channel = :channel", channel=channel)
+    return Cursor(*rows[0]) if rows else None
 
 
 def cursors(connection: Connection) -> list[Cursor]:
-    """Return where every channel stands."""
+    """Return the cursors of all channels."""
     return [Cursor(*row) for row in connection.query(f"{_CURSOR} ORDER BY channel")]
 
 
 NOT_BEGUN: Final[Place] = (-1, -1)
-"""Where a channel stands that has not been told yet what was open before it."""
+"""The position of a channel that has not sent the questions open before it."""
 
 
 def start(tx: Connection, channel: str, now: int) -> None:
-    """Put a channel on record that has not begun, unless it is there already."""
+    """Insert the cursor of a new channel, unless it exists."""
     tx.execute(
         "INSERT INTO channel_cursors (channel, xid, event_id, owned_until, failures, updated_at)"
         " VALUES (:channel, :xid, :event_id, 0, 0, :now) ON CONFLICT (channel) DO NOTHING",
@@ -97,7 +97,7 @@ def start(tx: Connection, channel: str, now: int) -> None:
 
 
 def move(tx: Connection, channel: str, place: Place, now: int) -> None:
-    """Be done with everything up to a place; what failed before has been delivered with it."""
+    """Move the cursor to a position and clear its failures."""
     tx.execute(
         "UPDATE channel_cursors SET xid = :xid, event_id = :event_id, failures = 0, error = NULL,"
         " retry_at = NULL, updated_at = :now WHERE channel = :channel",
@@ -109,7 +109,7 @@ def move(tx: Connection, channel: str, place: Place, now: int) -> None:
 
 
 def fail(tx: Connection, channel: str, error: str, retry_at: int, now: int) -> None:
-    """Record that the next delivery failed, and when it is tried again."""
+    """Record that the next delivery failed, and when it is retried."""
     tx.execute(
         "UPDATE channel_cursors SET failures = failures + 1, error = :error, retry_at = :retry_at,"
         " updated_at = :now WHERE channel = :channel",
@@ -121,7 +121,7 @@ def fail(tx: Connection, channel: str, error: str, retry_at: int, now: int) -> N
 
 
 def set_trouble(tx: Connection, channel: str, trouble: str | None, now: int) -> None:
-    """Record what keeps a channel from being opened or from hearing anybody; None: nothing does."""
+    """Record why a channel cannot be opened or receive; None clears it."""
     tx.execute(
         "UPDATE channel_cursors SET trouble = :trouble, updated_at = :now WHERE channel = :channel",
         channel=channel,
@@ -131,7 +131,7 @@ def set_trouble(tx: Connection, channel: str, trouble: str | None, now: int) -> 
 
 
 def own(tx: Connection, channel: str, owner: str, until: int, now: int) -> bool:
-    """Become the one who delivers, or stay it; False while another process is."""
+    """Take or renew the lease to deliver; False while another process has it."""
     changed = tx.execute(
         "UPDATE channel_cursors SET owner = :owner, owned_until = :until"
         " WHERE channel = :channel AND (owner = :owner OR owned_until < :now)",
@@ -144,7 +144,7 @@ def own(tx: Connection, channel: str, owner: str, until: int, now: int) -> bool:
 
 
 def disown(tx: Connection, channel: str, owner: str) -> None:
-    """Let another process deliver at once."""
+    """Release the lease, so that another process can deliver at once."""
     tx.execute(
         "UPDATE channel_cursors SET owned_until = 0 WHERE channel = :channel AND owner = :owner",
         channel=channel,
@@ -152,9 +152,9 @@ def disown(tx: Connection, channel: str, owner: str) -> None:
     )
 
 
-def tell_failure(tx: Connection, told: dict[str, Any], now: int) -> None:
-    """Append the event of a delivery that failed; it belongs to no task's own numbering."""
-    data = json.dumps(told, ensure_ascii=False)
+def emit_failure(tx: Connection, details: dict[str, Any], now: int) -> None:
+    """Append the event of a failed delivery, outside the numbering of tasks."""
+    data = json.dumps(details, ensure_ascii=False)
     insert_events(tx, [(None, None, "delivery.failed", None, None, now, data)])
 
 
@@ -173,35 +173,35 @@ def _events(sql: Sql) -> str:
 def events_after(
     connection: Connection, place: Place, types: Sequence[str], limit: int
 ) -> tuple[list[Event], Place]:
-    """Return the next events of some types after a place, and the place up to which that is all.
+    """Return the next events of some types after a position, and the position up to which they are complete.
 
-    To be called within a snapshot: the end of what can be read must not move in between.
+    Call it within a snapshot: the end of the readable log must not move in between.
     """
     last = max(views.latest_event(connection), place)
-    given = {"id": place[1], "last_id": last[1]}
+    params = {"id": place[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
-        given |= {"xid": place[0], "last_xid": last[0]}
+        params |= {"xid": place[0], "last_xid": last[0]}
     rows = connection.query(
-        _events(connection.sql), types=json.dumps(list(types)), limit=limit, **given
+        _events(connection.sql), types=json.dumps(list(types)), limit=limit, **params
     )
-    found = [
+    events = [
         Event(xid, event_id, task_id, kind, at, None if data is None else json.loads(data))
         for xid, event_id, task_id, kind, at, data in rows
     ]
-    return found, found[-1].place if len(found) == limit else last
+    return events, events[-1].place if len(events) == limit else last
 
 
 def record_message(
-    tx: Connection, channel: str, place: str, approval_id: str, reference: str, now: int
+    tx: Connection, channel: str, recipient: str, approval_id: str, reference: str, now: int
 ) -> None:
-    """Remember the message in which a question was shown; a later one takes its place."""
+    """Record the message that shows a question; a later one replaces it."""
     tx.execute(
         "INSERT INTO channel_messages (channel, place, approval_id, reference, shown, delivered_at)"
         " VALUES (:channel, :place, :approval_id, :reference, 'pending', :now)"
         " ON CONFLICT (channel, place, approval_id) DO UPDATE SET reference = :reference,"
         " shown = 'pending', delivered_at = :now",
         channel=channel,
-        place=place,
+        place=recipient,
         approval_id=approval_id,
         reference=reference,
         now=now,
@@ -219,25 +219,25 @@ def messages_of(connection: Connection, channel: str, approval_id: str) -> list[
     return [Message(*row) for row in rows]
 
 
-def shown_as(connection: Connection, channel: str, place: str, reference: str) -> str | None:
+def shown_as(connection: Connection, channel: str, recipient: str, reference: str) -> str | None:
     """Return the question that a message shows."""
     rows = connection.query(
         "SELECT approval_id FROM channel_messages"
         " WHERE channel = :channel AND place = :place AND reference = :reference",
         channel=channel,
-        place=place,
+        place=recipient,
         reference=reference,
     )
     return str(rows[0][0]) if rows else None
 
 
-def set_shown(tx: Connection, channel: str, place: str, approval_id: str, shown: str) -> None:
-    """Remember what a message shows now."""
+def set_shown(tx: Connection, channel: str, recipient: str, approval_id: str, shown: str) -> None:
+    """Record what a message shows now."""
     tx.execute(
         "UPDATE channel_messages SET shown = :shown"
         " WHERE channel = :channel AND place = :place AND approval_id = :approval_id",
         channel=channel,
-        place=place,
+        place=recipient,
         approval_id=approval_id,
         shown=shown,
     )

@@ -1,4 +1,4 @@
-"""Who may use a chat: people by the chat's own ids, confirmed by a code."""
+"""Pairings: the people who may use a chat, by the chat's own ids, confirmed by a code."""
 
 import json
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from agent.store.db.database import Connection
 
 _COLUMNS: Final = "channel, identity, name, scopes, code_expires_at, paired_at, created_at"
 MOST_WAITING: Final = 100
-"""Strangers that wait for a confirmation at the same time; more are not answered."""
+"""Unpaired people who wait for a confirmation at the same time; more get no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Somebody in a chat."""
+    """A person in a chat."""
 
     channel: str
     identity: str
@@ -26,7 +26,7 @@ class Pairing:
 
 
 def find(connection: Connection, channel: str, identity: str) -> Pairing | None:
-    """Return what is known of somebody."""
+    """Return a person's row; None if there is none."""
     rows = connection.query(
         f"SELECT {_COLUMNS} FROM pairings WHERE channel = :channel AND identity = :identity",
         channel=channel,
@@ -36,7 +36,7 @@ def find(connection: Connection, channel: str, identity: str) -> Pairing | None:
 
 
 def listed(connection: Connection, channel: str | None = None) -> list[Pairing]:
-    """Return everybody who is paired, of one channel or of all."""
+    """Return all paired people, of one channel or of all."""
     condition = "" if channel is None else " AND channel = :channel"
     rows = connection.query(
         f"SELECT {_COLUMNS} FROM pairings WHERE paired_at IS NOT NULL{condition}"
@@ -49,7 +49,7 @@ def listed(connection: Connection, channel: str | None = None) -> list[Pairing]:
 def offer(
     tx: Connection, channel: str, identity: str, name: str, code: str, expires_at: int, now: int
 ) -> bool:
-    """Keep a code for a stranger, in place of an earlier one; False when too many wait."""
+    """Record a code for an unpaired person, in place of an earlier one; False when too many wait."""
     tx.execute("DELETE FROM pairings WHERE paired_at IS NULL AND code_expires_at < :now", now=now)
     ((waiting,),) = tx.query(
         "SELECT count(*) FROM pairings WHERE paired_at IS NULL AND identity <> :identity",
@@ -74,7 +74,7 @@ def offer(
 
 
 def confirm(tx: Connection, code: str, scopes: list[str], now: int) -> Pairing | None:
-    """Pair whoever was given a code; None when nobody was, or its time is over. It counts once."""
+    """Pair the person with this code; None if it is unknown or expired. A code works once."""
     rows = tx.query(
         f"SELECT {_COLUMNS} FROM pairings WHERE code_hash = :hash AND code_expires_at >= :now",
         hash=content_hash(code),
@@ -82,20 +82,20 @@ def confirm(tx: Connection, code: str, scopes: list[str], now: int) -> Pairing |
     )
     if not rows:
         return None
-    found = _pairing(rows[0])
+    pairing = _pairing(rows[0])
     tx.execute(
         "UPDATE pairings SET scopes = :scopes, paired_at = :now, code_hash = NULL,"
         " code_expires_at = NULL WHERE channel = :channel AND identity = :identity",
         scopes=json.dumps(scopes),
         now=now,
-        channel=found.channel,
-        identity=found.identity,
+        channel=pairing.channel,
+        identity=pairing.identity,
     )
-    return find(tx, found.channel, found.identity)
+    return find(tx, pairing.channel, pairing.identity)
 
 
 def remove(tx: Connection, channel: str, identity: str) -> bool:
-    """Forget somebody: from now on they are a stranger."""
+    """Remove a person's pairing."""
     changed = tx.execute(
         "DELETE FROM pairings WHERE channel = :channel AND identity = :identity",
         channel=channel,

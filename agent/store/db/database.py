@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from agent.store.artifacts.blobs import BlobStores
     from agent.store.db.sqlite import SqliteConnection
 
-Role = Literal["turn", "writer", "reader", "listener"]
-"""Who uses a connection: the engine's turn, any other writer, a reader, who waits for notices."""
+Role = Literal["worker", "writer", "reader", "listener"]
+"""What a connection is for: a worker's commits, other writes, reads, waiting for notifications."""
 
 Row = tuple[Any, ...]
 
 _TOLERATED_US: Final = SECOND
-"""So far two machines' clocks may differ before one is set again."""
+"""How far the clocks of two machines may differ before this process sets its own."""
 
 
 class StoreError(Exception):
-    """The database did not do what it was asked; the message is for a person."""
+    """The database failed or refused a statement; the message is for a person."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
@@ -36,14 +36,14 @@ class StoreError(Exception):
 
 
 class CommitUnknownError(StoreError):
-    """A COMMIT was sent and its answer is missing: it may have landed or not."""
+    """A COMMIT was sent and its acknowledgement was lost: it may have happened or not."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(fault, f"{message}; whether the change was made is not known")
 
 
 def replaced(path: Path | None) -> StoreError:
-    """Return the error of a file that is no longer the one under its name."""
+    """Return the error of a file that was deleted or replaced."""
     return StoreError(
         Fault.REPLACED,
         f"{path} was deleted, moved or replaced while it was in use; nothing is written to it any"
@@ -51,8 +51,8 @@ def replaced(path: Path | None) -> StoreError:
     )
 
 
-class Later:
-    """The rows of a statement that travels with others: there once those were answered."""
+class DeferredRows:
+    """The rows of a statement that is sent with others; set when the results arrive."""
 
     __slots__ = ("rows",)
 
@@ -61,7 +61,7 @@ class Later:
 
 
 class _Transaction:
-    """What `with` needs of a transaction."""
+    """The context manager of a transaction or a snapshot."""
 
     __slots__ = ("_connection", "_is_snapshot")
 
@@ -100,11 +100,11 @@ class Connection(ABC):
     role: Role
     in_transaction: bool = False
     is_pooled: bool = False
-    """Whether a connection pooler may give each transaction to another of the server's sessions."""
+    """Whether a connection pooler may run each transaction in another session of the server."""
     can_assume: bool = False
-    """Whether a transaction may write rows that it has not read, and be refused if they changed."""
-    vaults: "BlobStores"
-    """The places outside the database where large values are."""
+    """Whether a transaction may rely on rows read before, and fail if they have changed."""
+    database: "Database"
+    """The database that it was opened from."""
 
     @abstractmethod
     def query(self, sql: str, /, **params: Any) -> list[Row]:
@@ -116,21 +116,20 @@ class Connection(ABC):
 
     @abstractmethod
     def query_each(self, statements: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Row]]:
-        """Run several statements, in one round trip where there is one, and return each one's rows.
+        """Run several statements, on PostgreSQL in one round trip, and return the rows of each.
 
         Each sees what those before it wrote.
         """
 
     @abstractmethod
     def defer(self, sql: str, /, **params: Any) -> None:
-        """Run a statement whose result nobody needs, with the next one or the COMMIT at the latest.
+        """Run a statement whose result is not needed, with the next one or the COMMIT at the latest.
 
-        On PostgreSQL it costs no round trip of its own, and its error surfaces at that next
-        statement. Outside a transaction it runs at once.
+        On PostgreSQL it costs no round trip of its own, and that next statement raises its error. Outside a transaction it runs at once.
         """
 
     @abstractmethod
-    def later(self, sql: str, /, **params: Any) -> Later:
+    def later(self, sql: str, /, **params: Any) -> DeferredRows:
         """Run a statement as `defer` does; its rows are there when the transaction is committed."""
 
     def transaction(self) -> _Transaction:
@@ -140,8 +139,8 @@ class Connection(ABC):
     def send_commit(self) -> Callable[[], None]:
         """End the open transaction, where possible without waiting for its COMMIT.
 
-        What is returned waits for it, and raises what a COMMIT raises. Until then others of this
-        connection may follow: they are answered in order, and fail if this one has failed.
+        The returned function waits for it, and raises what a COMMIT raises. Before that, further
+        transactions may be sent: they are answered in order, and fail if this one failed.
         """
         self._commit()
         return lambda: None
@@ -156,9 +155,9 @@ class Connection(ABC):
         yield
 
     def mark(self) -> tuple[int, int] | None:
-        """Return what changes when anybody else writes, and how many transactions this one began.
+        """Return (a number that changes when another connection writes, transactions begun on this one).
 
-        To be asked inside a transaction; None where the database cannot tell.
+        Call it inside a transaction; None where the database has no such number.
         """
         return None
 
@@ -175,11 +174,11 @@ class Connection(ABC):
 
     @abstractmethod
     def notify(self) -> None:
-        """Wake waiting listeners when this transaction commits; a hint, which may be lost."""
+        """Notify waiting listeners when this transaction commits; the notification may be lost."""
 
     @abstractmethod
     def wait_for_notify(self, timeout_seconds: float) -> bool:
-        """Wait until another process says that there is work; False when the time passed first."""
+        """Wait for a notification of another process; False when the time is over first."""
 
     @abstractmethod
     def close(self) -> None:
@@ -211,25 +210,25 @@ class Database:
         self,
         url: str,
         *,
-        gate: bool = True,
+        has_write_lock: bool = True,
         clock: Clock | None = None,
         timeout_seconds: float = 15.0,
     ) -> None:
         """Name a database: `sqlite:///relative`, `sqlite:////absolute` or `postgresql://…`.
 
-        `timeout_seconds` is after how long a silent network, or a transaction that its process
-        left idle, is given up; it must stay under a third of the lease. `gate=False` leaves out
-        SQLite's write gate, for a file that no other process writes.
+        `timeout_seconds` bounds how long a network may be silent and a transaction idle; it must stay under a third of the lease. `has_write_lock=False` is
+        for a SQLite file that no other process writes.
         """
         self.url = url
         self.clock = clock or Clock()
         self.path: Path | None = None
         self.directory: Path | None = None
-        """Where files that belong to it are kept: beside it, or where its user says."""
-        self.gate: WriteLock | None = None
-        self._vaults: BlobStores | None = None
+        """The directory for files that belong to it: beside it, or as configured."""
+        self.write_lock: WriteLock | None = None
+        self.blob_stores: BlobStores | None = None
+        """Where large values are kept outside it; read by `artifacts.blobs.stores_of`."""
         self._identity: Identity | None = None
-        """The SQLite file that was found at the first connection."""
+        """The SQLite file of the first connection."""
         self._timeout_seconds = timeout_seconds
         scheme, separator, rest = url.partition("://")
         if separator and scheme in ("postgresql", "postgres"):
@@ -238,9 +237,10 @@ class Database:
             self.is_sqlite = True
             self.path = Path(rest[1:]).absolute()
             self.directory = self.path.parent
-            # By the file's real path: a process that uses a symlink must take the same gate.
+            # By the file's real path: a process that uses a symlink must take the same lock.
             real = Path(os.path.realpath(self.path))
-            self.gate = WriteLock(real.with_name(real.name + ".gate")) if gate else None
+            lock_file = real.with_name(real.name + ".gate")
+            self.write_lock = WriteLock(lock_file) if has_write_lock else None
         else:
             raise StoreError(
                 Fault.DEFECT,
@@ -249,45 +249,32 @@ class Database:
 
     @property
     def sql(self) -> Sql:
-        """The words of this database's SQL."""
+        """The SQL dialect of this database."""
         if self.is_sqlite:
-            from agent.store.db import sqlite
+            from agent.store.db import sqlite_driver
 
-            return sqlite.driver().sql
+            return sqlite_driver.driver().sql
         from agent.store.db.dialect import POSTGRESQL
 
         return POSTGRESQL
 
-    @property
-    def vaults(self) -> "BlobStores":
-        """The places outside the database where large values are."""
-        if self._vaults is None:
-            from agent.store.artifacts.blobs import BlobStores
-
-            self._vaults = BlobStores()
-        return self._vaults
-
-    @vaults.setter
-    def vaults(self, vaults: "BlobStores") -> None:
-        self._vaults = vaults
-
     def connect(self, role: Role = "writer") -> Connection:
-        """Open a connection; the database must exist, and its schema is not looked at."""
+        """Open a connection; the database must exist, and its schema is not checked."""
         # The drivers are imported here, so that a process pays only for the one it uses.
         connection: Connection
         if self.path is not None:
             from agent.store.db import sqlite
 
-            connection = self._same(sqlite.SqliteConnection(self.path, role, self.gate))
+            connection = self._same(sqlite.SqliteConnection(self.path, role, self.write_lock))
         else:
             from agent.store.db import postgres
 
             connection = postgres.PostgresConnection(self.url, role, self._timeout_seconds)
-        connection.vaults = self.vaults
+        connection.database = self
         return connection
 
     def _same(self, connection: "SqliteConnection") -> "SqliteConnection":
-        """Refuse a connection to another file than the one that this process has worked with."""
+        """Refuse a connection to another file than that of the first connection."""
         if self._identity is None:
             self._identity = connection.identity
         if self._identity != connection.identity:
@@ -308,7 +295,7 @@ class Database:
 
     def write_mark(self) -> int:
         """Return a number that grows with every commit of a writer on SQLite; elsewhere 0."""
-        return 0 if self.gate is None else self.gate.mark()
+        return 0 if self.write_lock is None else self.write_lock.mark()
 
     def set_clock(self) -> None:
         """Set this process's clock to the database's, where that is another machine's."""
@@ -321,10 +308,10 @@ class Database:
                 self.clock.set_to(now_us)
 
     def keep_clock(self, connection: "Connection") -> bool:
-        """Set the clock again if it has left the database's; say whether it had.
+        """Set the clock again if it differs from the database's; return whether it did.
 
-        Somebody has set one of the two: with another now than its fellows' a worker would find work
-        due too late or too early for as long as it lives.
+        One of the two clocks was set meanwhile: a worker whose clock differs would find work due too
+        late or too early from then on.
         """
         if self.is_sqlite:
             return False

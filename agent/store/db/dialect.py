@@ -1,4 +1,4 @@
-"""All that differs between SQLite and PostgreSQL: words of SQL, parameters, and what errors mean.
+"""The differences between SQLite and PostgreSQL: words of SQL, parameters, and what errors mean.
 
 SQL is written once, with `:name` parameters; where the databases differ it takes a word from `Sql`.
 """
@@ -14,57 +14,65 @@ ColumnType = Literal["text", "int", "float"]
 
 
 class Fault(StrEnum):
-    """Whose fault a failed statement is, and so what to do about it."""
+    """Why a statement failed, and so what to do about it."""
 
     DATA = "data"
-    """The row's own: it will fail again however often it is sent."""
+    """The row itself is refused: a retry fails again."""
     BUSY = "busy"
-    """Another transaction was in the way: send it again."""
+    """Another transaction holds a lock: retry."""
     FULL = "full"
-    """No room is left, on disk or in memory."""
+    """No space is left, on disk or in memory."""
     READONLY = "readonly"
-    """The database cannot be written by us."""
+    """This user cannot write the database."""
     STALE = "stale"
-    """What the transaction took for granted is no longer so: read it and begin again."""
+    """Rows that the transaction relied on have changed: read them and begin again."""
     LOST = "lost"
-    """The database cannot be reached, or the connection to it is gone."""
+    """The database cannot be reached, or the connection is lost."""
     CORRUPT = "corrupt"
     """The file or the disk is damaged: stop."""
     REPLACED = "replaced"
-    """The file that was opened is no longer the one under its name: stop."""
+    """The opened file was deleted or replaced: stop."""
     UNREACHABLE = "unreachable"
-    """A store outside the database does not answer; the database itself is well."""
+    """A store outside the database does not answer; the database itself works."""
     DEFECT = "defect"
-    """The statement or its use is wrong: a bug of ours, or a schema that is not ours."""
+    """The statement or its use is wrong: a defect of the agent, or an unknown schema."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same transaction may succeed later, without anything being repaired."""
+        return self in TRANSIENT_FAULTS
+
+
+TRANSIENT_FAULTS: Final = frozenset({Fault.BUSY, Fault.LOST, Fault.FULL})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sql:
-    """One database's words; there is one object of each, so it is a quick key of a cache."""
+    """The words of one dialect; there is one object per dialect, a quick key for caches."""
 
     name: Literal["sqlite", "postgresql"]
     lock: str
     """Ends a SELECT that locks its rows and waits for them."""
     skip_locked: str
-    """Ends a SELECT that locks its rows and leaves out those locked by others."""
+    """Ends a SELECT that locks its rows and skips those that other transactions have locked."""
     xid: str
-    """The writing transaction, as events keep it."""
+    """The id of the writing transaction, as events store it."""
     now_us: str
     """The database's clock in microseconds since 1970, not the start of the transaction."""
     least: str
-    """The smallest of several values, none of which is null."""
+    """The smallest of several values that are not null."""
     greatest: str
-    """The largest of several values, none of which is null."""
+    """The largest of several values that are not null."""
     position: str
-    """Where in a text another one begins, from 1; 0 when it does not."""
+    """The position of a text in another, from 1; 0 if it does not occur."""
     each: str = "jsonb_each"
     """SQLite's table of an array's members; the binary one is twice as fast but newer."""
 
     def rows(self, *, rows_from: str = "rows", **columns: ColumnType) -> str:
         """Return a subselect `r` over the JSON array of arrays bound as `:rows`.
 
-        Members that are JSON themselves travel as strings: nested arrays and objects would come
-        out spelt differently on the two databases.
+        Members that are JSON themselves are passed as strings: the two databases would write nested
+        arrays and objects differently.
         """
         pick = self._pick_sqlite if self.name == "sqlite" else self._pick_postgresql
         picked = ", ".join(pick(place, *column) for place, column in enumerate(columns.items()))
@@ -116,7 +124,7 @@ POSTGRESQL: Final = Sql(
     position="strpos",
 )
 
-# What may hold a colon that starts no parameter comes first: quoted text, names, casts.
+# Quoted texts, names and casts come first: their colons start no parameter.
 _PARAMETERS: Final = re.compile(r"'[^']*'|\"[^\"]*\"|::|:([a-zA-Z_]\w*)")
 
 
@@ -157,17 +165,17 @@ _SQLITE_FAULTS: Final[Mapping[int, Fault]] = {
 
 
 def sqlite_fault(result_code: int | None) -> Fault:
-    """Say whose fault an error of SQLite is, by its (extended) result code."""
+    """Return the fault of an SQLite error, by its (extended) result code."""
     return _SQLITE_FAULTS.get((result_code or 0) & 0xFF, Fault.DEFECT)
 
 
 # PostgreSQL's SQLSTATE, the most exact first: five characters, else the class of two.
 _POSTGRESQL_FAULTS: Final[Mapping[str, Fault]] = {
-    "22012": Fault.STALE,  # division_by_zero: how our statements refuse what they find changed
+    "22012": Fault.STALE,  # division_by_zero: raised by statements that find a changed row
     "25006": Fault.READONLY,  # read_only_sql_transaction
     "25P03": Fault.LOST,  # idle_in_transaction_session_timeout
     "25P04": Fault.LOST,  # transaction_timeout
-    # A session that is not ours: a connection pooler that was not recognized has changed it.
+    # A connection pooler that was not recognized has changed the session.
     "26000": Fault.LOST,  # invalid_sql_statement_name
     "42P05": Fault.LOST,  # duplicate_prepared_statement
     "42501": Fault.READONLY,  # insufficient_privilege
@@ -189,7 +197,7 @@ _POSTGRESQL_CORRUPT: Final = frozenset({"XX001", "XX002"})
 
 
 def postgresql_fault(sqlstate: str | None) -> Fault:
-    """Say whose fault an error of PostgreSQL is, by its SQLSTATE; none means no connection."""
+    """Return the fault of a PostgreSQL error, by its SQLSTATE; None means no connection."""
     if sqlstate is None:
         return Fault.LOST
     if sqlstate in _POSTGRESQL_CORRUPT:

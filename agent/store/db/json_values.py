@@ -1,8 +1,8 @@
 """What may be stored: plain JSON, written as compact text and read back the same on both databases.
 
 A value that one of the databases would refuse or change (NUL, a lone surrogate, NaN, bytes, a key
-that is no string, an object) is refused here, with the path of the offending key, so that it is an
-error of the step that made it and never of the transaction that would have stored it.
+that is no string, an object) is refused here, with the path of the offending key. So it is an error of
+the step that made it and never of the transaction that stores it.
 """
 
 import json
@@ -29,7 +29,7 @@ class NotPlainJsonError(ValueError):
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _write = _encoder.encode
 _read = json.loads
-# What the quick encoder knows besides plain JSON it must not write: that is no error to it.
+# The quick encoder also accepts types that are not plain JSON.
 _STRICTLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
@@ -37,7 +37,7 @@ def encode(value: Json, where: str) -> str:
     """Write a value as compact JSON, or refuse it; `where` names the value in the message."""
     try:
         data = orjson.dumps(value, option=_STRICTLY)
-        # Reading back is what shows the rest of what is not plain: NaN was written as null.
+        # Reading back finds the other values that are not plain: NaN was written as null.
         is_same = orjson.loads(data) == value
     except (TypeError, ValueError, RecursionError):
         data, is_same = b"", False
@@ -48,20 +48,20 @@ def encode(value: Json, where: str) -> str:
 
 
 def set_of(rows: Iterable[Any]) -> str:
-    """Write what a statement is to be about: ids, or rows of plain numbers and texts."""
-    given = rows if isinstance(rows, list) else list(rows)
+    """Write the JSON array of ids, or of rows, that a statement takes as a parameter."""
+    members = rows if isinstance(rows, list) else list(rows)
     try:
-        return orjson.dumps(given).decode()
+        return orjson.dumps(members).decode()
     except TypeError:
-        # A text that no database takes: it is refused there, as the fault of its row.
-        return json.dumps(given, ensure_ascii=False)
+        # A text that no database accepts: the statement fails with `Fault.DATA`.
+        return json.dumps(members, ensure_ascii=False)
 
 
 def decode(text: str | None) -> Json:
     """Read a stored value; a missing one is None."""
     if text is None or text == "null":
         return None
-    # Small values are the most common ones, and the parser's start is most of their cost.
+    # Most values are small, and most of their cost is the parser's start.
     return {} if text == "{}" else _read(text)
 
 
@@ -74,16 +74,13 @@ def _is_unicode(text: str) -> bool:
 
 
 def _inspect(value: Json, path: str, depth: int) -> None:
-    """Walk a value that the quick look did not clear, and name the first thing that is wrong."""
+    """Walk a value that the quick check did not clear, and name the first problem."""
     if depth > MAX_DEPTH:
         raise NotPlainJsonError(path, f"nested more than {MAX_DEPTH} deep")
     if isinstance(value, str):
         _inspect_text(value, path)
-    elif isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise NotPlainJsonError(path, f"{value} is not a JSON number")
-    elif isinstance(value, int) and not isinstance(value, bool):
-        _inspect_int(value, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        _inspect_number(value, path)
     elif isinstance(value, dict):
         for key, member in value.items():
             if not isinstance(key, str):
@@ -104,7 +101,11 @@ def _inspect_text(text: str, path: str) -> None:
         raise NotPlainJsonError(path, "contains a lone surrogate, which is not valid Unicode")
 
 
-def _inspect_int(value: int, path: str) -> None:
+def _inspect_number(value: Any, path: str) -> None:
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise NotPlainJsonError(path, f"{value} is not a JSON number")
+        return
     try:
         int.__repr__(value)
     except ValueError:

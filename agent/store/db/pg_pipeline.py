@@ -1,12 +1,12 @@
 """PostgreSQL's protocol at the level of libpq: prepared statements, sent in batches.
 
-A round trip is what a statement costs. So the connection stays in pipeline mode: statements are
-queued, go out together, and are answered together; BEGIN travels with the first statement of a
-transaction and whatever nobody waits for travels with the next one. Each statement is parsed and
-planned once a connection. The driver's own cursors offer the same with twice the processor time.
+Most of a statement's cost is its round trip. So the connection stays in pipeline mode: statements are
+queued, sent together and answered together. BEGIN is sent with the first statement of a transaction,
+and a statement whose result is not needed is sent with the next one. Each statement is parsed and
+planned once per connection. The driver's own cursors do the same with twice the processor time.
 
-Behind a connection pooler the next transaction may meet another session, which knows none of these
-statements: there every statement is sent whole, and parsed each time.
+Behind a connection pooler the next transaction may use another session, which knows none of the
+prepared statements: there every statement is sent whole and parsed each time.
 """
 
 import select
@@ -17,7 +17,7 @@ from typing import Any, Final
 from psycopg import Connection, Error, pq
 from psycopg.adapt import Buffer, Loader, Transformer
 
-from agent.store.db.database import Later, Row
+from agent.store.db.database import DeferredRows, Row
 from agent.store.db.dialect import numbered
 
 _BIGINT: Final = 20
@@ -33,7 +33,7 @@ _MESSAGE: Final = pq.DiagnosticField.MESSAGE_PRIMARY
 
 _Statement = tuple[bytes, tuple[str, ...], dict[tuple[int, ...], bytes]]
 _New = tuple[dict[tuple[int, ...], bytes], tuple[int, ...]]
-"""The place of a new statement's name."""
+"""Where a new statement's name is stored: the cache of its SQL, and the types of its parameters."""
 
 
 class WireError(Exception):
@@ -45,11 +45,46 @@ class WireError(Exception):
 
 
 class UnstorableError(Exception):
-    """A parameter has a value that PostgreSQL has no place for."""
+    """A parameter has a value that PostgreSQL cannot store."""
+
+
+def _encode(
+    names: tuple[str, ...], params: dict[str, Any]
+) -> tuple[list[bytes | None], tuple[int, ...], list[int] | None]:
+    """Return the values of parameters as they are sent, their types, and their formats if any is binary."""
+    values: list[bytes | None] = []
+    types: list[int] = []
+    formats: list[int] | None = None
+    for name in names:
+        value = params[name]
+        if isinstance(value, str):
+            data = value.encode("utf-8")
+            if b"\0" in data:
+                raise UnstorableError(f"{name} contains a NUL character")
+            values.append(data)
+            types.append(_UNKNOWN)
+        elif value is None:
+            values.append(None)
+            types.append(_UNKNOWN)
+        elif isinstance(value, int):
+            # Always as BIGINT: the server would guess INTEGER beside a small literal.
+            values.append(b"%d" % value)
+            types.append(_BIGINT)
+        elif isinstance(value, bytes):
+            values.append(value)
+            types.append(_BYTEA)
+            formats = formats or [0] * len(names)
+            formats[len(values) - 1] = 1
+        elif isinstance(value, float):
+            values.append(repr(value).encode())
+            types.append(_DOUBLE)
+        else:
+            raise UnstorableError(f"{name} is a {type(value).__name__}")
+    return values, tuple(types), formats
 
 
 class NumberLoader(Loader):
-    """Reads sums as plain numbers, as SQLite gives them."""
+    """Reads sums as plain numbers, as SQLite returns them."""
 
     def load(self, data: Buffer) -> int | float:
         text = bytes(data)
@@ -61,21 +96,21 @@ class Exchange:
 
     __slots__ = ("answers", "sent")
 
-    def __init__(self, sent: list[_New | Later | None]) -> None:
+    def __init__(self, sent: list[_New | DeferredRows | None]) -> None:
         self.sent = sent
         self.answers: list[pq.abc.PGresult] | None = None
 
 
 class PgPipeline:
-    """One connection's queue of statements and the way to their results."""
+    """One connection's queue of statements, and their results."""
 
     def __init__(self, connection: "Connection[Any]", *, can_prepare: bool = True) -> None:
         connection.adapters.register_loader("numeric", NumberLoader)
         self._pgconn = connection.pgconn
         self._transformer = Transformer(connection)
         self._statements: dict[str, _Statement] = {}
-        # Of each command not yet answered: what it prepares, or who wants its rows.
-        self._sent: list[_New | Later | None] = []
+        # For each command without an answer: the statement that it prepares, or the receiver of its rows.
+        self._sent: list[_New | DeferredRows | None] = []
         self._unanswered: deque[Exchange] = deque()
         self._is_broken = False
         self._can_prepare = can_prepare
@@ -89,42 +124,14 @@ class PgPipeline:
         """Whether statements wait for the next `flush`."""
         return bool(self._sent)
 
-    def queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+    def queue(self, sql: str, params: dict[str, Any], later: DeferredRows | None = None) -> None:
         """Add a statement to what the next `flush` sends, which fills in its rows."""
         statement = self._statements.get(sql)
         if statement is None:
             text, names = numbered(sql)
             statement = self._statements[sql] = (text.encode("utf-8"), names, {})
         text_bytes, names, by_types = statement
-        values: list[bytes | None] = []
-        types: list[int] = []
-        formats: list[int] | None = None
-        for name in names:
-            value = params[name]
-            if isinstance(value, str):
-                data = value.encode("utf-8")
-                if b"\0" in data:
-                    raise UnstorableError(f"{name} contains a NUL character")
-                values.append(data)
-                types.append(_UNKNOWN)
-            elif value is None:
-                values.append(None)
-                types.append(_UNKNOWN)
-            elif isinstance(value, int):
-                # Always as BIGINT: the server would guess INTEGER beside a small literal.
-                values.append(b"%d" % value)
-                types.append(_BIGINT)
-            elif isinstance(value, bytes):
-                values.append(value)
-                types.append(_BYTEA)
-                formats = formats or [0] * len(names)
-                formats[len(values) - 1] = 1
-            elif isinstance(value, float):
-                values.append(repr(value).encode())
-                types.append(_DOUBLE)
-            else:
-                raise UnstorableError(f"{name} is a {type(value).__name__}")
-        signature = tuple(types)
+        values, signature, formats = _encode(names, params)
         prepared = by_types.get(signature)
         pgconn = self._pgconn
         try:
@@ -168,8 +175,8 @@ class PgPipeline:
     def collect(self, exchange: "Exchange") -> list[pq.abc.PGresult]:
         """Return the results of what was sent, or raise the first error.
 
-        Answers come in the order of sending: those to what was sent before are kept for whoever
-        collects them.
+        Answers come in the order of sending: those of earlier exchanges are kept until they are
+        collected.
         """
         while exchange.answers is None:
             if self._is_broken:
@@ -181,7 +188,7 @@ class PgPipeline:
             except Error as error:
                 raise self._lost(error) from error
             finally:
-                # Whatever broke the exchange, an interrupt included, its answers are still to come.
+                # After any interruption the answers of this exchange are still to come.
                 self._is_broken = not is_whole
             self._unanswered.popleft()
         sent, answers = exchange.sent, exchange.answers
@@ -192,9 +199,9 @@ class PgPipeline:
         raise self._refusal(answers)
 
     def _told(
-        self, sent: list[_New | Later | None], answers: list[pq.abc.PGresult]
+        self, sent: list[_New | DeferredRows | None], answers: list[pq.abc.PGresult]
     ) -> Iterator[pq.abc.PGresult]:
-        """Give the statements' own results, and their rows to those who wait for them."""
+        """Return the statements' results, and fill in the rows of deferred ones."""
         for what, answer in zip(sent, answers, strict=True):
             if isinstance(what, tuple):
                 continue
@@ -212,7 +219,7 @@ class PgPipeline:
         return transformer.load_rows(0, count, tuple)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait for a notification; all that have come count as one."""
+        """Wait for a notification; several count as one."""
         pgconn = self._pgconn
         try:
             if pgconn.notifies() is None:
@@ -228,7 +235,7 @@ class PgPipeline:
         return True
 
     def _send_rest(self) -> None:
-        # Reading meanwhile: a server that cannot hand over its answers would stop listening.
+        # Read meanwhile: a server that cannot send its answers stops reading.
         both = select.poll()
         both.register(self._pgconn.socket, select.POLLIN | select.POLLOUT)
         while self._pgconn.flush():
@@ -254,10 +261,10 @@ class PgPipeline:
 
     def _forget(
         self,
-        sent: list[_New | Later | None],
+        sent: list[_New | DeferredRows | None],
         answers: list[pq.abc.PGresult],
     ) -> None:
-        """Drop the names of statements that the server did not get to prepare."""
+        """Drop the names of statements that the server has not prepared."""
         for place, what in enumerate(sent):
             is_done = place < len(answers) and answers[place].status == _COMMAND_OK
             if isinstance(what, tuple) and not is_done:

@@ -1,10 +1,9 @@
 """PostgreSQL: many workers on one server.
 
-Between the two there may be a connection pooler that gives each transaction to any of its sessions
-(PgBouncer's `pool_mode = transaction`). What a session would remember is lost there, and would be left
-to other clients: settings, prepared statements, LISTEN. A connection through a pooler does without:
-its settings travel with each transaction, statements are sent whole, and notices are replaced by
-polling.
+A connection pooler in between may run each transaction in another session (PgBouncer's
+`pool_mode = transaction`). What a session remembers is lost there, and would be left to other clients:
+settings, prepared statements, LISTEN. A connection through a pooler does without: settings are sent
+with each transaction, statements are sent whole, and polling replaces notifications.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +13,22 @@ from typing import Any, Final, NoReturn
 import psycopg
 from psycopg import conninfo, pq
 
-from agent.store.db.database import CommitUnknownError, Connection, Later, Role, Row, StoreError
+from agent.store.db.database import (
+    CommitUnknownError,
+    Connection,
+    DeferredRows,
+    Role,
+    Row,
+    StoreError,
+)
 from agent.store.db.dialect import POSTGRESQL, Fault, postgresql_fault
 from agent.store.db.pg_pipeline import Exchange, PgPipeline, UnstorableError, WireError
 
 CHANNEL: Final = "agent_work"
 _CONNECT_SECONDS: Final = 10
 
-# Plans made while the tables are small would scan and hash them for ever after: a plan is kept for
-# the life of the connection, and every hot statement has its index.
+# A plan is kept for the life of the connection. One that is made while the tables are small would
+# scan and hash them later too; every hot statement has its index.
 _WRITER_SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -79,10 +85,10 @@ class PostgresConnection(Connection):
             raise
 
     def _set_for_session(self, settings: dict[str, str]) -> bool:
-        """Change the session's settings if it is ours alone.
+        """Change the session's settings unless there is a pooler.
 
-        A server names its own process when a client connects. A pooler names none that exists: a
-        client has no process of its own there. One statement asks and sets, since two might meet
+        A server reports the id of its own process when a client connects; a pooler reports an id
+        that does not exist on the server. One statement checks and sets, since two might run in
         different sessions.
         """
         done = self._raw.execute(
@@ -127,15 +133,15 @@ class PostgresConnection(Connection):
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
             self._fail(error)
 
-    def later(self, sql: str, /, **params: Any) -> Later:
-        later = Later()
+    def later(self, sql: str, /, **params: Any) -> DeferredRows:
+        later = DeferredRows()
         self._queue(sql, params, later)
         return later
 
     def defer(self, sql: str, /, **params: Any) -> None:
         self._queue(sql, params)
 
-    def _queue(self, sql: str, params: dict[str, Any], later: Later | None = None) -> None:
+    def _queue(self, sql: str, params: dict[str, Any], later: DeferredRows | None = None) -> None:
         try:
             if self.is_pooled:
                 self._settle_in()
@@ -146,7 +152,7 @@ class PostgresConnection(Connection):
             self._fail(error)
 
     def _settle_in(self) -> None:
-        """Behind a pooler, send the settings with a statement that has no transaction around it."""
+        """Behind a pooler, send the settings with a statement outside a transaction."""
         if not self.in_transaction and not self._wire.has_queued:
             self._wire.queue(self._local_settings, {})
 
@@ -168,7 +174,7 @@ class PostgresConnection(Connection):
 
     def wait_for_notify(self, timeout_seconds: float) -> bool:
         try:
-            # Behind a pooler no notice comes: who waits looks after each wait.
+            # Behind a pooler there are no notifications: the caller polls after each wait.
             return self._wire.wait(timeout_seconds) or self.is_pooled
         except WireError as error:
             self._fail(error)
@@ -184,7 +190,7 @@ class PostgresConnection(Connection):
         self._start("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def _start(self, sql: str) -> None:
-        # Queued only: it travels with the first statement.
+        # Queued only: it is sent with the first statement.
         try:
             self._wire.queue(sql, {})
             if self.is_pooled:
@@ -223,12 +229,12 @@ class PostgresConnection(Connection):
             self._wire.queue("ROLLBACK", {})
             self._wire.flush()
         except WireError as error:
-            # A connection that is gone has rolled back; a queued statement may fail here first.
+            # A lost connection has rolled back; a queued statement may fail here first.
             if error.sqlstate is not None:
                 self._end_failed()
 
     def _end_failed(self) -> None:
-        """Leave a failed transaction, so that the connection serves again if it lives."""
+        """Roll a failed transaction back, so that the connection can be used again."""
         self.in_transaction = False
         try:
             self._wire.queue("ROLLBACK", {})
@@ -256,7 +262,7 @@ class PostgresConnection(Connection):
 
 
 def environment(url: str) -> dict[str, str]:
-    """Return an address as the environment variables that PostgreSQL's own programs read."""
+    """Return a URL as the environment variables that PostgreSQL's own programs read."""
     return {
         option.envvar.decode(): option.val.decode()
         for option in pq.Conninfo.parse(url.encode())
@@ -271,7 +277,7 @@ def _settings(role: Role, timeout_ms: int) -> dict[str, str]:
         "timezone": "UTC",
         "idle_in_transaction_session_timeout": f"{timeout_ms}ms",
     }
-    return common | _WRITER_SETTINGS if role in ("turn", "writer") else common
+    return common | _WRITER_SETTINGS if role in ("worker", "writer") else common
 
 
 def _set_config(settings: dict[str, str], *, is_local: bool) -> str:
@@ -280,13 +286,13 @@ def _set_config(settings: dict[str, str], *, is_local: bool) -> str:
 
 
 def _describe(url: str) -> str:
-    """Name a server and its database for a person, without the password."""
-    given = conninfo.conninfo_to_dict(url)
-    host = given.get("host") or "localhost"
-    port = f":{given['port']}" if given.get("port") else ""
-    return f"PostgreSQL at {host}{port}/{given.get('dbname') or given.get('user') or ''}"
+    """Return the name of a server and its database for a person, without the password."""
+    parts = conninfo.conninfo_to_dict(url)
+    host = parts.get("host") or "localhost"
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"PostgreSQL at {host}{port}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
 def _unless_given(url: str, **defaults: Any) -> dict[str, Any]:
-    given = conninfo.conninfo_to_dict(url)
-    return {name: value for name, value in defaults.items() if name not in given}
+    parts = conninfo.conninfo_to_dict(url)
+    return {name: value for name, value in defaults.items() if name not in parts}

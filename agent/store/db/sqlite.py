@@ -1,97 +1,50 @@
 """SQLite: one file, many processes, one writer at a time."""
 
-import errno
 import os
 import time
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from agent.core import inode
+from agent.store.db import sqlite_errors
 from agent.store.db.database import (
     CommitUnknownError,
     Connection,
-    Later,
+    DeferredRows,
     Role,
     Row,
     StoreError,
     replaced,
 )
-from agent.store.db.dialect import SQLITE, Fault, Sql, sqlite_fault
+from agent.store.db.dialect import Fault, sqlite_fault
+from agent.store.db.sqlite_driver import driver
 from agent.store.db.write_lock import WriteLock, WriteLockHandle, WriteLockTimeoutError
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a statement waits for other writers before it is `busy`."""
 
-_OLDEST: Final = (3, 38, 0)
-_SAFE_IN_WAL: Final = (3, 51, 3)
 _POLL_SECONDS: Final = 0.02
 _CACHED_STATEMENTS: Final = 256
 _IOERR: Final = 10
-_LEAST_ROOM_BYTES: Final = 64 * 1024
-"""Twice what SQLite adds to its index of the log at a time."""
-# 16 MB: pages that many turns write are then copied to the database once, not four times.
+# 16 MB: pages that many commits write are then copied to the database once, not four times.
 _CHECKPOINT_PAGES: Final = 4000
 
-# What the driver raises for a value it cannot bind; they are no errors of the database to it.
+# Raised by the driver for a value that it cannot bind; they are not subclasses of its Error.
 _BINDING_ERRORS: Final = (OverflowError, UnicodeEncodeError)
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The module that speaks to SQLite, and what its library can do."""
-
-    module: Any
-    sql: Sql
-    journal_mode: str
-
-
-@cache
-def driver() -> Driver:
-    """Choose the newest SQLite there is: `pysqlite3` brings its own, Python's may be old."""
-    try:
-        import pysqlite3.dbapi2 as module
-    except ImportError:
-        import sqlite3 as module
-    return choose(module)
-
-
-def choose(module: Any) -> Driver:
-    """Say how this module's library may be used.
-
-    Before 3.51.3 two connections that write or checkpoint a write-ahead log at once can damage the
-    file. A rollback journal has no such defect: it is slower, and readers wait for writers.
-    """
-    version = module.sqlite_version_info
-    if version >= _SAFE_IN_WAL:
-        return Driver(module, SQLITE, "wal")
-    if version < _OLDEST:
-        raise StoreError(
-            Fault.DEFECT,
-            f"SQLite {module.sqlite_version} is too old; install the package pysqlite3",
-        )
-    warnings.warn(
-        f"SQLite {module.sqlite_version} can damage a database in its fast mode (fixed in 3.51.3):"
-        " the slow one is used. Install the package pysqlite3 for speed.",
-        stacklevel=2,
-    )
-    return Driver(module, replace(SQLITE, each="json_each"), "delete")
 
 
 class SqliteConnection(Connection):
     """A connection to a file; the file must exist."""
 
-    def __init__(self, path: Path, role: Role, gate: WriteLock | None) -> None:
+    def __init__(self, path: Path, role: Role, write_lock: WriteLock | None) -> None:
         chosen = driver()
         self.sql = chosen.sql
         self.role = role
         self._path = path
-        self._gate: WriteLockHandle | None = None
-        self._marks = gate
+        self._write_lock: WriteLockHandle | None = None
+        self._commit_counter = write_lock
         self._seen_mark = 0
         self._begun = 0
         self._errors: tuple[type[Exception], ...] = (chosen.module.Error, *_BINDING_ERRORS)
@@ -99,13 +52,13 @@ class SqliteConnection(Connection):
         try:
             self._file: inode.OpenFile | None = inode.open_file(path)
         except FileNotFoundError:
-            raise StoreError(Fault.LOST, _missing(path)) from None
+            raise StoreError(Fault.LOST, sqlite_errors.missing(path)) from None
         except OSError as error:
             reason = f"{path} cannot be opened: {error.strerror}"
-            raise StoreError(_os_fault(error), reason) from error
+            raise StoreError(sqlite_errors.os_fault(error), reason) from error
         self.identity = self._file.identity
         self._log: str | None = None
-        """The write-ahead log, where there is one; its name comes from the file's own."""
+        """The write-ahead log, if there is one; its name is derived from the file's."""
         self._log_identity: inode.Identity | None = None
         try:
             self._raw = chosen.module.connect(
@@ -122,23 +75,24 @@ class SqliteConnection(Connection):
         self._execute = self._raw.execute
         try:
             self._set_up(chosen.journal_mode)
-            # Between the two openings another file may have taken the name.
+            # Another file may have taken the name between the two openings.
             self.check_file()
-            if gate is not None and role in ("turn", "writer"):
-                self._gate = gate.open()
-            if gate is not None and role == "listener":
-                self._seen_mark = gate.mark()
+            if write_lock is not None and role in ("worker", "writer"):
+                self._write_lock = write_lock.open()
+            if write_lock is not None and role == "listener":
+                self._seen_mark = write_lock.mark()
         except OSError as error:
             self.close()
             raise StoreError(
-                _os_fault(error), f"cannot open the gate of {path}: {error.strerror}"
+                sqlite_errors.os_fault(error),
+                f"cannot open the write lock of {path}: {error.strerror}",
             ) from error
         except BaseException:
             self.close()
             raise
 
     def _set_up(self, journal_mode: str) -> None:
-        if self.role in ("turn", "writer"):
+        if self.role in ("worker", "writer"):
             if self._path.stat().st_size == 0:
                 # Only possible before anything is written; lets the file shrink later.
                 self.query("PRAGMA auto_vacuum = INCREMENTAL")
@@ -173,27 +127,27 @@ class SqliteConnection(Connection):
 
     def defer(self, sql: str, /, **params: Any) -> None:
         try:
-            # Fetched, since a COMMIT fails while a statement still has rows to give.
+            # A COMMIT fails while a statement has unread rows.
             self._execute(sql, params).fetchall()
         except self._errors as error:
             self._fail(error)
 
-    def later(self, sql: str, /, **params: Any) -> Later:
-        return Later(self.query(sql, **params))
+    def later(self, sql: str, /, **params: Any) -> DeferredRows:
+        return DeferredRows(self.query(sql, **params))
 
     def mark(self) -> tuple[int, int] | None:
         return self.query("PRAGMA data_version")[0][0], self._begun
 
     def lock_timeout(self, timeout_ms: int) -> None:
-        """Nothing to bound: the one writer holds the whole file."""
+        """There are no row locks: the one writer locks the whole file."""
 
     def notify(self) -> None:
-        """Nothing to send: the mark in the gate's file tells."""
+        """Nothing to send: listeners read the counter of commits."""
 
     def wait_for_notify(self, timeout_seconds: float) -> bool:
         deadline = time.monotonic() + timeout_seconds
         while True:
-            mark = 0 if self._marks is None else self._marks.mark()
+            mark = 0 if self._commit_counter is None else self._commit_counter.mark()
             if mark != self._seen_mark:
                 self._seen_mark = mark
                 return True
@@ -203,17 +157,17 @@ class SqliteConnection(Connection):
             time.sleep(min(left, _POLL_SECONDS))
 
     def copy_to(self, path: Path) -> None:
-        """Write a copy of the database as it is now, while others go on writing."""
+        """Write a copy of the current database, while other processes write."""
         module = driver().module
         try:
             target = module.connect(str(path))
             try:
-                # All pages in one step: in several, each write by others would start it over.
+                # All pages in one step: with several, each write of another process would restart it.
                 self._raw.backup(target, pages=-1)
             finally:
                 target.close()
         except self._errors as error:
-            if _has_no_room(path):
+            if sqlite_errors.is_disk_full(path):
                 raise StoreError(Fault.FULL, f"no room is left in {path.parent}") from error
             self._fail(error)
 
@@ -234,9 +188,9 @@ class SqliteConnection(Connection):
     def close(self) -> None:
         self._raw.close()
         self.in_transaction = False
-        if self._gate is not None:
-            self._gate.close()
-            self._gate = None
+        if self._write_lock is not None:
+            self._write_lock.close()
+            self._write_lock = None
         self._leave_file()
 
     def _leave_file(self) -> None:
@@ -252,23 +206,23 @@ class SqliteConnection(Connection):
             self._leave_file()
 
     def _begin(self) -> None:
-        gate = self._gate
-        if gate is not None:
+        lock = self._write_lock
+        if lock is not None:
             try:
-                gate.approach(PATIENCE_SECONDS)
+                lock.acquire_with_queue(PATIENCE_SECONDS)
             except WriteLockTimeoutError:
-                raise StoreError(Fault.BUSY, locked(self._path)) from None
+                raise StoreError(Fault.BUSY, sqlite_errors.locked(self._path)) from None
         try:
             self._execute("BEGIN IMMEDIATE")
         except self._errors as error:
-            if gate is not None:
-                gate.drop()
+            if lock is not None:
+                lock.release()
             self._fail(error)
         finally:
-            if gate is not None:
-                gate.leave_place()
-        if gate is not None and not self._is_writer:
-            gate.drop()
+            if lock is not None:
+                lock.leave_queue()
+        if lock is not None and not self._is_writer:
+            lock.release()
         self.in_transaction = True
         self._begun += 1
 
@@ -283,13 +237,13 @@ class SqliteConnection(Connection):
             self._rollback()
             self._fail(error, at_commit=True)
         self.in_transaction = False
-        if self._is_writer and self._gate is not None:
-            self._gate.bump()
-            self._gate.drop()
+        if self._is_writer and self._write_lock is not None:
+            self._write_lock.count_commit()
+            self._write_lock.release()
         self._check_commit()
 
     def _check_commit(self) -> None:
-        """Refuse to call committed what was written to a file that is no longer under its name."""
+        """Raise if the commit went to a file that was deleted or replaced."""
         if self._log is not None and self._log_identity is None:
             try:
                 self._log_identity = inode.identity_of(self._log)
@@ -299,94 +253,43 @@ class SqliteConnection(Connection):
 
     def _rollback(self) -> None:
         try:
-            # A full disk and the like have ended the transaction already.
+            # Some errors, such as a full disk, have rolled the transaction back already.
             if self._raw.in_transaction:
                 self._execute("ROLLBACK")
         except self._errors as error:
             self._fail(error)
         finally:
             self.in_transaction = False
-            self._drop_gate()
+            self._release_write_lock()
 
-    def _drop_gate(self) -> None:
-        if self._is_writer and self._gate is not None:
-            self._gate.drop()
+    def _release_write_lock(self) -> None:
+        if self._is_writer and self._write_lock is not None:
+            self._write_lock.release()
 
     def _fail(self, error: Exception, *, at_commit: bool = False) -> NoReturn:
         if isinstance(error, _BINDING_ERRORS):
             raise StoreError(Fault.DATA, f"a value cannot be stored: {error}") from error
         code = getattr(error, "sqlite_errorcode", None)
         fault = sqlite_fault(code)
-        if code == _IOERR and not at_commit and _has_no_room(self._path):
-            # The log's index cannot grow then, which SQLite calls an error of the disk.
+        if code == _IOERR and not at_commit and sqlite_errors.is_disk_full(self._path):
+            # SQLite reports a disk error when the log's index cannot grow.
             fault = Fault.FULL
-        message = _message(fault, self._path, error)
+        message = sqlite_errors.message(fault, self._path, error)
         if at_commit and fault is Fault.CORRUPT:
-            # A failed sync may have written all there is: after a crash it would count.
+            # A failed sync may have written everything: after a crash the commit would count.
             raise CommitUnknownError(fault, message) from error
         raise StoreError(fault, message) from error
 
 
 def create(path: Path) -> None:
-    """Make an empty database file, for its owner alone, unless there is one."""
+    """Create an empty database file, with access for its owner alone, unless it exists."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except FileNotFoundError:
-        raise StoreError(Fault.LOST, _missing(path)) from None
+        raise StoreError(Fault.LOST, sqlite_errors.missing(path)) from None
     except OSError as error:
         reason = f"{path} cannot be opened for writing: {error.strerror}"
-        raise StoreError(_os_fault(error), reason) from error
-
-
-def _os_fault(error: OSError) -> Fault:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Fault.READONLY
-    return Fault.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Fault.LOST
-
-
-def _has_no_room(path: Path) -> bool:
-    try:
-        disk = os.statvfs(path.parent)
-    except OSError:
-        return False
-    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES
-
-
-def locked(path: Path) -> str:
-    """Say that a database is busy and stays so."""
-    return f"another process keeps {path} locked"
-
-
-def _missing(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"the directory {path.parent} does not exist"
-    return f"there is no database at {path}"
-
-
-def _message(fault: Fault, path: Path, error: Exception) -> str:
-    match fault:
-        case Fault.BUSY:
-            return locked(path)
-        case Fault.FULL:
-            return f"no room is left for {path}: {error}"
-        case Fault.READONLY:
-            return f"{path} cannot be written: {error}"
-        case Fault.LOST:
-            return f"cannot open {path}: {_why_not_opened(path) or error}"
-        case Fault.CORRUPT:
-            return f"{path} or its disk is damaged, or it is no database of ours: {error}"
-        case Fault.DATA:
-            return f"a row was refused: {error}"
-        case Fault.DEFECT | Fault.STALE | Fault.REPLACED | Fault.UNREACHABLE:
-            return f"a statement failed on {path}: {error}"
-
-
-def _why_not_opened(path: Path) -> str | None:
-    """Say why SQLite could not open a file that is there, where it is this."""
-    is_effective = os.access in os.supports_effective_ids
-    if path.is_file() and not os.access(path.parent, os.W_OK, effective_ids=is_effective):
-        return "its directory cannot be written, which even readers need"
-    return None
+        raise StoreError(sqlite_errors.os_fault(error), reason) from error
 
 
 def connect_for_migration(path: Path) -> Any:

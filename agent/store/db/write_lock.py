@@ -1,15 +1,15 @@
-"""The write gate: file locks that let SQLite's writers take turns, and the mark they leave.
+"""The write lock: file locks that queue SQLite's writers, and a counter of their commits.
 
 SQLite's own lock has no queue: a process that commits back to back takes it again before a waiting
-one looks. So every writer holds this gate around its transaction, and the engine's turn, which is
-the one that commits back to back, passes through it before each of its own.
+process tries. So every writer holds this lock around its transaction. The worker, which commits back
+to back, takes and releases it before each transaction.
 
-The gate is two locks, or a writer in a loop would shut out the turn in its stead. Who wants through
-first takes the place in front of the gate: whoever leaves the gate finds that place taken and
-cannot overtake.
+There are two locks: without a queue a writer in a loop would shut out the worker instead. A writer
+first takes the queue's lock, then the write lock: a writer that has just released the write lock finds
+the queue taken and cannot overtake.
 
-The gate's file also holds a counter of the writers' commits. Reading it is one system call, which
-is how a daemon notices work that another process submitted.
+The lock's file also contains a counter of the writers' commits. Reading it takes one system call. A
+daemon notices by it what another process submitted.
 """
 
 import contextlib
@@ -25,23 +25,23 @@ _SHORT_WAITS: Final = 500
 
 
 class WriteLockTimeoutError(Exception):
-    """Somebody was in the way all the time that we were willing to wait."""
+    """Another writer held the lock for the whole time that the caller was willing to wait."""
 
 
 class WriteLock:
-    """The gate of one database file, as seen by this process."""
+    """The write lock of one database file, as seen by this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._reader: int | None = None
 
     def open(self) -> "WriteLockHandle":
-        """Return a handle of one connection; two handles exclude each other in one process too."""
-        place = self._open(self.path.with_suffix(".next"))
+        """Return a handle for one connection; handles of one process exclude each other too."""
+        queue = self._open(self.path.with_suffix(".next"))
         try:
-            return WriteLockHandle(self, self._open(self.path), place)
+            return WriteLockHandle(self, self._open(self.path), queue)
         except OSError:
-            os.close(place)
+            os.close(queue)
             raise
 
     def mark(self) -> int:
@@ -58,7 +58,7 @@ class WriteLock:
         try:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except PermissionError:
-            # Another user's: it can be locked and read, and its mark stays as it is.
+            # Another user's file: it can be locked and read, but commits are not counted in it.
             if not path.exists():
                 raise
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -69,72 +69,72 @@ class WriteLock:
 
 
 class WriteLockHandle:
-    """One connection's way through the gate."""
+    """The write lock as one connection uses it."""
 
-    __slots__ = ("_files", "_gate", "_place")
+    __slots__ = ("_files", "_lock", "_queue")
 
-    def __init__(self, files: WriteLock, gate: int, place: int) -> None:
+    def __init__(self, files: WriteLock, lock: int, queue: int) -> None:
         self._files = files
-        self._gate = gate
-        self._place = place
+        self._lock = lock
+        self._queue = queue
 
-    def take(self, patience_seconds: float) -> None:
-        """Hold the gate, or raise `WriteLockTimeoutError`."""
-        self.approach(patience_seconds)
-        self.leave_place()
+    def acquire(self, patience_seconds: float) -> None:
+        """Take the lock, or raise `WriteLockTimeoutError`."""
+        self.acquire_with_queue(patience_seconds)
+        self.leave_queue()
 
-    def approach(self, patience_seconds: float) -> None:
-        """Hold the gate and the place in front of it, so that nobody can come next."""
-        if is_removed(self._gate) or is_removed(self._place):
+    def acquire_with_queue(self, patience_seconds: float) -> None:
+        """Take the lock and keep the queue's, so that no other writer can wait for the lock yet."""
+        if is_removed(self._lock) or is_removed(self._queue):
             self._reopen()
-        _lock(self._place, patience_seconds)
+        _flock(self._queue, patience_seconds)
         try:
-            _lock(self._gate, patience_seconds)
+            _flock(self._lock, patience_seconds)
         except BaseException:
-            self.leave_place()
+            self.leave_queue()
             raise
 
     def _reopen(self) -> None:
-        """Open the current gate: its files were removed, and another process made new ones."""
+        """Open the current files: the old ones were removed, and another process made new ones."""
         fresh = self._files.open()
-        os.close(self._gate)
-        os.close(self._place)
-        self._gate, self._place = fresh._gate, fresh._place
-        fresh._gate = fresh._place = -1
+        os.close(self._lock)
+        os.close(self._queue)
+        self._lock, self._queue = fresh._lock, fresh._queue
+        fresh._lock = fresh._queue = -1
 
-    def leave_place(self) -> None:
-        """Let the next one come before the gate."""
-        fcntl.flock(self._place, fcntl.LOCK_UN)
+    def leave_queue(self) -> None:
+        """Let the next writer wait for the lock."""
+        fcntl.flock(self._queue, fcntl.LOCK_UN)
 
-    def drop(self) -> None:
-        """Let the next one through."""
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
+    def release(self) -> None:
+        """Let the next writer take the lock."""
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def bump(self) -> None:
-        """Count one commit; only while holding the gate."""
-        # A full disk must not make a failure of what is committed: the mark is only a hint.
+    def count_commit(self) -> None:
+        """Count one commit; only while holding the lock."""
+        # The counter is only a hint: a full disk must not turn a commit into a failure.
         with contextlib.suppress(OSError):
-            count = int.from_bytes(os.pread(self._gate, 8, 0), "little") + 1
-            os.pwrite(self._gate, count.to_bytes(8, "little"), 0)
+            count = int.from_bytes(os.pread(self._lock, 8, 0), "little") + 1
+            os.pwrite(self._lock, count.to_bytes(8, "little"), 0)
 
     def close(self) -> None:
-        """Drop everything that is held, for good; closing twice is harmless."""
-        if self._gate >= 0:
-            os.close(self._gate)
-            os.close(self._place)
-            self._gate = self._place = -1
+        """Release everything, for good; closing twice is harmless."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            os.close(self._queue)
+            self._lock = self._queue = -1
 
     def __del__(self) -> None:
-        # A connection that was left to the garbage collector must not hold everybody else.
+        # A connection that was left to the garbage collector must not block other writers.
         self.close()
 
 
 def is_removed(file: int) -> bool:
-    """Whether an open file has no name any more."""
+    """Whether an open file was deleted."""
     return os.fstat(file).st_nlink == 0
 
 
-def _lock(file: int, patience_seconds: float) -> None:
+def _flock(file: int, patience_seconds: float) -> None:
     # Not a blocking lock: a holder that was stopped would hang this thread for ever.
     deadline = None
     waits = 0

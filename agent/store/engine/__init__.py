@@ -1,3 +1,9 @@
-"""SQL of the engine: what a transaction reads first (`begin_tx`), `reads`, `writes`, what an attempt
-needs (`attempt_reads`), workers, budgets, approvals, workflow versions, and lines of retries.
+"""SQL of the engine, for workers and operators.
+
+`begin_tx` is the first round trip of a worker's transaction. `reads` locks and reads tasks and steps,
+`writes` writes them. `attempt_reads` is what an attempt starts with. One module each for the other
+tables: `task_rows` (single tasks), `call_rows`, `signals`, `approvals`, `budgets`, `workers`,
+`workflow_versions`; `lineage` follows children and retries, `outages` records events of stores.
+
+Functions take the transaction first and never commit. Import `store.db` and `store.artifacts` only.
 """

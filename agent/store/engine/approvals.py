@@ -1,4 +1,4 @@
-"""The table of approvals: rows that are asked, decided once, and read by those who answer."""
+"""The SQL of approvals: rows are inserted as pending and decided once."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ class ApprovalRow:
 
     @property
     def wake_at(self) -> int | None:
-        """When something is to be done about it by itself: a reminder, or its end."""
+        """When it needs a reminder or expires, whichever is first."""
         instants = [at for at in (self.expires_at, self.remind_at) if at is not None]
         return min(instants, default=None)
 
@@ -90,13 +90,13 @@ def _insert(sql: Sql) -> str:
 
 
 def insert(tx: Connection, rows: Iterable[ApprovalRow]) -> None:
-    """Ask: the rows are there once the transaction of the steps that wait on them commits."""
-    asked = [astuple(row) for row in rows]
-    tx.defer(_insert(tx.sql), rows=json.dumps(asked, ensure_ascii=False))
+    """Insert approvals, in the transaction that parks the steps which wait on them."""
+    values = [astuple(row) for row in rows]
+    tx.defer(_insert(tx.sql), rows=json.dumps(values, ensure_ascii=False))
 
 
 def decide(tx: Connection, approval_id: str, status: str, now: int, **decided: Any) -> bool:
-    """Decide a pending approval; False when it was decided before: the first answer counts."""
+    """Decide a pending approval; False if it was decided before: the first answer counts."""
     assignments = "".join(f", {name} = :{name}" for name in decided)
     changed = tx.execute(
         f"UPDATE approvals SET status = :status, decided_at = :now{assignments}"
@@ -118,7 +118,7 @@ def _withdraw(sql: Sql) -> str:
 
 
 def withdraw(tx: Connection, approval_ids: Sequence[str], now: int) -> None:
-    """Take questions back that nobody waits on any more."""
+    """Withdraw approvals that no step waits on any more."""
     tx.defer(_withdraw(tx.sql), ids=json.dumps(list(approval_ids)), now=now)
 
 
@@ -133,10 +133,18 @@ def set_reminder(tx: Connection, approval_id: str, remind_at: int | None) -> Non
 
 def find(connection: Connection, approval_id: str) -> ApprovalRow | None:
     """Return one row."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_COLUMNS} FROM approvals AS a WHERE a.id = :id", id=approval_id
     )
-    return ApprovalRow(*found[0]) if found else None
+    return ApprovalRow(*rows[0]) if rows else None
+
+
+def created_at(connection: Connection, approval_id: str) -> int:
+    """Return when an approval was requested."""
+    ((instant,),) = connection.query(
+        "SELECT created_at FROM approvals WHERE id = :id", id=approval_id
+    )
+    return int(instant)
 
 
 def like(connection: Connection, text: str) -> list[str]:
@@ -144,12 +152,12 @@ def like(connection: Connection, text: str) -> list[str]:
     exact = connection.query("SELECT id FROM approvals WHERE id = :text", text=text)
     if exact:
         return [str(exact[0][0])]
-    found = connection.query(
+    rows = connection.query(
         "SELECT id FROM approvals WHERE id LIKE :begins OR id LIKE :ends ORDER BY id DESC LIMIT 5",
         begins=f"{text}%",
         ends=f"%{text}",
     )
-    return [str(approval_id) for (approval_id,) in found]
+    return [str(approval_id) for (approval_id,) in rows]
 
 
 _LISTED: Final = (
@@ -169,31 +177,31 @@ def listed(
 ) -> list[tuple[ApprovalRow, str, str, str, int]]:
     """Return approvals with their workflow, its task's status, and the step's name and number.
 
-    Those that are pending, the oldest first; or all, the newest first. `after` is the last one of
-    the page before; with `like` only those whose ids begin or end with it.
+    Pending ones, the oldest first; or all, the newest first. `after` is the last one of the page
+    before; with `like` only those whose ids begin or end with it.
     """
     conditions = [] if is_all else ["a.status = 'pending'"]
-    given: dict[str, Any] = {"limit": limit}
+    params: dict[str, Any] = {"limit": limit}
     if task_id is not None:
         conditions.append("a.task_id = :task_id")
-        given["task_id"] = task_id
+        params["task_id"] = task_id
     if after is not None:
         conditions.append(f"a.id {'<' if is_all else '>'} :after")
-        given["after"] = after
+        params["after"] = after
     if like is not None:
         conditions.append("(a.id LIKE :begins OR a.id LIKE :ends)")
-        given |= {"begins": f"{like}%", "ends": f"%{like}"}
+        params |= {"begins": f"{like}%", "ends": f"%{like}"}
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = " ORDER BY a.id" + (" DESC" if is_all else "")
-    return _with_place(connection.query(f"{_LISTED}{where}{order} LIMIT :limit", **given))
+    return _with_place(connection.query(f"{_LISTED}{where}{order} LIMIT :limit", **params))
 
 
 def placed(
     connection: Connection, approval_id: str
 ) -> tuple[ApprovalRow, str, str, str, int] | None:
     """Return one approval as `listed` does."""
-    found = _with_place(connection.query(f"{_LISTED} WHERE a.id = :id", id=approval_id))
-    return found[0] if found else None
+    approvals = _with_place(connection.query(f"{_LISTED} WHERE a.id = :id", id=approval_id))
+    return approvals[0] if approvals else None
 
 
 def _with_place(rows: Rows) -> list[tuple[ApprovalRow, str, str, str, int]]:
@@ -202,7 +210,7 @@ def _with_place(rows: Rows) -> list[tuple[ApprovalRow, str, str, str, int]]:
 
 
 def definition_of(connection: Connection, step_id: str) -> tuple[str, int, int]:
-    """Return the workflow, its version and the place in it by which a step is defined."""
+    """Return (workflow, version, step index): where a step is defined."""
     ((name, version, index),) = connection.query(
         'SELECT t.workflow_name, t.workflow_version, s."index" FROM tasks AS t'
         " JOIN steps AS s ON s.task_id = t.id WHERE s.id = :id",
@@ -226,7 +234,7 @@ def of_steps(connection: Connection, step_ids: Sequence[str]) -> list[ApprovalRo
 
 
 def due(connection: Connection, now: int, most: int) -> Rows:
-    """Return (task id, step id) of pending approvals of living tasks that something is due about."""
+    """Return (task id, step id) of pending approvals of open tasks that need a reminder or expire."""
     return connection.query(
         "SELECT a.task_id, a.step_id FROM approvals AS a JOIN tasks AS t ON t.id = a.task_id"
         " WHERE a.status = 'pending' AND (a.expires_at <= :now OR a.remind_at <= :now)"
@@ -237,7 +245,7 @@ def due(connection: Connection, now: int, most: int) -> Rows:
 
 
 def decided_and_waiting(connection: Connection, since: int) -> Rows:
-    """Return (task id, step id) of steps that still wait on what was decided since an instant."""
+    """Return (task id, step id) of steps that wait on an approval decided since an instant."""
     return connection.query(
         "SELECT a.task_id, a.step_id FROM approvals AS a JOIN steps AS s ON s.id = a.step_id"
         " JOIN tasks AS t ON t.id = a.task_id WHERE a.decided_at >= :since"

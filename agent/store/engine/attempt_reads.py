@@ -1,4 +1,4 @@
-"""What an attempt is given to work with, read in sets after its claim was committed."""
+"""What attempts start with, read in sets after their claims are committed."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -33,7 +33,7 @@ def _own(sql: Sql) -> str:
 
 
 def own_values(connection: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (id, checkpoint, item, what it waited on, last error) of steps."""
+    """Return (id, checkpoint, item, waiting_on, last error) of steps."""
     return connection.query(_own(connection.sql), rows=_singles(step_ids))
 
 
@@ -48,59 +48,43 @@ def _ended(sql: Sql) -> str:
 
 
 def ended_steps(connection: Connection, places: Sequence[tuple[str, int]]) -> Rows:
-    """Return (id, task id, index, status, output, error, item count) of steps by place."""
+    """Return (id, task id, index, status, output, error, item count) of steps by (task id, index)."""
     return connection.query(_ended(connection.sql), rows=set_of(places))
 
 
 def gathered(
     connection: Connection, task_id: str, index: int, read: artifact_rows.Read = artifact_rows.load
 ) -> list[Any]:
-    """Return the outputs of a group's items in their order; null where there is none."""
-    found = connection.query(
+    """Return the outputs of a group's items in order; null for an item without one."""
+    rows = connection.query(
         'SELECT output FROM steps WHERE task_id = :task_id AND "index" = :index'
         " AND parallel_index >= 0 ORDER BY parallel_index",
         task_id=task_id,
         index=index,
     )
-    return [read(connection, output) for (output,) in found]
-
-
-@cache
-def _calls(sql: Sql) -> str:
-    return (
-        "SELECT c.step_id, c.id, c.number, c.attempt, c.action, c.idempotency_key, c.remote_key,"
-        " c.request_hash, o.status, c.response, c.error, c.on_unknown, c.expires_at FROM "
-        f"{sql.rows(id='text')} JOIN tool_calls AS c ON c.step_id = r.id"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-        " ORDER BY c.step_id, c.number, c.attempt, c.created_at, c.id"
-    )
-
-
-def recorded_calls(connection: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return the calls on record of steps, in the order they were made."""
-    return connection.query(_calls(connection.sql), rows=_singles(step_ids))
+    return [read(connection, output) for (output,) in rows]
 
 
 def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int | None:
     """Return when a step was claimed for the first time."""
-    found = connection.query(
+    rows = connection.query(
         "SELECT min(at) FROM events WHERE task_id = :task_id AND step_id = :step_id"
         " AND type = 'step.claimed'",
         task_id=task_id,
         step_id=step_id,
     )
-    at: int | None = found[0][0]
+    at: int | None = rows[0][0]
     return at
 
 
 def raised_seconds(connection: Connection, task_id: str, step: str) -> float | None:
-    """Return the time that a step was given since its task started; None if that was nothing."""
-    found = connection.query(
+    """Return the time limit that an operator gave a step; None if there is none."""
+    rows = connection.query(
         "SELECT data FROM events WHERE task_id = :task_id AND type = 'budget.raised' ORDER BY seq",
         task_id=task_id,
     )
-    raised = [decode(data) or {} for (data,) in found]
-    times = [each["seconds"] for each in raised if each.get("step") == step and "seconds" in each]
+    events = [decode(data) or {} for (data,) in rows]
+    times = [data["seconds"] for data in events if data.get("step") == step and "seconds" in data]
     return float(times[-1]) if times else None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from agent.store.db.database import Connection, Later
+from agent.store.db.database import Connection, DeferredRows
 from agent.store.db.dialect import Sql
 from agent.store.db.json_values import set_of
 from agent.store.engine import reads
@@ -90,8 +90,8 @@ def _assumed_tasks(sql: Sql) -> str:
 
 def assume(
     tx: Connection, worker_id: str, sequence: int, versions: Iterable[tuple[str, str]]
-) -> Later:
-    """Advance the worker's number, and lock tasks of which (id, version) must still hold.
+) -> DeferredRows:
+    """Advance the worker's number, and lock tasks that must still have these versions.
 
     It waits for nothing: if the worker is dead, or a task has changed or is locked, the transaction
     fails as stale. The rows that are returned will hold the id of the transaction.

@@ -1,7 +1,6 @@
-"""The SQL of budgets: rows are made, locked and changed by differences, one statement each.
+"""The SQL of budgets: rows are inserted, locked and changed by differences, one statement each.
 
-Rows of budgets are locked after those of tasks and before that of the day, each in the order of their
-ids, so that no two transactions wait for each other.
+Lock order: tasks, then budgets by id, then the day. So no two transactions wait for each other.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,12 +27,12 @@ def _ensure(sql: Sql) -> str:
 
 
 def ensure(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Make budgets that are not there yet: (id, task id, limit of tokens, limit of money)."""
+    """Insert missing budgets: (id, task id, limit of tokens, limit of money)."""
     tx.defer(_ensure(tx.sql), rows=set_of(rows))
 
 
 def lock(tx: Connection, ids: Iterable[str]) -> Rows:
-    """Lock budgets; return (id, limits of tokens and money, what is taken of each)."""
+    """Lock budgets; return (id, limits of tokens and money, used and reserved amount of each)."""
     return tx.query(
         "SELECT id, tokens_limit, microusd_limit, tokens_used + tokens_reserved,"
         f" microusd_used + microusd_reserved FROM budgets WHERE id IN {tx.sql.ids()}"
@@ -43,7 +42,7 @@ def lock(tx: Connection, ids: Iterable[str]) -> Rows:
 
 
 def lock_day(tx: Connection, day: str) -> tuple[int, int, int]:
-    """Lock a day's row, made if need be; return what is taken of it, as `of_day` does."""
+    """Lock a day's row, inserted if missing; return the same as `of_day`."""
     tx.execute(
         f"INSERT INTO daily_spend (day, {', '.join(_DAILY_AMOUNTS)})"
         " VALUES (:day, 0, 0, 0, 0, 0, 0) ON CONFLICT (day) DO NOTHING",
@@ -53,13 +52,13 @@ def lock_day(tx: Connection, day: str) -> tuple[int, int, int]:
 
 
 def of_day(connection: Connection, day: str, lock: str = "") -> tuple[int, int, int]:
-    """Return the tokens, the money and the milliseconds that are taken of a day."""
-    found = connection.query(
+    """Return the tokens, the money and the milliseconds used and reserved on a day."""
+    rows = connection.query(
         "SELECT tokens_used + tokens_reserved, microusd_used + microusd_reserved,"
         f" ms_used + ms_reserved FROM daily_spend WHERE day = :day {lock}",
         day=day,
     )
-    tokens, microusd, ms = found[0] if found else (0, 0, 0)
+    tokens, microusd, ms = rows[0] if rows else (0, 0, 0)
     return int(tokens), int(microusd), int(ms)
 
 
@@ -81,10 +80,7 @@ def add_to_days(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def ancestors(tx: Connection, task_id: str) -> Rows:
-    """Return (id, workflow, version, index of the step that waits below) of the tasks above a task.
-
-    The nearest comes first.
-    """
+    """Return (id, workflow, version, index of the waiting step) of a task's ancestors, nearest first."""
     return tx.query(
         "WITH RECURSIVE above(id, parent, step, waiting, name, version, distance) AS ("
         "SELECT t.id, t.parent_task_id, t.parent_step_id, CAST(NULL AS text), t.workflow_name,"
@@ -99,7 +95,7 @@ def ancestors(tx: Connection, task_id: str) -> Rows:
 
 
 def set_limits(tx: Connection, name: str, tokens: int | None, microusd: int | None) -> None:
-    """Set a budget's limits anew; what is not given stays as it is."""
+    """Set a budget's limits; None leaves one as it is."""
     tx.execute(
         "UPDATE budgets SET tokens_limit = coalesce(CAST(:tokens AS bigint), tokens_limit),"
         " microusd_limit = coalesce(CAST(:microusd AS bigint), microusd_limit) WHERE id = :id",
@@ -130,16 +126,16 @@ def step_started_at(tx: Connection, task_id: str, index: int) -> int | None:
     return None if started_at is None else int(started_at)
 
 
-def pause_reason(tx: Connection, task_id: str) -> str | None:
-    """Return why a task is paused."""
-    found = tx.query("SELECT pause_reason FROM tasks WHERE id = :id", id=task_id)
-    return found[0][0] if found else None
+def is_paused_for_budget(tx: Connection, task_id: str) -> bool:
+    """Whether a task is paused because a budget is used up; read without a lock."""
+    condition = "id = :id AND status = 'paused' AND pause_kind = 'budget'"
+    return bool(tx.query(f"SELECT 1 FROM tasks WHERE {condition}", id=task_id))
 
 
 def usage(connection: Connection, task_id: str) -> tuple[int, int, int, int, int]:
-    """Return a task's own calls of models: their number, tokens in and out, money, what is open.
+    """Return a task's own calls of models: their number, tokens in and out, money, money reserved.
 
-    What is open is the money that was set aside for calls of which nobody knows what they used.
+    The last is the money reserved for calls whose use was never recorded.
     """
     ((calls, tokens_in, tokens_out, microusd, still_open),) = connection.query(
         "SELECT count(*), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0),"

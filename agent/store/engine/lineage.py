@@ -1,4 +1,4 @@
-"""Who came from whom: the tasks below a task, and the earlier ones that a retry goes on from."""
+"""Relations between tasks: descendants of a task, and the earlier tasks that a retry continues."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
 
 _CHILDREN: Final = "s.kind IN ('workflow', 'agent')"
-_LIVING: Final = "('pending', 'running', 'paused')"
+_OPEN: Final = "('pending', 'running', 'paused')"
 _BELOW: Final = (
     "WITH RECURSIVE below(id) AS (SELECT id FROM tasks WHERE id = :task_id"
     " UNION SELECT c.id FROM below AS b"
@@ -24,39 +24,39 @@ _LINE: Final = (
 
 
 def below(tx: Connection, task_id: str) -> list[str]:
-    """Return the children of a task, and theirs, in the order in which they were made."""
-    found = tx.query(
+    """Return the descendants of a task, in the order of their creation."""
+    rows = tx.query(
         f"{_BELOW} SELECT id FROM below WHERE id <> :task_id ORDER BY id", task_id=task_id
     )
-    return [str(row[0]) for row in found]
+    return [str(row[0]) for row in rows]
 
 
 def living_below(tx: Connection, task_id: str) -> str | None:
-    """Return a task below this one that has not ended."""
-    found = tx.query(
+    """Return a descendant that has not ended."""
+    rows = tx.query(
         f"{_BELOW} SELECT t.id FROM below AS b JOIN tasks AS t ON t.id = b.id"
-        f" WHERE t.id <> :task_id AND t.status IN {_LIVING} ORDER BY t.id LIMIT 1",
+        f" WHERE t.id <> :task_id AND t.status IN {_OPEN} ORDER BY t.id LIMIT 1",
         task_id=task_id,
     )
-    return str(found[0][0]) if found else None
+    return str(rows[0][0]) if rows else None
 
 
 def effects_alive_until(tx: Connection, task_id: str) -> int | None:
-    """Return until when an effect of unknown outcome, here or below, may still be under way."""
-    found = tx.query(
+    """Return until when an unknown effect of a task or a descendant may still be running."""
+    rows = tx.query(
         f"{_BELOW} SELECT max(c.expires_at) FROM below AS b"
         " JOIN tool_calls AS c ON c.task_id = b.id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " WHERE o.status = 'unknown'",
         task_id=task_id,
     )
-    until: int | None = found[0][0]
+    until: int | None = rows[0][0]
     return until
 
 
 def has_acted(tx: Connection, task_id: str) -> bool:
-    """Whether a task, one below it or one that it retries has done something, or may have."""
-    found = tx.query(
+    """Whether a task, a descendant or a task that it retries has made an effect, or may have."""
+    rows = tx.query(
         "WITH RECURSIVE involved(id) AS (SELECT id FROM tasks WHERE id = :task_id"
         " UNION SELECT other.id FROM involved AS i JOIN tasks AS t ON t.id = i.id"
         f" LEFT JOIN steps AS s ON s.task_id = t.id AND {_CHILDREN}"
@@ -67,12 +67,12 @@ def has_acted(tx: Connection, task_id: str) -> bool:
         " WHERE c.model IS NULL",
         task_id=task_id,
     )
-    return any(_may_have_acted(status, error) for status, error in found)
+    return any(_may_have_acted(status, error) for status, error in rows)
 
 
 def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
-    """Return the places of steps that have done something, or may have, or whose children have."""
-    found = tx.query(
+    """Return (index, parallel index) of steps that made an effect, or may have, or whose children did."""
+    rows = tx.query(
         'WITH RECURSIVE below("index", parallel_index, id) AS ('
         ' SELECT s."index", s.parallel_index, c.id FROM steps AS s'
         f" JOIN tasks AS c ON c.parent_step_id = s.id WHERE s.task_id = :task_id AND {_CHILDREN}"
@@ -90,14 +90,14 @@ def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
     )
     places = {
         (int(index), int(parallel_index)): None
-        for index, parallel_index, status, error in found
+        for index, parallel_index, status, error in rows
         if _may_have_acted(status, error)
     }
     return list(places)
 
 
 def _may_have_acted(status: str, error: str | None) -> bool:
-    """Whether a call has done something, or may have: a command that failed by its exit code too."""
+    """Whether a call has made an effect, or may have; so may a command with an exit code."""
     if status != CallStatus.FAILED:
         return True
     return error is not None and json.loads(error).get("code") == "exit_code"
@@ -106,7 +106,7 @@ def _may_have_acted(status: str, error: str | None) -> bool:
 def earlier_children(
     tx: Connection, task_id: str, index: int, parallel_index: int
 ) -> list[tuple[Any, ...]]:
-    """Return (id, trigger) of the children that a step had in the tasks before, the last first."""
+    """Return (id, trigger) of a step's children in the tasks that this one retries, the latest first."""
     return tx.query(
         f"{_LINE} SELECT c.id, c.trigger FROM line AS l JOIN steps AS s ON s.task_id = l.id"
         ' AND s."index" = :index AND s.parallel_index = :parallel_index'
@@ -120,16 +120,16 @@ def earlier_children(
 
 def retried_as(tx: Connection, task_id: str) -> str | None:
     """Return the task that retried this one."""
-    found = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
-    return str(found[0][0]) if found else None
+    rows = tx.query("SELECT id FROM tasks WHERE retry_of = :id ORDER BY id LIMIT 1", id=task_id)
+    return str(rows[0][0]) if rows else None
 
 
 def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | None]]:
-    """Return (id, input, predecessor's id) of a task and of those it continues, nearest first.
+    """Return (id, input, predecessor's id) of a task and of those that it continues, nearest first.
 
     The last one names a predecessor only if that was pruned.
     """
-    found = tx.query(
+    rows = tx.query(
         "WITH RECURSIVE line(id, input, before, distance) AS ("
         " SELECT id, input, COALESCE(retry_of, forked_from), 0 FROM tasks WHERE id = :task_id"
         " UNION ALL SELECT t.id, t.input, COALESCE(t.retry_of, t.forked_from), l.distance + 1"
@@ -137,20 +137,20 @@ def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | Non
         " SELECT id, input, before FROM line ORDER BY distance",
         task_id=task_id,
     )
-    return [(str(each), str(given), before) for each, given, before in found]
+    return [(str(id_), str(text), before) for id_, text, before in rows]
 
 
 def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
-    """Return the steps that a task took over as they had ended, each with the step it came from."""
-    found = tx.query(
+    """Return the steps that a task took over as ended, each with the step that it came from."""
+    rows = tx.query(
         "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'step.kept'", id=task_id
     )
-    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in found}
+    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in rows}
 
 
 def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str, bool]:
-    """Return those of some steps that had children, and whether any below has a step that asks."""
-    found = tx.query(
+    """Return the steps with children, and whether a descendant has a step that asks a person."""
+    rows = tx.query(
         "WITH RECURSIVE below(top, id) AS ("
         f" SELECT parent_step_id, id FROM tasks WHERE parent_step_id IN {tx.sql.ids()}"
         " UNION SELECT b.top, c.id FROM below AS b"
@@ -161,15 +161,7 @@ def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str
         " GROUP BY b.top",
         ids=json.dumps(list(step_ids)),
     )
-    return {str(step_id): count > 0 for step_id, count in found}
-
-
-def submission(tx: Connection, task_id: str) -> tuple[str, str | None]:
-    """Return the input and the trigger of a task, as text."""
-    ((input_text, trigger),) = tx.query(
-        "SELECT input, trigger FROM tasks WHERE id = :id", id=task_id
-    )
-    return input_text, trigger
+    return {str(step_id): count > 0 for step_id, count in rows}
 
 
 def steps_of(tx: Connection, columns: Sequence[str], task_id: str) -> list[tuple[Any, ...]]:

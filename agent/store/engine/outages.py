@@ -10,11 +10,11 @@ _LATEST_EVENTS: Final = 20_000
 """No index finds these events: only the latest ones are searched."""
 
 
-def record(database: Database, event: str, told: dict[str, Any]) -> None:
+def record(database: Database, event: str, details: dict[str, Any]) -> None:
     """Append the event of an outage that began or ended."""
     with database.connect("writer") as connection, connection.transaction():
         now = database.clock.now()
-        data = json.dumps(told, ensure_ascii=False)
+        data = json.dumps(details, ensure_ascii=False)
         insert_events(connection, [(None, None, event, None, None, now, data)])
 
 

@@ -1,7 +1,7 @@
-"""What the engine reads, as set-based SQL; all under the lock of the tasks they read.
+"""What the engine reads, as set-based SQL, under the lock of the tasks that it reads.
 
-A set is a JSON array bound once. The columns are the caller's, so that rows are made of exactly
-what was asked for. Literal statuses let PostgreSQL use the partial indexes.
+A set is one JSON array, bound as a parameter. Callers choose the columns. Literal statuses let
+PostgreSQL use the partial indexes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def _columns(names: Sequence[str], table: str) -> str:
 
 @cache
 def due_statement(_sql: Sql) -> str:
-    """Select (id, priority, next_wake_time) of tasks to look at now, without locking them."""
+    """Select (id, priority, next_wake_time) of due tasks, without locking them."""
     # One range scan per priority with a literal: ordering by both would read every waiting task.
     parts = [
         "SELECT * FROM (SELECT id, priority, next_wake_time FROM tasks"
@@ -32,11 +32,16 @@ def due_statement(_sql: Sql) -> str:
     return " UNION ALL ".join(parts)
 
 
+def due_tasks(connection: Connection, now: int, most: int) -> Rows:
+    """Return what `due_statement` selects."""
+    return connection.query(due_statement(connection.sql), now=now, most=most)
+
+
 @cache
 def locking_statement(sql: Sql, columns: tuple[str, ...], *, is_waiting: bool = False) -> str:
     """Select tasks by id and lock them."""
     lock = sql.lock if is_waiting else sql.skip_locked
-    # By id, so that two that wait for the same tasks never wait for each other.
+    # By id: two transactions that lock the same tasks never wait for each other.
     return (
         f"SELECT {_columns(columns, 'tasks')} FROM tasks WHERE id IN {sql.ids()} ORDER BY id {lock}"
     )
@@ -47,8 +52,8 @@ def lock_tasks(
 ) -> Rows:
     """Lock tasks and return their rows as they are under the lock.
 
-    A locking SELECT returns the newest version of the row that it locked; everything else of the
-    task is to be read in a later statement. Without waiting, tasks that others hold are left out.
+    A locking SELECT returns the newest version of each row; everything else of a task must be read
+    in a later statement. Without waiting, tasks that other transactions hold are left out.
     """
     statement = locking_statement(tx.sql, columns, is_waiting=is_waiting)
     return tx.query(statement, ids=set_of(task_ids))
@@ -56,7 +61,7 @@ def lock_tasks(
 
 @cache
 def places_statement(sql: Sql, columns: tuple[str, ...]) -> str:
-    """Select steps by their places."""
+    """Select steps by (task id, index, parallel index)."""
     places = sql.rows(task_id="text", index="int", parallel_index="int")
     return (
         f"SELECT {_columns(columns, 's')} FROM {places} JOIN steps AS s"
@@ -72,7 +77,7 @@ def steps_at(tx: Connection, columns: tuple[str, ...], places: list[list[Any]]) 
 
 @cache
 def _first_steps(sql: Sql, columns: tuple[str, ...], condition: str, order: str) -> str:
-    """The first steps of each task by some order: per task, or a wide one would take them all."""
+    """Select the first steps of each task: without a limit per task, a wide task would take all."""
     chosen = f"s.task_id = {{}} AND {condition} ORDER BY {order} LIMIT :most"
     selected = _columns(columns, "s")
     if sql.name == "sqlite":
@@ -87,17 +92,17 @@ def _first_of_each(
     tx: Connection, statement: str, task_ids: Sequence[str], **parameters: Any
 ) -> Rows:
     if tx.sql.name == "sqlite":
-        found: Rows = []
+        rows: Rows = []
         for task_id in task_ids:
-            found += tx.query(statement, task_id=task_id, **parameters)
-        return found
+            rows += tx.query(statement, task_id=task_id, **parameters)
+        return rows
     return tx.query(statement, rows=set_of([[task_id] for task_id in task_ids]), **parameters)
 
 
 def due_steps(
     tx: Connection, columns: tuple[str, ...], task_ids: Sequence[str], now: int, most: int
 ) -> Rows:
-    """Return the steps to look at now, at most so many of each task, the longest due first."""
+    """Return due steps, at most `most` of each task, the longest due first."""
     statement = _first_steps(
         tx.sql, columns, "s.wake_at IS NOT NULL AND s.wake_at <= :now", 's.wake_at, s."index"'
     )
@@ -105,7 +110,7 @@ def due_steps(
 
 
 def held_steps(tx: Connection, columns: tuple[str, ...], task_id: str, most: int) -> Rows:
-    """Return the first steps that a full window holds back; items wait behind their groups."""
+    """Return the first held steps: those without a slot, groups without their items."""
     statement = _first_steps(
         tx.sql, columns, "s.held = 1 AND s.parallel_index < 0", 's."index", s.parallel_index'
     )
@@ -121,7 +126,7 @@ def _held_items(columns: tuple[str, ...]) -> str:
 
 
 def held_items(tx: Connection, columns: tuple[str, ...], task_id: str, index: int) -> Rows:
-    """Return the items of a group that are held back."""
+    """Return the held items of a group."""
     return tx.query(_held_items(columns), task_id=task_id, index=index)
 
 
@@ -163,90 +168,15 @@ def claims(tx: Connection, step_ids: Sequence[str]) -> Rows:
     return tx.query(_claims(tx.sql), rows=set_of([[step_id] for step_id in step_ids]))
 
 
+def checkpoint_of(tx: Connection, step_id: str) -> str | None:
+    """Return a step's checkpoint, as stored JSON."""
+    ((checkpoint,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step_id)
+    return None if checkpoint is None else str(checkpoint)
+
+
 def group_items(tx: Connection, step_id: str) -> str:
     """Return the items of a group as JSON text."""
     return str(tx.query("SELECT items FROM steps WHERE id = :id", id=step_id)[0][0])
-
-
-def is_call_resolved(tx: Connection, call_id: str) -> bool:
-    """Whether somebody or something has said what became of a call."""
-    found = tx.query(
-        "SELECT 1 FROM idempotency_outcomes WHERE tool_call_id = :id AND status <> 'unknown'",
-        id=call_id,
-    )
-    return bool(found)
-
-
-def first_signal(tx: Connection, task_id: str, name: str) -> tuple[str, str | None] | None:
-    """Return (id, payload) of the oldest signal that no step has taken."""
-    found = tx.query(
-        "SELECT id, payload FROM signals WHERE task_id = :task_id AND name = :name"
-        " AND taken_by IS NULL ORDER BY id LIMIT 1",
-        task_id=task_id,
-        name=name,
-    )
-    return found[0] if found else None
-
-
-def take_signal(tx: Connection, signal_id: str, step_id: str) -> None:
-    """Mark a signal as a step's own."""
-    tx.execute("UPDATE signals SET taken_by = :step WHERE id = :id", step=step_id, id=signal_id)
-
-
-@cache
-def _unresolved_calls(sql: Sql) -> str:
-    return (
-        f"SELECT c.step_id, c.id, c.number, c.action, c.attempt FROM {sql.rows(id='text')}"
-        " JOIN tool_calls AS c ON c.step_id = r.id"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
-        " WHERE o.status = 'unknown' ORDER BY c.step_id, c.number, c.attempt"
-    )
-
-
-def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (step id, call id, number, action, attempt) of calls whose outcome is not known."""
-    return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
-
-
-@cache
-def _expire_calls(sql: Sql) -> str:
-    return (
-        f"UPDATE tool_calls SET expires_at = :now FROM {sql.rows(id='text')}"
-        " WHERE tool_calls.step_id = r.id AND tool_calls.expires_at > :now"
-        " AND tool_calls.on_unknown <> 'reconcile'"
-    )
-
-
-def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
-    """Say that nothing which these steps began goes on any more on this machine.
-
-    A remote may still be at work on what it had received. A person can be asked at once all the
-    same; a remote that is asked too early would say that it did not happen.
-    """
-    tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
-
-
-@cache
-def _results(sql: Sql) -> str:
-    return (
-        f"SELECT r.key, o.status, c.response, c.error FROM {sql.rows(key='text')}"
-        " JOIN idempotency_outcomes AS o ON o.idempotency_key = r.key"
-        " JOIN tool_calls AS c ON c.id = o.tool_call_id WHERE o.status <> 'unknown'"
-    )
-
-
-def recorded_results(
-    tx: Connection, keys: Sequence[str]
-) -> dict[str, tuple[str, str | None, str | None]]:
-    """Return (status, response, error) of those keys under which a result is on record."""
-    found = tx.query(_results(tx.sql), rows=set_of([[key] for key in keys]))
-    return {str(key): (str(status), response, error) for key, status, response, error in found}
-
-
-def task_by_dedupe_key(tx: Connection, key: str) -> str | None:
-    """Return the task that was created under a key."""
-    found = tx.query("SELECT id FROM tasks WHERE dedupe_key = :key", key=key)
-    return str(found[0][0]) if found else None
 
 
 @cache
@@ -262,7 +192,7 @@ def steps_by_id(tx: Connection, columns: tuple[str, ...], step_ids: Sequence[str
     return tx.query(_steps_by_id(tx.sql, columns), rows=rows)
 
 
-# One look into the index for each priority.
+# One index lookup for each priority.
 SOONEST: Final = " UNION ALL ".join(
     "SELECT * FROM (SELECT next_wake_time FROM tasks WHERE status = 'running'"
     f" AND priority = {priority} AND next_wake_time IS NOT NULL"
@@ -277,28 +207,6 @@ def next_wake_time(connection: Connection) -> int | None:
     return min((row[0] for row in connection.query(SOONEST)), default=None)
 
 
-def children(tx: Connection, task_id: str) -> list[str]:
-    """Return the child tasks that a task's steps have started."""
-    found = tx.query(
-        "SELECT t.id FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id"
-        " WHERE s.task_id = :task_id AND s.kind IN ('workflow', 'agent') ORDER BY t.id",
-        task_id=task_id,
-    )
-    return [str(child) for (child,) in found]
-
-
-def orphans(connection: Connection) -> list[str]:
-    """Return living tasks whose parents have ended, or no longer wait for them."""
-    found = connection.query(
-        "SELECT c.id FROM tasks AS c JOIN tasks AS p ON p.id = c.parent_task_id"
-        " JOIN steps AS s ON s.id = c.parent_step_id"
-        " WHERE c.status IN ('pending', 'running', 'paused')"
-        " AND (p.status IN ('succeeded', 'failed', 'canceled')"
-        " OR s.status IN ('succeeded', 'failed', 'skipped'))"
-    )
-    return [str(task_id) for (task_id,) in found]
-
-
 @cache
 def _processes(sql: Sql) -> str:
     return (
@@ -308,7 +216,7 @@ def _processes(sql: Sql) -> str:
 
 
 def processes_of(connection: Connection, owners: Sequence[str], host: str) -> Rows:
-    """Return (process id, start time) of what steps of these workers run on a machine."""
+    """Return (process id, start time) of the processes that steps of these workers run on a machine."""
     if not owners:
         return []
     return connection.query(_processes(connection.sql), ids=set_of(owners), host=host)
@@ -320,18 +228,8 @@ def _attempts(sql: Sql) -> str:
 
 
 def step_attempts(connection: Connection, step_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Return (status, attempt) of those of the steps that are there."""
+    """Return (status, attempt) by step id; missing steps are left out."""
     ids = set_of(sorted(step_ids))
     return {
         row[0]: (row[1], row[2]) for row in connection.query(_attempts(connection.sql), ids=ids)
     }
-
-
-@cache
-def _existing(sql: Sql) -> str:
-    return f"SELECT id FROM tasks WHERE id IN {sql.ids()}"
-
-
-def existing_tasks(tx: Connection, task_ids: Sequence[str]) -> set[str]:
-    """Return those of the tasks that are still there."""
-    return {str(row[0]) for row in tx.query(_existing(tx.sql), ids=set_of(task_ids))}

@@ -1,4 +1,4 @@
-"""The rows of workers: a heartbeat, a fence and a witness in one."""
+"""The SQL of workers: a row is heartbeat, fence and record of the last commit in one."""
 
 import json
 from typing import Any
@@ -20,23 +20,23 @@ def enroll(
         process_started=process_started,
         now=now,
     )
-    _tell(tx, "worker.started", worker_id, now)
+    _emit(tx, "worker.started", worker_id, now)
 
 
 def retire(tx: Connection, worker_id: str, now: int, event: str) -> bool:
-    """Declare a worker dead, whatever its turn; false if it was so already."""
+    """Declare a worker dead, whatever its number; False if it was before."""
     changed = tx.query(
         "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0 RETURNING turn",
         id=worker_id,
         now=now,
     )
     for (turn,) in changed:
-        _tell(tx, event, worker_id, now, turn)
+        _emit(tx, event, worker_id, now, turn)
     return bool(changed)
 
 
 def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
-    """Declare a worker dead if its turn has not moved since it was seen."""
+    """Declare a worker dead if its number has not changed since it was observed."""
     changed = tx.execute(
         "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0 AND turn = :turn",
         id=worker_id,
@@ -44,16 +44,16 @@ def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
         now=now,
     )
     if changed:
-        _tell(tx, "worker.died", worker_id, now, turn)
+        _emit(tx, "worker.died", worker_id, now, turn)
     return changed == 1
 
 
 def turn_of(connection: Connection, worker_id: str) -> int | None:
-    """Return the last turn of a worker that landed; one under way is waited for."""
-    found = connection.query(
+    """Return the number of a worker's last commit; waits for one that is in flight."""
+    rows = connection.query(
         f"SELECT turn FROM workers WHERE id = :id {connection.sql.lock}", id=worker_id
     )
-    return int(found[0][0]) if found else None
+    return int(rows[0][0]) if rows else None
 
 
 def living(connection: Connection) -> list[tuple[Any, ...]]:
@@ -64,14 +64,14 @@ def living(connection: Connection) -> list[tuple[Any, ...]]:
 
 
 def dead_owners(connection: Connection) -> list[str]:
-    """Return the dead workers that still own steps."""
-    found = connection.query(
+    """Return dead workers that still own steps."""
+    rows = connection.query(
         "SELECT DISTINCT s.owner FROM steps AS s JOIN workers AS w ON w.id = s.owner"
         " WHERE s.owner IS NOT NULL AND w.dead = 1"
     )
-    return [str(owner) for (owner,) in found]
+    return [str(owner) for (owner,) in rows]
 
 
-def _tell(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:
+def _emit(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:
     data = json.dumps({"worker": worker_id, "turn": turn})
     insert_events(tx, [(None, None, event, None, None, now, data)])

@@ -1,6 +1,30 @@
 """Workflows and their versions: a changed definition is a new version, and none is ever rewritten."""
 
+from dataclasses import dataclass
+from typing import Final
+
 from agent.store.db.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One recorded version of a workflow."""
+
+    name: str
+    number: int
+    hash: str
+    path: str | None
+    created_at: int
+    removed_at: int | None
+    task_count: int
+
+
+_VERSIONS: Final = (
+    "SELECT w.name, w.version, w.hash, w.path, w.created_at, w.removed_at,"
+    " (SELECT count(*) FROM tasks t"
+    " WHERE t.workflow_name = w.name AND t.workflow_version = w.version)"
+    " FROM workflows w"
+)
 
 
 def register(
@@ -12,7 +36,7 @@ def register(
     path: str | None,
     now: int,
 ) -> int:
-    """Return the version of a definition, which is new when it is not the latest one."""
+    """Return the version of a definition; insert a new one unless it equals the latest."""
     while True:
         latest = tx.query(
             "SELECT version, hash, removed_at, path FROM workflows WHERE name = :name"
@@ -44,13 +68,13 @@ def register(
             path=path,
             now=now,
         )
-        # Another process may have taken the number in the meantime: look again.
+        # Another process may have taken the number in the meantime: read again.
         if inserted == 1:
             return int(version)
 
 
 def assume(tx: Connection, name: str, version: int) -> None:
-    """Let the transaction fail as stale unless this is the latest version, and not removed."""
+    """Let the transaction fail as stale unless this version is the latest and not removed."""
     tx.defer(
         "SELECT 1 / (count(*) = 1)::int FROM workflows AS w WHERE w.name = :name"
         " AND w.version = :version AND w.removed_at IS NULL AND NOT EXISTS"
@@ -62,25 +86,25 @@ def assume(tx: Connection, name: str, version: int) -> None:
 
 def graph_text(tx: Connection, name: str, version: int) -> tuple[str, str | None]:
     """Return (graph, path of its file) of one version."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT graph, path FROM workflows WHERE name = :name AND version = :version",
         name=name,
         version=version,
     )
-    graph, path = found[0]
+    graph, path = rows[0]
     return str(graph), path
 
 
 def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None] | None:
     """Return (version, graph, source, path) of a workflow that has not been removed."""
-    found = tx.query(
+    rows = tx.query(
         "SELECT version, graph, source, path, removed_at FROM workflows WHERE name = :name"
         " ORDER BY version DESC LIMIT 1",
         name=name,
     )
-    if not found or found[0][4] is not None:
+    if not rows or rows[0][4] is not None:
         return None
-    version, graph, source, path, _ = found[0]
+    version, graph, source, path, _ = rows[0]
     return int(version), str(graph), source, path
 
 
@@ -92,3 +116,28 @@ def remove(tx: Connection, name: str, now: int) -> bool:
         now=now,
     )
     return changed > 0
+
+
+def latest_versions(connection: Connection) -> list[Version]:
+    """Return every workflow's latest version, by name."""
+    rows = connection.query(
+        f"{_VERSIONS} WHERE w.version = (SELECT max(o.version) FROM workflows o"
+        " WHERE o.name = w.name) ORDER BY w.name"
+    )
+    return [Version(*row) for row in rows]
+
+
+def versions_of(connection: Connection, name: str) -> list[Version]:
+    """Return a workflow's versions, the newest first; none for an unknown name."""
+    rows = connection.query(f"{_VERSIONS} WHERE w.name = :name ORDER BY w.version DESC", name=name)
+    return [Version(*row) for row in rows]
+
+
+def texts_of(connection: Connection, name: str, number: int) -> tuple[str, str | None] | None:
+    """Return (graph, source) of one version; None if it does not exist."""
+    rows = connection.query(
+        "SELECT graph, source FROM workflows WHERE name = :name AND version = :version",
+        name=name,
+        version=number,
+    )
+    return (str(rows[0][0]), rows[0][1]) if rows else None

@@ -1,8 +1,8 @@
-"""What the engine writes: one statement a table and shape, whatever the number of rows.
+"""What the engine writes: one statement per table and set of columns, for any number of rows.
 
-No guard stands in these statements: they run under the locks of the tasks whose rows were read, and
-the rules have been applied in memory. Nobody waits for their results, so on PostgreSQL they travel
-together with what comes next.
+The statements have no guards: they run under the locks of the tasks whose rows were read, and the
+rules were applied in memory. Their results are not needed, so PostgreSQL gets them with the next
+statement.
 """
 
 from collections import defaultdict
@@ -94,6 +94,8 @@ TASK_TYPES: Final[Mapping[str, ColumnType]] = {
     "created_at": "int",
     "started_at": "int",
     "ended_at": "int",
+    "pause_kind": "text",
+    "pause_command": "text",
 }
 
 _EVENT_TYPES: Final[Mapping[str, ColumnType]] = {
@@ -115,51 +117,6 @@ _LOG_TYPES: Final[Mapping[str, ColumnType]] = {
     "text": "text",
 }
 
-CALL_TYPES: Final[Mapping[str, ColumnType]] = {
-    "id": "text",
-    "task_id": "text",
-    "step_id": "text",
-    "number": "int",
-    "attempt": "int",
-    "action": "text",
-    "idempotency_key": "text",
-    "remote_key": "text",
-    "request_hash": "text",
-    "request": "text",
-    "response": "text",
-    "error": "text",
-    "on_unknown": "text",
-    "send_by": "int",
-    "expires_at": "int",
-    "created_at": "int",
-}
-
-MODEL_TYPES: Final[Mapping[str, ColumnType]] = {
-    "model": "text",
-    "prompt_hash": "text",
-    "reserved_tokens": "int",
-    "reserved_microusd": "int",
-    "reserved_ms": "int",
-}
-"""What the intent of a call of a model has besides."""
-
-_SPEND_TYPES: Final[Mapping[str, ColumnType]] = {
-    "id": "text",
-    "tokens_in": "int",
-    "tokens_out": "int",
-    "cost_microusd": "int",
-    "request_id": "text",
-    "stop_reason": "text",
-}
-
-_OUTCOME_TYPES: Final[Mapping[str, ColumnType]] = {
-    "idempotency_key": "text",
-    "tool_call_id": "text",
-    "status": "text",
-    "response_hash": "text",
-    "resolved_at": "int",
-}
-
 
 @cache
 def _insert(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], ending: str) -> str:
@@ -172,25 +129,27 @@ def _insert(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...], e
     )
 
 
-def _insert_rows(
+def insert_rows(
     tx: Connection,
     table: str,
     types: Mapping[str, ColumnType],
     rows: Iterable[Sequence[Any]],
     ending: str = "",
 ) -> None:
+    """Insert rows, each as its values in the order of `types`."""
     tx.defer(_insert(tx.sql, table, tuple(types.items()), ending), rows=set_of(rows))
 
 
 @cache
-def _update(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...]) -> str:
+def update_statement(sql: Sql, table: str, columns: tuple[tuple[str, ColumnType], ...]) -> str:
+    """Return the UPDATE of rows by their ids."""
     assignments = ", ".join(f'"{name}" = r."{name}"' for name, _ in columns if name != "id")
     rows = sql.rows(**dict(columns))
     return f"UPDATE {table} SET {assignments} FROM {rows} WHERE {table}.id = r.id"
 
 
 Changes = tuple[tuple[str, ...], list[Any]]
-"""The columns of a row that changed, and what to."""
+"""The changed columns of a row, and their new values."""
 
 
 def update_steps(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
@@ -210,12 +169,12 @@ def _update_rows(
         shapes[names].append([row_id, *values])
     for names, rows in shapes.items():
         columns = (("id", types["id"]), *((name, types[name]) for name in names))
-        tx.defer(_update(tx.sql, table, columns), rows=set_of(rows))
+        tx.defer(update_statement(tx.sql, table, columns), rows=set_of(rows))
 
 
 @cache
 def _next_wake(sql: Sql) -> str:
-    # Never in the past: a task that was served goes behind those that wait.
+    # Never in the past: a task that was just served queues behind those that wait.
     first = (
         f"(SELECT {sql.greatest}(s.wake_at, r.now) FROM steps AS s WHERE s.task_id = tasks.id"
         " AND s.wake_at IS NOT NULL ORDER BY s.wake_at LIMIT 1)"
@@ -225,16 +184,16 @@ def _next_wake(sql: Sql) -> str:
 
 
 def update_whole_tasks(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
-    """Write the changed columns of tasks whose next wake times are among them, if they changed."""
+    """Write the changed columns of tasks, next wake time included."""
     _update_rows(tx, "tasks", TASK_TYPES, changed)
 
 
 def update_tasks(
     tx: Connection, now: int, changed: Iterable[tuple[str, int | None, Changes]]
 ) -> None:
-    """Write the changed columns of tasks, given as (id, deadline, changes), and when to look next.
+    """Write the changed columns of tasks, given as (id, deadline, changes), and derive the next wake time.
 
-    It comes after the steps: the next wake time is the first of theirs, or the deadline.
+    Call it after the steps are written: it is the first of their wake times, or the deadline.
     """
     shapes: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
     for task_id, deadline, (names, values) in changed:
@@ -256,8 +215,8 @@ def _update_tasks(sql: Sql, names: tuple[str, ...]) -> str:
 
 
 def insert_tasks(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
-    """Insert tasks by the columns named; the others are null."""
-    _insert_rows(tx, "tasks", {name: TASK_TYPES[name] for name in names}, rows)
+    """Insert tasks with these columns; the others are null."""
+    insert_rows(tx, "tasks", {name: TASK_TYPES[name] for name in names}, rows)
 
 
 @cache
@@ -271,7 +230,7 @@ def _insert_steps(sql: Sql, names: tuple[str, ...]) -> str:
 
 
 def insert_steps(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str, ...]) -> None:
-    """Insert steps by the columns named; the others are as for any new step."""
+    """Insert steps with these columns; the others have the defaults of a new step."""
     tx.defer(_insert_steps(tx.sql, names), rows=set_of(rows))
 
 
@@ -291,58 +250,4 @@ def insert_events(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
 
 def insert_logs(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Append pieces of steps' logs: (task id, step id, attempt, at, stream, text)."""
-    _insert_rows(tx, "step_logs", _LOG_TYPES, rows)
-
-
-def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "unknown") -> None:
-    """Record calls (in the order of `CALL_TYPES`), and that nothing is known of them yet.
-
-    Calls of models are longer by `MODEL_TYPES`.
-    """
-    plain = [row for row in rows if len(row) == len(CALL_TYPES)]
-    if plain:
-        _insert_rows(tx, "tool_calls", CALL_TYPES, plain)
-    if len(plain) < len(rows):
-        of_models = [row for row in rows if len(row) > len(CALL_TYPES)]
-        _insert_rows(tx, "tool_calls", {**CALL_TYPES, **MODEL_TYPES}, of_models)
-    outcomes = [[row[6], row[0], status, None, None] for row in rows]
-    _insert_rows(tx, "idempotency_outcomes", _OUTCOME_TYPES, outcomes)
-
-
-def record_spend(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Write what calls of models used: (id, tokens in, out, cost, request id, stop reason)."""
-    tx.defer(_update(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items())), rows=set_of(rows))
-
-
-@cache
-def _resolve_outcomes(sql: Sql) -> str:
-    rows = sql.rows(key="text", status="text", response_hash="text", at="int")
-    return (
-        "UPDATE idempotency_outcomes SET status = r.status, response_hash = r.response_hash,"
-        f" resolved_at = r.at FROM {rows} WHERE idempotency_outcomes.idempotency_key = r.key"
-        " AND idempotency_outcomes.status = 'unknown' RETURNING idempotency_key"
-    )
-
-
-@cache
-def _resolve_calls(sql: Sql) -> str:
-    rows = sql.rows(id="text", response="text", error="text", latency_ms="int")
-    return (
-        "UPDATE tool_calls SET response = r.response, error = r.error,"
-        f" latency_ms = r.latency_ms FROM {rows} WHERE tool_calls.id = r.id"
-    )
-
-
-def resolve_calls(
-    tx: Connection, outcomes: Sequence[Sequence[Any]], calls: Mapping[str, Sequence[Any]]
-) -> set[str]:
-    """Say what became of calls; return the keys that were unknown until now.
-
-    `outcomes` holds (key, status, response hash, at), `calls` by key (call id, response, error,
-    latency). What is resolved already stays as it is: the first word counts.
-    """
-    resolved = {str(row[0]) for row in tx.query(_resolve_outcomes(tx.sql), rows=set_of(outcomes))}
-    told = [calls[key] for key in resolved]
-    if told:
-        tx.defer(_resolve_calls(tx.sql), rows=set_of(told))
-    return resolved
+    insert_rows(tx, "step_logs", _LOG_TYPES, rows)

@@ -1,3 +1,4 @@
-"""SQL for people and programs: lists and documents (`views`), health, and the rows that the checker
-compares (`audit_rows`).
+"""SQL that only reads, for people and programs: lists and documents (`views`), the database's health for
+`agent doctor` (`health`), and whole tasks for the checker (`audit_reads` reads them as `audit_rows`).
+It imports `store.db` and `store.engine`.
 """

@@ -1,11 +1,17 @@
-"""Questions about a database's health, for `agent doctor`: they change nothing."""
+"""Reads about a database's health, for `agent doctor`."""
 
 from agent.store.db.database import Connection
 
 
 def try_writing(tx: Connection) -> None:
-    """Change nothing, in the way of something that does: raises `StoreError` where that fails."""
+    """Check that the database is writable with a no-op UPDATE; raise `StoreError` if it is not."""
     tx.execute("UPDATE workers SET turn = turn WHERE id = ''")
+
+
+def sqlite_version(connection: Connection) -> str:
+    """Return the version of the SQLite library that has opened the file."""
+    ((version,),) = connection.query("SELECT sqlite_version()")
+    return str(version)
 
 
 def task_counts(connection: Connection) -> dict[str, int]:
@@ -32,7 +38,7 @@ def pending_approvals(connection: Connection) -> int:
 def spent(connection: Connection) -> tuple[int, int, int]:
     """Return (tokens, millionths of a dollar, milliseconds) that models have used on all days.
 
-    These only grow: what is set aside for calls whose use is not known is not among them.
+    These only grow: amounts reserved for unknown calls are not included.
     """
     ((tokens, microusd, ms),) = connection.query(
         "SELECT coalesce(sum(tokens_used), 0), coalesce(sum(microusd_used), 0),"
@@ -42,7 +48,7 @@ def spent(connection: Connection) -> tuple[int, int, int]:
 
 
 def unknown_calls(connection: Connection) -> list[tuple[str, str, str]]:
-    """Return (task, step's name, action) of effects that steps wait to have resolved."""
+    """Return (task, step's name, action) of unknown effects that steps wait on."""
     rows = connection.query(
         "SELECT s.task_id, s.name, c.action FROM steps s"
         " JOIN tasks t ON t.id = s.task_id"
@@ -55,7 +61,7 @@ def unknown_calls(connection: Connection) -> list[tuple[str, str, str]]:
 
 
 def stuck_tasks(connection: Connection) -> list[str]:
-    """Return running tasks that nothing will wake and that wait on nothing: there should be none."""
+    """Return running tasks that wait on nothing and have no wake time: there should be none."""
     rows = connection.query(
         "SELECT t.id FROM tasks t WHERE t.status = 'running' AND t.next_wake_time IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id"
@@ -65,12 +71,12 @@ def stuck_tasks(connection: Connection) -> list[str]:
 
 
 def damage(connection: Connection) -> list[str]:
-    """Return what the database itself finds wrong with its file; reads all of it."""
+    """Return the problems that the database itself finds in its file; reads all of it."""
     if connection.sql.name != "sqlite":
         return []
-    found = [str(row[0]) for row in connection.query("PRAGMA integrity_check")]
+    problems = [str(row[0]) for row in connection.query("PRAGMA integrity_check")]
     broken = connection.query("PRAGMA foreign_key_check")
-    return [line for line in found if line != "ok"] + [
+    return [line for line in problems if line != "ok"] + [
         f"{len(broken)} rows refer to rows that are not there"
     ] * bool(broken)
 
@@ -78,7 +84,7 @@ def damage(connection: Connection) -> list[str]:
 def oldest_transaction_seconds(connection: Connection) -> float:
     """Return the age of the oldest open transaction on a PostgreSQL server.
 
-    It holds back the event feed of everybody, and dead rows with it.
+    It holds back the event stream of all readers, and the removal of dead rows.
     """
     if connection.sql.name == "sqlite":
         return 0.0

@@ -1,4 +1,4 @@
-"""What surfaces read: tasks, steps, events and logs as rows by column name."""
+"""What the API, the command line and chats read: tasks, steps, events and logs by column name."""
 
 import json
 from functools import cache
@@ -8,6 +8,7 @@ from agent.core import waits
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
+from agent.store.read import activity
 
 Found = dict[str, Any]
 
@@ -24,6 +25,8 @@ _LISTED: Final = (
     "ended_at",
     "error",
     "pause_reason",
+    "pause_kind",
+    "pause_command",
 )
 
 
@@ -36,21 +39,23 @@ def _selected(names: tuple[str, ...], table: str) -> str:
 
 
 def task(connection: Connection, task_id: str) -> Found | None:
-    """Return a task's row."""
-    found = connection.query(
-        f"SELECT {_selected(_TASK_NAMES, 'tasks')} FROM tasks WHERE id = :id", id=task_id
+    """Return a task's row, with its activity."""
+    rows = connection.query(
+        f"SELECT {_selected(_TASK_NAMES, 't')}, {activity.expression(connection.sql, 't')}"
+        " FROM tasks AS t WHERE id = :id",
+        id=task_id,
     )
-    return _named(_TASK_NAMES, found)[0] if found else None
+    return _named((*_TASK_NAMES, "activity"), rows)[0] if rows else None
 
 
 def steps(connection: Connection, task_id: str) -> list[Found]:
     """Return a task's steps in order, the items of a group after it."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_selected(_STEP_NAMES, 'steps')} FROM steps WHERE task_id = :id"
         ' ORDER BY "index", parallel_index',
         id=task_id,
     )
-    return _named(_STEP_NAMES, found)
+    return _named(_STEP_NAMES, rows)
 
 
 def tasks(
@@ -60,22 +65,25 @@ def tasks(
     limit: int,
     before: str | None = None,
     like: str | None = None,
+    active: str | None = None,
 ) -> list[Found]:
     """Return the newest tasks, each with how many of its steps wait for a person or a signal."""
     conditions = ["true"]
-    given: dict[str, Any] = {"limit": limit}
+    params: dict[str, Any] = {"limit": limit}
     if before is not None:
         conditions.append("id < :before")
-        given["before"] = before
+        params["before"] = before
     if status is not None:
         conditions.append("status = :status")
-        given["status"] = status
+        params["status"] = status
+    if active is not None:
+        conditions.append(activity.condition(connection.sql, "tasks", active))
     if workflow is not None:
         conditions.append("workflow_name = :workflow")
-        given["workflow"] = workflow
+        params["workflow"] = workflow
     if like is not None:
         conditions.append("(id LIKE :begins OR id LIKE :ends)")
-        given |= {"begins": f"{like}%", "ends": f"%{like}"}
+        params |= {"begins": f"{like}%", "ends": f"%{like}"}
     waiting = (
         "(SELECT count(*) FROM steps AS s WHERE t.status IN ('running', 'paused')"
         " AND s.task_id = t.id AND s.status = 'waiting' AND ("
@@ -84,29 +92,30 @@ def tasks(
         )
         + "))"
     )
-    # Few of a task's events are looked through: this is about what happens now.
+    # Only the latest events are searched: this is about the current state.
     delay = (
         f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
         " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
     )
-    found = connection.query(
-        f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay} FROM (SELECT * FROM tasks"
+    doing = activity.expression(connection.sql, "t")
+    rows = connection.query(
+        f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay}, {doing} FROM (SELECT * FROM tasks"
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
-        **given,
+        **params,
     )
-    return _named((*_LISTED, "waits", "delay"), found)
+    return _named((*_LISTED, "waits", "delay", "activity"), rows)
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:
-    """Return what running steps of a task wait for outside the database, by their ids."""
-    found = connection.query(
+    """Return the stores that running steps of a task wait for, by step id."""
+    rows = connection.query(
         f"SELECT e.step_id, e.data {_delayed(':id')} ORDER BY e.seq", id=task_id
     )
-    return {str(step_id): str(data) for step_id, data in found}
+    return {str(step_id): str(data) for step_id, data in rows}
 
 
 def _delayed(task_id: str) -> str:
-    """Return where a task's events say that steps of it wait for a store at this moment."""
+    """Return the events of steps that wait for a store now."""
     return (
         "FROM events AS e JOIN steps AS s ON s.id = e.step_id"
         f" WHERE e.task_id = {task_id} AND e.type = 'step.delayed' AND s.status = 'running'"
@@ -133,10 +142,10 @@ ORDER BY f.id, s."index", s.parallel_index
 
 
 def living_family(connection: Connection, task_id: str) -> list[Found]:
-    """Return the open steps of a task's living descendants, each with its task; none as null."""
+    """Return the open steps of a task's open descendants, each with its task; nulls for none."""
     names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
-    found = connection.query(_LIVING_FAMILY, id=task_id)
-    return _named((*names, "waiting_on"), found)
+    rows = connection.query(_LIVING_FAMILY, id=task_id)
+    return _named((*names, "waiting_on"), rows)
 
 
 def tasks_like(connection: Connection, text: str) -> list[str]:
@@ -144,21 +153,21 @@ def tasks_like(connection: Connection, text: str) -> list[str]:
     exact = connection.query("SELECT id FROM tasks WHERE id = :text", text=text)
     if exact:
         return [str(exact[0][0])]
-    found = connection.query(
+    rows = connection.query(
         "SELECT id FROM tasks WHERE id LIKE :begins OR id LIKE :ends ORDER BY id DESC LIMIT 5",
         begins=f"{text}%",
         ends=f"%{text}",
     )
-    return [str(task_id) for (task_id,) in found]
+    return [str(task_id) for (task_id,) in rows]
 
 
 @cache
 def _events(sql: Sql, *, has_task: bool) -> str:
     condition = "e.task_id = :task_id AND " if has_task else ""
-    # On SQLite ids are given in the order of commits.
+    # On SQLite the order of ids is the order of commits.
     after, order = "e.id > :id", "e.id"
     if sql.name == "postgresql":
-        # Below the snapshot's xmin nothing can still commit: a late one is never missed.
+        # Below the snapshot's xmin no transaction can still commit: no event is missed.
         settled = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
         after, order = f"(e.xid, e.id) > (:xid, :id) AND {settled}", "e.xid, e.id"
     return (
@@ -173,12 +182,12 @@ def events(
 ) -> list[Found]:
     """Return events after a cursor, of one task or of all."""
     statement = _events(connection.sql, has_task=task_id is not None)
-    given: dict[str, Any] = {"task_id": task_id} if task_id is not None else {}
+    params: dict[str, Any] = {"task_id": task_id} if task_id is not None else {}
     if connection.sql.name == "postgresql":
-        given["xid"] = xid
-    found = connection.query(statement, id=event_id, limit=limit, **given)
+        params["xid"] = xid
+    rows = connection.query(statement, id=event_id, limit=limit, **params)
     names = ("xid", "id", "task_id", "seq", "type", "step_name", "parallel_index", "attempt")
-    return [_with_item(row) for row in _named((*names, "at", "data"), found)]
+    return [_with_item(row) for row in _named((*names, "at", "data"), rows)]
 
 
 def latest_event(connection: Connection) -> tuple[int, int]:
@@ -190,12 +199,12 @@ def latest_event(connection: Connection) -> tuple[int, int]:
             " WHERE xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
             " ORDER BY xid DESC, id DESC LIMIT 1"
         )
-    found = connection.query(statement)
-    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
+    rows = connection.query(statement)
+    return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
 
 
 def has_task(connection: Connection, task_id: str) -> bool:
-    """Whether there is such a task."""
+    """Whether a task exists."""
     return bool(connection.query("SELECT 1 FROM tasks WHERE id = :id", id=task_id))
 
 
@@ -233,28 +242,28 @@ def calls(
 ) -> list[Found]:
     """Return the calls of one step, or of all of some kinds, in the order in which they were made."""
     conditions = ["c.task_id = :task_id", "c.id > :after"]
-    given: dict[str, Any] = {"task_id": task_id, "after": after}
+    params: dict[str, Any] = {"task_id": task_id, "after": after}
     if step_id is not None:
         conditions.append("c.step_id = :step_id")
-        given["step_id"] = step_id
+        params["step_id"] = step_id
     if kinds is not None:
         conditions.append(f"s.kind IN {connection.sql.ids()}")
-        given["ids"] = json.dumps(kinds)
-    found = connection.query(
+        params["ids"] = json.dumps(kinds)
+    rows = connection.query(
         f"SELECT s.name, s.parallel_index, o.status, {_selected(_CALL_NAMES, 'c')}"
         " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         f" WHERE {' AND '.join(conditions)} ORDER BY c.number, c.attempt, c.id",
-        **given,
+        **params,
     )
     names = ("step_name", "parallel_index", "status", *_CALL_NAMES)
-    return [_with_item(row) for row in _named(names, found)]
+    return [_with_item(row) for row in _named(names, rows)]
 
 
 def usage(connection: Connection, task_id: str) -> list[tuple[Any, ...]]:
     """Return (step id, calls of models, uses of tools, tokens in, out, money) of a task's steps.
 
-    What a retry has taken over was used by the task that it retries.
+    Inherited calls are counted in the task that the retry continues.
     """
     return connection.query(
         "SELECT step_id, count(model),"
@@ -270,14 +279,14 @@ def step_named(connection: Connection, task_id: str, step: str) -> Found | None:
     """Return (id, kind, status, attempt) of a step by its name, or of an item by its number too."""
     name, _, number = step.rstrip("]").partition("[")
     names = ("id", "kind", "status", "attempt")
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_selected(names, 'steps')} FROM steps"
         " WHERE task_id = :id AND name = :name AND parallel_index = :number",
         id=task_id,
         name=name,
         number=int(number) if number.isdigit() and len(number) < 10 else -1,
     )
-    return _named(names, found)[0] if found else None
+    return _named(names, rows)[0] if rows else None
 
 
 def logs(
@@ -290,29 +299,29 @@ def logs(
 ) -> list[Found]:
     """Return pieces of logs after a given one."""
     conditions = ["l.task_id = :task_id", "l.id > :after"]
-    given: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
+    params: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
     if step is not None:
         name, _, number = step.rstrip("]").partition("[")
         conditions.append("s.name = :name")
-        given["name"] = name
+        params["name"] = name
         if number.isdigit():
             conditions.append("s.parallel_index = :number")
-            given["number"] = int(number) if len(number) < 10 else -2
+            params["number"] = int(number) if len(number) < 10 else -2
     if attempt is not None:
         conditions.append("l.attempt = :attempt")
-        given["attempt"] = attempt
-    found = connection.query(
+        params["attempt"] = attempt
+    rows = connection.query(
         "SELECT l.id, s.name, s.parallel_index, l.attempt, l.at, l.stream, l.text"
         " FROM step_logs AS l JOIN steps AS s ON s.id = l.step_id"
         f" WHERE {' AND '.join(conditions)} ORDER BY l.id LIMIT :limit",
-        **given,
+        **params,
     )
     names = ("id", "step_name", "parallel_index", "attempt", "at", "stream", "text")
-    return [_with_item(row) for row in _named(names, found)]
+    return [_with_item(row) for row in _named(names, rows)]
 
 
 def _with_item(row: Found) -> Found:
-    """Name an item as people do: the step's name and its number."""
+    """Return an item's name as people write it: the step's name and its number."""
     number = row.pop("parallel_index")
     if number is not None and number >= 0:
         row["step_name"] = f"{row['step_name']}[{number}]"

@@ -1,8 +1,8 @@
-"""The schema's version: reaching it, and refusing to run on another.
+"""Upgrades a database to the schema's version, and refuses to run on another.
 
-Workers of the version before may be at work while the schema is upgraded. So a revision adds tables,
+Workers of the version before may be running while the schema is upgraded. So a revision adds tables,
 columns that are nullable or have a default, and indexes; it drops, renames and tightens nothing. One
-that must is listed in `BREAKING`: it waits until no older worker lives, or fences them.
+that must is listed in `BREAKING`: it waits until no older worker is alive, or fences them.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agent.core import inode
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault, Sql, postgresql_fault, sqlite_fault
 from agent.store.db.write_lock import WriteLockTimeoutError
@@ -18,17 +18,17 @@ from agent.store.db.write_lock import WriteLockTimeoutError
 if TYPE_CHECKING:
     import sqlalchemy
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 """The revision that this code runs on; revisions are numbers and grow."""
 BREAKING: frozenset[str] = frozenset()
-"""Revisions that workers of earlier versions cannot work with.
+"""Revisions that workers of earlier versions cannot run on.
 
 Versions from 0005 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
 keep those from enrolling.
 """
 
 OlderWorkers = Literal["keep", "refuse", "fence"]
-"""What an upgrade does about workers on record as living: every one of them has an older version."""
+"""What an upgrade does about workers that are recorded as alive: all of them have an older version."""
 
 _ADVISORY_LOCK: Final = 0x6167656E74  # "agent": the key by which migrating processes exclude others
 _TABLE: Final = "alembic_version"
@@ -39,11 +39,11 @@ class NewerSchemaError(StoreError):
 
 
 class OlderWorkersError(StoreError):
-    """Workers of an earlier version live, and could not go on after the upgrade."""
+    """Workers of an earlier version are alive, and could not run after the upgrade."""
 
 
 def check(database: Database) -> None:
-    """Raise `StoreError` unless the database is there and has exactly our schema."""
+    """Raise `StoreError` unless the database exists and has exactly this schema."""
     with database.connect("reader") as connection:
         revision = current(connection)
     if revision == HEAD:
@@ -60,7 +60,7 @@ def check(database: Database) -> None:
 
 
 def current(connection: Connection) -> str | None:
-    """Return the database's revision; None when it has no tables of ours."""
+    """Return the database's revision; None if it has no tables of the agent."""
     if connection.sql.name == "sqlite":
         there = connection.query(
             "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=_TABLE
@@ -84,23 +84,23 @@ def refuse_newer(connection: Connection) -> None:
 
 
 def is_older(revision: str) -> bool:
-    """Whether a revision is one that our migrations start from."""
+    """Whether the migrations know a revision."""
     return revision.isdigit() and int(revision) < int(HEAD)
 
 
 def is_breaking(revision: str) -> bool:
-    """Whether the way from a revision to ours takes workers of that revision out of work."""
+    """Whether the upgrade from a revision stops workers of that revision."""
     return any(int(revision) < int(breaking) <= int(HEAD) for breaking in BREAKING)
 
 
 def upgrade(database: Database, older_workers: OlderWorkers = "keep") -> None:
-    """Bring the database to our schema, making an SQLite file if there is none.
+    """Upgrade the database to this schema; create the SQLite file if there is none.
 
-    Safe to call from several processes at once: one migrates, the others wait and find it done.
+    Several processes may call it at once: one migrates, the others wait.
     """
     if database.path is not None:
         sqlite.create(database.path)
-    # Opened for writing, so that a file we may not write is told apart from one that is damaged.
+    # Opened for writing, to distinguish a file without permission from a damaged one.
     with database.connect("writer") as connection:
         revision = current(connection)
     if revision == HEAD:
@@ -119,16 +119,16 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
 
     # Held open until the migration's own connection is closed: see `agent.core.inode`.
     file = inode.open_file(path)
-    handle = None if database.gate is None else database.gate.open()
+    handle = None if database.write_lock is None else database.write_lock.open()
     try:
         if handle is not None:
             try:
-                handle.take(sqlite.PATIENCE_SECONDS)
+                handle.acquire(sqlite.PATIENCE_SECONDS)
             except WriteLockTimeoutError:
-                raise StoreError(Fault.BUSY, sqlite.locked(path)) from None
+                raise StoreError(Fault.BUSY, sqlite_errors.locked(path)) from None
         engine = create_engine(
             "sqlite://",
-            module=sqlite.driver().module,
+            module=sqlite_driver.driver().module,
             creator=lambda: sqlite.connect_for_migration(path),
             poolclass=NullPool,
         )
@@ -146,26 +146,26 @@ def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None
 
     engine = create_engine(
         "postgresql+psycopg://",
-        # Behind a connection pooler, prepared statements would be left to others.
+        # Behind a connection pooler, prepared statements would stay in the pool.
         creator=lambda: psycopg.connect(database.url, prepare_threshold=None),
         poolclass=NullPool,
     )
     locks = [f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"]
     with database.connect("reader") as connection:
         if current(connection) is not None:
-            # Holds back turns and enrolments: they lock other tables in an order of their own.
+            # Blocks commits and enrolments of workers: they lock other tables in another order.
             locks.append("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE")
     _run(engine, locks, database.sql, older_workers)
 
 
 def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWorkers) -> None:
-    """Deal with workers on record as living, in the transaction that migrates."""
+    """Handle workers that are recorded as alive, in the transaction that migrates."""
     from sqlalchemy import inspect, text
 
     if older_workers == "keep" or not inspect(connection).has_table(_TABLE):
         return
     if connection.execute(text(f"SELECT version_num FROM {_TABLE}")).scalar() == HEAD:
-        # Another process was faster: who has enrolled since then has our version.
+        # Another process has migrated: workers that enrolled since then have this version.
         return
     if older_workers == "refuse":
         if connection.execute(text("SELECT 1 FROM workers WHERE dead = 0")).first() is not None:
@@ -192,7 +192,7 @@ def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWor
 def _run(
     engine: "sqlalchemy.Engine", locks: list[str], sql: Sql, older_workers: OlderWorkers
 ) -> None:
-    """Migrate in one transaction that begins with taking the locks."""
+    """Migrate in one transaction that takes the locks first."""
     from alembic import command
     from alembic.config import Config
     from sqlalchemy.exc import DBAPIError

@@ -1,9 +1,9 @@
 """The schema, declared once for both databases.
 
 Instants are whole microseconds (BIGINT). JSON values are TEXT: they are written and read whole, and
-plain text has the same rules on both databases. At run time the engine speaks set-based SQL
-(`statements`, `queries`), never these classes row by row; they declare the schema, and a test holds
-the migrations to it.
+plain text has the same rules on both databases. At run time the engine uses set-based SQL
+(`engine.reads`, `engine.writes`), never these classes; they declare the schema, and a test compares
+the migrations with it.
 """
 
 from typing import ClassVar
@@ -14,7 +14,7 @@ from sqlmodel import Field, SQLModel
 from agent.core.state_machine import ApprovalStatus, CallStatus, StepStatus, TaskStatus
 from agent.store.schema import channel_tables  # noqa: F401  (part of the same schema)
 
-# SQLite gives only INTEGER PRIMARY KEY columns a row id of their own.
+# On SQLite only INTEGER PRIMARY KEY columns are row ids.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -107,10 +107,12 @@ class Task(SQLModel, table=True):
     created_at: int = Field(sa_type=BigInteger)
     started_at: int | None = Field(default=None, sa_type=BigInteger)
     ended_at: int | None = Field(default=None, sa_type=BigInteger)
+    pause_kind: str | None = Field(default=None, sa_type=Text)
+    pause_command: str | None = Field(default=None, sa_type=Text)
 
 
 class Step(SQLModel, table=True):
-    """One node of one task; `parallel_index` is -1 but for the items of a group."""
+    """One node of one task; `parallel_index` is -1, or the number of a group's item."""
 
     __tablename__: ClassVar[str] = "steps"
     __table_args__ = (
@@ -169,7 +171,7 @@ class Step(SQLModel, table=True):
     error: str | None = Field(default=None, sa_type=Text)
     skip_reason: str | None = Field(default=None, sa_type=Text)
     idempotency_key: str | None = Field(default=None, sa_type=Text)
-    # Of an item: its value. Of a group: its items, and how far they have come.
+    # An item has its value; a group has its items and their progress.
     item: str | None = Field(default=None, sa_type=Text)
     items: str | None = Field(default=None, sa_type=Text)
     parallel_count: int | None = Field(default=None, sa_type=BigInteger)
@@ -184,7 +186,7 @@ class Step(SQLModel, table=True):
 
 
 class ToolCall(SQLModel, table=True):
-    """One call that an attempt made of the outside world, and what came of it."""
+    """One call of an attempt to the outside world, and its result."""
 
     __tablename__: ClassVar[str] = "tool_calls"
     __table_args__ = (
@@ -222,7 +224,7 @@ class ToolCall(SQLModel, table=True):
 
 
 class IdempotencyOutcome(SQLModel, table=True):
-    """The ledger: what is known of each effect; `unknown` until a result says otherwise."""
+    """The ledger: the verdict on each call; `unknown` until a result is recorded."""
 
     __tablename__: ClassVar[str] = "idempotency_outcomes"
     __table_args__ = (_one_of("status", CallStatus), Index("outcomes_by_call", "tool_call_id"))
@@ -253,7 +255,7 @@ class Event(SQLModel, table=True):
     )
 
     id: int | None = Field(default=None, sa_column=Column(_Serial, primary_key=True))
-    # PostgreSQL fills in the writing transaction; on SQLite commits are in the order of ids.
+    # On PostgreSQL the id of the writing transaction; on SQLite commits are in the order of ids.
     xid: int = Field(default=0, sa_type=BigInteger)
     task_id: str | None = Field(
         default=None, sa_type=Text, foreign_key="tasks.id", ondelete="CASCADE"
@@ -267,7 +269,7 @@ class Event(SQLModel, table=True):
 
 
 class StepLog(SQLModel, table=True):
-    """One piece of what an attempt said while it ran."""
+    """One piece of an attempt's log."""
 
     __tablename__: ClassVar[str] = "step_logs"
     __table_args__ = (
@@ -285,7 +287,7 @@ class StepLog(SQLModel, table=True):
 
 
 class Signal(SQLModel, table=True):
-    """What somebody sent to a task by name; kept until a step takes it."""
+    """A named value that was sent to a task; kept until a step takes it."""
 
     __tablename__: ClassVar[str] = "signals"
     __table_args__ = (Index("signals_by_task", "task_id", "name", "id"),)
@@ -325,11 +327,11 @@ class Approval(SQLModel, table=True):
     task_id: str = Field(sa_type=Text, foreign_key="tasks.id", ondelete="CASCADE")
     step_id: str = Field(sa_type=Text)
     attempt: int = Field(sa_type=BigInteger)
-    # approval, input, unknown (what became of an effect) or tool (a call that an agent wants).
+    # approval, input, unknown (an effect without a result) or tool (a call that an agent wants).
     kind: str = Field(sa_type=Text)
     status: str = Field(sa_type=Text)
     message: str = Field(sa_type=Text)
-    # What will be done, in full; an answer is good for exactly this.
+    # The complete request; an answer holds for exactly this.
     request: str = Field(sa_type=Text)
     request_hash: str = Field(sa_type=Text)
     choices: str | None = Field(default=None, sa_type=Text)
@@ -365,7 +367,7 @@ class Artifact(SQLModel, table=True):
 
 
 class RequestKey(SQLModel, table=True):
-    """The `Idempotency-Key` of a request that created something, and what it asked for."""
+    """The `Idempotency-Key` of a request that created something, and the request's hash."""
 
     __tablename__: ClassVar[str] = "request_keys"
 
@@ -375,10 +377,10 @@ class RequestKey(SQLModel, table=True):
 
 
 class Budget(SQLModel, table=True):
-    """What a task (its children included) or a step may use of models, and what it has used.
+    """The budget of a task (children included) or a step: what it may use of models, and has used.
 
-    Made at the first call of a model: tasks without such calls have none. What is reserved and
-    never settled stays reserved, and counts as used.
+    Inserted at the first call of a model. An amount that is reserved and never settled stays reserved,
+    and counts as used.
     """
 
     __tablename__: ClassVar[str] = "budgets"
@@ -412,7 +414,7 @@ class DailySpend(SQLModel, table=True):
 
 
 class Worker(SQLModel, table=True):
-    """One row per worker: its heartbeat, its fence and its witness."""
+    """One row per worker: heartbeat, fence, and record of its last commit."""
 
     __tablename__: ClassVar[str] = "workers"
 

@@ -51,7 +51,7 @@ from collections.abc import Callable, Iterator
 from pydantic import ValidationError
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_rows
+from agent.store.read import audit_reads
 from agent.store.read.audit_rows import AuditRows
 from agent.tasks.checker import approvals, budgets, ledger, open_tasks, replay, row_invariants
 from agent.tasks.checker.external_witness import ExternalWitness
@@ -90,10 +90,10 @@ def violations(
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
     patterns = patterns or Patterns()
-    for count, task in enumerate(audit_rows.collect(connection, since), 1):
+    for count, task in enumerate(audit_reads.collect(connection, since), 1):
         key = (task.task.workflow_name, task.task.workflow_version)
         if key not in graphs:
-            graphs[key] = _graph(audit_rows.definition(connection, *key))
+            graphs[key] = _graph(audit_reads.graph_text(connection, *key))
         instant = task.read_at if now is None else now
         for finding in _check_task(task, graphs[key], patterns, instant, outside):
             yield Violation(finding.sentence, task.task.id, finding.step)
@@ -156,17 +156,17 @@ def _check_task(
 
 def _check_database(connection: Connection) -> Iterator[Violation]:
     """Check what no single task can show."""
-    for key in audit_rows.stray_ledger_rows(connection):
+    for key in audit_reads.stray_ledger_rows(connection):
         yield Violation(f"the ledger's row {key} belongs to no call")
-    for key, count in audit_rows.duplicates(connection):
+    for key, count in audit_reads.duplicate_deliveries(connection):
         yield Violation(f"{key} was delivered once, and there are {count} tasks of it")
     for sentence in budgets.check_days(connection):
         yield Violation(sentence)
-    for task_id, count in audit_rows.several_retries(connection):
+    for task_id, count in audit_reads.several_retries(connection):
         yield Violation(f"it was retried {count} times, and each retry does the same work", task_id)
-    for worker_id, count in audit_rows.isolated_together(connection, IS_ISOLATED):
+    for worker_id, count in audit_reads.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
-    for worker_id, last, turn in audit_rows.commits_after_death(connection):
+    for worker_id, last, turn in audit_reads.commits_after_death(connection):
         yield Violation(
             f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
         )

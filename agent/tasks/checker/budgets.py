@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_rows
+from agent.store.read import audit_reads
 from agent.store.read.audit_rows import AuditRows, BudgetFacts, CallFacts, EventFacts
 from agent.tasks.checker.violation import Finding
 from agent.workflows.graph import Graph
@@ -42,7 +42,7 @@ def check_budgets(task: AuditRows, graph: Graph) -> Iterator[Finding]:
 
 def check_days(connection: Connection) -> Iterator[str]:
     """Check that all days together count at least what all calls did; more where tasks were pruned."""
-    for name, stored, counted in audit_rows.days(connection):
+    for name, stored, counted in audit_reads.daily_sums(connection):
         if stored < counted:
             yield f"the budgets of days have {name} {stored}, and the calls of models have {counted}"
 

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
-from agent.store.read import audit_rows
+from agent.store.read import audit_reads
 from agent.store.read.audit_rows import AuditRows, CallFacts
 from agent.tasks.checker.violation import Finding, Violation
 
@@ -68,5 +68,5 @@ class ExternalWitness:
         """Yield the effects and acknowledged tasks that no checked task accounts for."""
         for key in sorted(self._unaccounted):
             yield Violation(f"an effect happened under {key}, and its intent is not recorded")
-        for task_id in audit_rows.absent(connection, self._acknowledged):
+        for task_id in audit_reads.missing_tasks(connection, self._acknowledged):
             yield Violation("it was acknowledged, and does not exist", task_id)

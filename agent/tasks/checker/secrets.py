@@ -6,13 +6,13 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from agent.core.redaction import spellings
+from agent.core.secret_forms import spellings
 from agent.steps.attempt import prepare
 from agent.steps.attempt.secrets import Secrets, references, secret_watcher, value_at
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
-from agent.store.read import audit_rows
+from agent.store.read import audit_reads
 from agent.tasks.checker.violation import Violation
 from agent.workflows.graph import Graph
 
@@ -29,7 +29,7 @@ def check_secrets(connection: Connection) -> Iterator[Violation]:
     for name, value in sorted(_named(connection).items()):
         found = Counter[tuple[str, str]]()
         for spelling in spellings(value):
-            for table, column, count in audit_rows.mentions(connection, spelling):
+            for table, column, count in audit_reads.columns_containing(connection, spelling):
                 found[table, column] = max(found[table, column], count)
         for (table, column), count in found.items():
             yield Violation(
@@ -40,7 +40,7 @@ def check_secrets(connection: Connection) -> Iterator[Violation]:
 def _named(connection: Connection) -> dict[str, str]:
     """Return the secrets that are named by reference."""
     named: list[Json] = list(secret_watcher.references)
-    for text in audit_rows.graphs(connection):
+    for text in audit_reads.all_graphs(connection):
         try:
             named += prepare.secret_references(Graph.model_validate_json(text))
         except ValidationError:

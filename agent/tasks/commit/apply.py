@@ -64,7 +64,7 @@ def _end_children(scope: TxScope) -> None:
         if locked is None:
             scope.result.carried_ends.append(end)
         else:
-            child_tasks.tell_parent(scope.connection, locked, end)
+            child_tasks.wake_parent(scope.connection, locked, end)
 
 
 def _record(

@@ -15,10 +15,10 @@ from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
-from agent.store.artifacts.artifact_rows import Fetched, NotFetchedError
+from agent.store.artifacts.artifact_rows import FetchedValues, NotFetchedError
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
-from agent.store.engine import approvals, workflow_versions
+from agent.store.engine import approvals, call_rows, workflow_versions
 from agent.store.engine import attempt_reads as read
 from agent.tasks.commit.known_tasks import KnownTask, KnownTasks, task_view
 from agent.tasks.read_models import outputs
@@ -40,7 +40,7 @@ def load(
     claimed: Claimed,
     known: KnownTasks,
     graphs: GraphCache,
-    fetched: Fetched,
+    fetched: FetchedValues,
 ) -> list[AttemptInput]:
     """Return the inputs of each claimed step's attempt.
 
@@ -50,7 +50,7 @@ def load(
     tasks = _load_tasks(connection, claimed, known, graphs)
     _load_outputs(connection, claimed, tasks, fetched)
     # The first claim of a plain step finds no earlier values.
-    with_values = [step.id for _, step in claimed if step.claim_token > 1 or step.is_item]
+    with_values = [step.id for _, step in claimed if step.has_history or step.is_item]
     values = (
         {row[0]: row[1:] for row in read.own_values(connection, with_values)} if with_values else {}
     )
@@ -96,7 +96,7 @@ def load(
 
 
 def _ended_wait(
-    connection: Connection, waiting_on: str, graphs: GraphCache, fetched: Fetched
+    connection: Connection, waiting_on: str, graphs: GraphCache, fetched: FetchedValues
 ) -> EndedWait | None:
     """Return what the step waited for, with the result of a child task."""
     ended = waits.parse_ended(waiting_on)
@@ -128,7 +128,7 @@ def _step_deadline(connection: Connection, locked: LockedTask, step: StepRow) ->
     if seconds is None:
         return None
     began = None
-    if step.claim_token > 1:
+    if step.has_history:
         began = read.first_claimed_at(connection, locked.task.id, step.id)
         seconds = read.raised_seconds(connection, locked.task.id, definition.name) or seconds
     return (began or locked.now) + int(seconds * SECOND)
@@ -165,7 +165,7 @@ def _load_outputs(
     connection: Connection,
     claimed: Claimed,
     tasks: dict[str, KnownTask],
-    fetched: Fetched,
+    fetched: FetchedValues,
 ) -> None:
     """Read the outputs that steps refer to, where they are not known."""
     wanted: dict[tuple[str, int], str] = {}
@@ -194,7 +194,7 @@ def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[Recor
     asking = [
         step.id
         for locked, step in claimed
-        if step.claim_token > 1
+        if step.has_history
         and (
             locked.definition(step).approval is not None
             or locked.definition(step).kind in _KINDS_THAT_ASK
@@ -220,17 +220,17 @@ def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[Recor
 
 
 def _calls(
-    connection: Connection, claimed: Claimed, fetched: Fetched
+    connection: Connection, claimed: Claimed, fetched: FetchedValues
 ) -> dict[str, list[RecordedCall]]:
     """Read the recorded calls of steps that were claimed before."""
-    claimed_before = [step.id for _, step in claimed if step.claim_token > 1]
+    claimed_before = [step.id for _, step in claimed if step.has_history]
     calls: dict[str, list[RecordedCall]] = {}
-    for row in read.recorded_calls(connection, claimed_before) if claimed_before else ():
+    for row in call_rows.recorded_calls(connection, claimed_before) if claimed_before else ():
         calls.setdefault(row[0], []).append(_call(connection, row, fetched))
     return calls
 
 
-def _call(connection: Connection, row: tuple[Json, ...], fetched: Fetched) -> RecordedCall:
+def _call(connection: Connection, row: tuple[Json, ...], fetched: FetchedValues) -> RecordedCall:
     _, call_id, number, attempt, action, key, remote, digest, status, *rest = row
     response, error, on_unknown, expires_at = rest
     return RecordedCall(

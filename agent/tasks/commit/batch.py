@@ -7,8 +7,8 @@ from typing import Any
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
-from agent.store.artifacts.artifact_rows import Packed
-from agent.store.db.database import Later
+from agent.store.artifacts.artifact_rows import PackedContent
+from agent.store.db.database import DeferredRows
 from agent.tasks.rules import child_tasks
 from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
@@ -27,7 +27,7 @@ class Completion:
     outcome: Outcome
     tries: int = 0
     """How often its task was locked by another transaction."""
-    packed: Packed | None = None
+    packed: PackedContent | None = None
     """Its large value, once that is stored outside the database."""
 
 
@@ -48,7 +48,7 @@ class JournalEntry:
     """What the step waits for outside the database; empty when it waits no longer."""
     tries: int = 0
     """How often its task was locked by another transaction."""
-    packed: Packed | None = None
+    packed: PackedContent | None = None
     """Its large value, once that is stored outside the database."""
 
 
@@ -105,13 +105,13 @@ class TxResult:
     """Whether a due task was locked by another transaction."""
     events: list[tuple[Any, ...]] = field(default_factory=list)
     locked_tasks: list[LockedTask] = field(default_factory=list)
-    transaction: Later = field(default_factory=Later)
+    transaction: DeferredRows = field(default_factory=DeferredRows)
     """Its id in the database, once it is committed."""
     is_assumed: bool = False
     """Whether it read nothing: the database checks the cached rows that it relies on."""
     cache_generation: int = 0
     """Of the task cache when it began."""
-    soonest: Later | None = None
+    soonest: DeferredRows | None = None
     """When the next task is due, if that was queried."""
     gone: set[str] = field(default_factory=set)
     """Tasks of the batch that no longer exist."""

@@ -5,8 +5,8 @@ relies on, and fails as stale if one has changed. Everything else is read in one
 never waited for, except where `Batch.must_wait` says so.
 """
 
-from agent.store.db.database import Later
-from agent.store.engine import begin_tx, reads
+from agent.store.db.database import DeferredRows
+from agent.store.engine import begin_tx, task_rows
 from agent.tasks.commit import due_tasks
 from agent.tasks.commit.batch import Batch
 from agent.tasks.commit.faults import FencedError
@@ -76,14 +76,14 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
     )
     if not rows.fence:
         raise FencedError(capacity.worker_id)
-    result.transaction = Later(rows.fence)
+    result.transaction = DeferredRows(rows.fence)
     for values in rows.tasks:
         scope.add_task(values)
     for values in rows.steps:
         scope.add_step(values)
     missing = task_ids - scope.tasks.keys()
     if missing:
-        result.gone = missing - reads.existing_tasks(tx, sorted(missing))
+        result.gone = missing - task_rows.existing_tasks(tx, sorted(missing))
     due = [row[0] for row in rows.due if row[0] not in capacity.passed_over]
     result.has_more = len(due) >= most_due > 0
     if due:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agent.store.artifacts.artifact_rows import Fetched
+from agent.store.artifacts.artifact_rows import FetchedValues
 from agent.tasks.rules.settlement import Claim, claim_on
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -33,7 +33,7 @@ class BlockedSteps:
 
     def __init__(self) -> None:
         self.steps: tuple[BlockedStep, ...] = ()
-        self.fetched = Fetched()
+        self.fetched = FetchedValues()
 
     @property
     def wanted(self) -> set[str]:
@@ -70,7 +70,7 @@ class BlockedSteps:
 
     def clear(self) -> None:
         """Drop everything: the claims belong to another worker."""
-        self.steps, self.fetched = (), Fetched()
+        self.steps, self.fetched = (), FetchedValues()
 
     def _remove(self, removed: list[BlockedStep]) -> list[BlockedStep]:
         self.steps = tuple(each for each in self.steps if each not in removed)

@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.store.artifacts.artifact_rows import NotFetchedError
 from agent.store.db.database import StoreError
-from agent.store.db.dialect import Fault
+from agent.store.db.dialect import TRANSIENT_FAULTS, Fault
 
 
 class FencedError(Exception):
@@ -77,13 +77,9 @@ class Response(StrEnum):
 
 AnyCause = Fault | Cause
 
-_PASSING: Final[dict[AnyCause, Response]] = {
-    Fault.BUSY: Response.RETRY,
-    Fault.FULL: Response.RETRY,
-    Fault.LOST: Response.RETRY,
-    Fault.STALE: Response.RETRY,
-    Fault.UNREACHABLE: Response.RETRY,
-}
+_PASSING: Final[dict[AnyCause, Response]] = dict.fromkeys(
+    (*TRANSIENT_FAULTS, Fault.STALE, Fault.UNREACHABLE), Response.RETRY
+)
 _TERMINAL: Final[dict[AnyCause, Response]] = {
     Fault.READONLY: Response.STOP,
     Fault.CORRUPT: Response.STOP,
@@ -102,7 +98,7 @@ _KEEP_CLAIM: Final[dict[AnyCause, Response]] = _PASSING | dict.fromkeys(_TERMINA
 
 RESPONSES: Final[dict[Phase, dict[AnyCause, Response]]] = {
     Phase.ENROLL: _TERMINAL
-    | dict.fromkeys((Fault.BUSY, Fault.FULL, Fault.LOST), Response.RETRY)
+    | dict.fromkeys(TRANSIENT_FAULTS, Response.RETRY)
     | dict.fromkeys(
         (Fault.DATA, Fault.DEFECT, Fault.STALE, Fault.UNREACHABLE, Cause.CODE), Response.STOP
     ),

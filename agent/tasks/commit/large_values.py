@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.steps.types.outcome import Json, Succeeded
-from agent.store.artifacts.artifact_rows import Packed
+from agent.store.artifacts.artifact_rows import PackedContent
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 
 
@@ -13,7 +13,7 @@ class LargeValue:
     """A value to store as an artifact, and how a reference takes its place."""
 
     content: bytes
-    packed: Packed | None
+    packed: PackedContent | None
     """The content as it was stored outside the database, if it was."""
     replace: Callable[[Json], None]
 

@@ -35,7 +35,7 @@ class WorkerSession:
     def connection(self) -> Connection:
         """The connection for commits, opened at its first use."""
         if self._connection is None:
-            self._connection = self.database.connect("turn")
+            self._connection = self.database.connect("worker")
         return self._connection
 
     def disconnect(self) -> None:

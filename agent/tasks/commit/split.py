@@ -105,8 +105,7 @@ def commit_due_tasks(
     """Claim from each due task by itself; set a task aside whose rows cannot be read."""
     commit(Batch(), replace(capacity, slots=0, most_due=0), total)
     most = min(capacity.most_due, _MOST_PARTS)
-    rows = connection.query(reads.due_statement(connection.sql), now=now, most=most)
-    due = frozenset(str(row[0]) for row in rows)
+    due = frozenset(str(row[0]) for row in reads.due_tasks(connection, now, most))
     result, claimed = total.result, 0
     for task_id in sorted(due - set_aside.current()):
         only_this = replace(

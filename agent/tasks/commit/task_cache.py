@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from agent.core.state_machine import TaskStatus
-from agent.store.db.database import Connection, Later
+from agent.store.db.database import Connection, DeferredRows
 from agent.store.engine import begin_tx, reads
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.state.locked_task import LockedTask
@@ -32,7 +32,7 @@ class TaskCache:
         """The latest versions of workflows, by name, hash and path."""
         self._next_due = 0
         """Before this time nothing is due; 0 when that is not known."""
-        self._due_query: Later | None = None
+        self._due_query: DeferredRows | None = None
         """The query of the next due time by the transaction that was closed last."""
         self._mark: tuple[int, int] | None = None
         """Of the transaction that was opened last, on SQLite."""
@@ -71,7 +71,7 @@ class TaskCache:
                 tasks[task_id] = locked
         return tasks
 
-    def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> Later | None:
+    def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> DeferredRows | None:
         """Derive the next due time from what was written, or query it; return the query."""
         self._due_query = None
         if self._next_due == 0 or not all(locked.is_complete for locked in locked_tasks):

@@ -5,7 +5,7 @@ COMMIT go in another.
 """
 
 from agent.core.state_machine import TASK_ENDED, StepStatus
-from agent.store.engine import reads, workflow_versions, writes
+from agent.store.engine import task_rows, workflow_versions, writes
 from agent.tasks.commit.apply import apply
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.commit.begin import begin
@@ -61,7 +61,7 @@ def _create(scope: TxScope) -> list[LockedTask]:
     for submission in scope.batch.submissions:
         existing, key = None, submission.dedupe_key
         if key is not None:
-            existing = by_key.get(key) or reads.task_by_dedupe_key(tx, key)
+            existing = by_key.get(key) or task_rows.task_by_dedupe_key(tx, key)
             by_key[key] = existing or submission.task_id
         if existing is None:
             version = versions.get(id(submission.graph))

@@ -1,5 +1,6 @@
-"""Commands of people and programs on tasks: pause, resume, cancel, retry, fork, signal, resolve, budget.
+"""Commands on tasks: pause, resume, cancel, retry, fork, signal, resolve, budget.
 
-`operator` runs each in a transaction of its own; `state_table` says which command is allowed in
-which state. Entry point: `operator`.
+`operator.Operator` is the entry point: each command is one transaction under the task's lock.
+`state_table` says which command is allowed in which state, `budget_pause` raises budgets, `step_names`
+finds steps by name. It may import `rules`, `state` and the store.
 """

@@ -1,16 +1,20 @@
-"""Raising a budget lets a whole family of tasks go on; `Operator.pause_family` holds it.
+"""Raising a budget resumes a whole family of tasks; `Operator.pause_family` pauses it.
 
-Each task of the family is changed in a transaction of its own: what holds is the budget's row, and a
-task that is asked too early or too late only asks again.
+Each task of the family is changed in a transaction of its own: what counts is the budget's row, and a
+task that is resumed too early is paused again by its next call.
 """
 
 from contextlib import suppress
 
+from agent.core.state_machine import TaskStatus
+from agent.store.db.database import Connection
+from agent.store.engine import budgets as store
 from agent.store.engine import lineage
 from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator import state_table
 from agent.tasks.operator.operator import Answer, Operator, resume_task
-from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.rules import budgets
+from agent.tasks.state.locked_task import LockedTask
 
 
 def raise_budget(
@@ -23,31 +27,50 @@ def raise_budget(
     seconds: float | None = None,
 ) -> Answer:
     """Set the limits of a task's budget, or of one of its steps', and go on if it was paused."""
-    resumed = 0
     with operator.changing(task_id) as (tx, locked):
-        cell = COMMANDS["budget"][locked.task.status]
-        if cell.effect == "refuse":
-            raise RefusedError(f"the task does not take 'budget': {cell.message}")
-        if step is not None and step not in locked.graph.index_of:
-            raise NotFoundError(f"the task has no step called {step!r}")
-        if step is not None and not locked.graph.steps[locked.graph.index_of[step]].budget:
-            raise RefusedError(f"step {step!r} has no budget of its own: the task's holds for it")
+        state_table.check("budget", locked.task.status)
+        if step is not None:
+            _check_step(locked, step, has_time=seconds is not None)
         if tokens is not None or microusd is not None:
             budgets.raise_limits(tx, locked, step, tokens, microusd)
-        if seconds is not None and step is not None:
-            if not (locked.graph.steps[locked.graph.index_of[step]].budget or {}).get(
-                "time_seconds"
-            ):
-                raise RefusedError(f"step {step!r} has no time of its own: the task's holds for it")
-            if budgets.raise_step_time(tx, locked, step, seconds) <= locked.now:
-                raise RefusedError("so much time has passed since the step started already")
-        elif seconds is not None and budgets.raise_time(tx, locked, seconds) <= locked.now:
-            raise RefusedError("so much time has passed since the task started already")
-        below = lineage.below(tx, task_id)
+        if seconds is not None:
+            _raise_time(tx, locked, step, seconds)
+        descendants = lineage.below(tx, task_id)
+        was_paused = locked.task.status == TaskStatus.PAUSED
+    is_resumed = False
     # Twice: a family that is being paused meanwhile is paused only while its witness still is.
-    for each in (*below, task_id, *below):
-        with suppress(NotFoundError, RefusedError), operator.changing(each) as (tx, locked):
-            if budgets.is_paused_for_budget(tx, locked):
-                resume_task(tx, locked)
-                resumed += 1
-    return Answer(True, "budget set, and resumed" if resumed else "budget set", task_id)
+    for member in (*descendants, task_id, *descendants):
+        is_resumed |= _resume(operator, member)
+    if is_resumed:
+        return Answer(True, "budget set, and resumed", task_id)
+    stays = f"; the task stays paused: `agent resume {task_id[-8:]}`" if was_paused else ""
+    return Answer(True, f"budget set{stays}", task_id)
+
+
+def _check_step(locked: LockedTask, step: str, *, has_time: bool) -> None:
+    index = locked.graph.index_of.get(step)
+    if index is None:
+        raise NotFoundError(f"the task has no step called {step!r}")
+    budget = locked.graph.steps[index].budget
+    if not budget:
+        raise RefusedError(f"step {step!r} has no budget of its own: the task's holds for it")
+    if has_time and not budget.get("time_seconds"):
+        raise RefusedError(f"step {step!r} has no time of its own: the task's holds for it")
+
+
+def _raise_time(tx: Connection, locked: LockedTask, step: str | None, seconds: float) -> None:
+    if step is not None:
+        deadline, what = budgets.raise_step_time(tx, locked, step, seconds), "step"
+    else:
+        deadline, what = budgets.raise_time(tx, locked, seconds), "task"
+    if deadline <= locked.now:
+        raise RefusedError(f"so much time has passed since the {what} started already")
+
+
+def _resume(operator: Operator, task_id: str) -> bool:
+    """Resume a task that is paused for a budget; return whether it was."""
+    with suppress(NotFoundError, RefusedError), operator.changing(task_id) as (tx, locked):
+        if store.is_paused_for_budget(tx, task_id):
+            resume_task(tx, locked)
+            return True
+    return False

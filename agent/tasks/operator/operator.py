@@ -1,7 +1,7 @@
 """The operator's commands, from any process: each one transaction under the task's lock.
 
-An operator waits for a task that a turn holds; parents are locked before their children, level by
-level. A running daemon hears of the commit at once and stops or pauses the attempts concerned.
+An operator waits for a task that a worker has locked. Parents are locked before their children,
+level by level. Each commit notifies running daemons, which stop or pause the attempts concerned.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,9 +18,11 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import approvals as store
-from agent.store.engine import lineage, reads
+from agent.store.engine import budgets as budget_rows
+from agent.store.engine import lineage, reads, signals, task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
-from agent.tasks.operator.state_table import COMMANDS
+from agent.tasks.operator import state_table
+from agent.tasks.operator.step_names import find_step, never_received, no_such_step
 from agent.tasks.rules import (
     advance,
     approvals,
@@ -33,13 +35,12 @@ from agent.tasks.rules import (
 )
 from agent.tasks.rules.approvals import Decision
 from agent.tasks.rules.creation import Submission
-from agent.tasks.state import transitions
+from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
-from agent.tasks.state.rows import TASK_COLUMNS, StepRow, TaskRow
-from agent.workflows.diagnostics import did_you_mean
+from agent.tasks.state.pauses import NO_PAUSE, Pause, PauseKind
+from agent.tasks.state.rows import TASK_COLUMNS, TaskRow
 from agent.workflows.graph import Graph
-from agent.workflows.templates.templates import is_template
 
 LOCK_TIMEOUT_MS: Final = 15_000
 
@@ -70,13 +71,13 @@ class Operator:
         except StoreError as error:
             if error.fault is not Fault.DATA or submission.dedupe_key is None:
                 raise
-            # Another process has taken the key since we looked: its task is there now.
+            # Another process has used the key since we checked: its task exists now.
             return self._create(submission)
 
     def _create(self, submission: Submission) -> str:
         with self._transaction() as tx:
             if submission.dedupe_key is not None:
-                existing = reads.task_by_dedupe_key(tx, submission.dedupe_key)
+                existing = task_rows.task_by_dedupe_key(tx, submission.dedupe_key)
                 if existing is not None:
                     return existing
             now = self._clock.now()
@@ -89,8 +90,7 @@ class Operator:
         """Let nothing new start; attempts in flight finish or reach their next checkpoint."""
 
         def pause(_tx: Connection, locked: LockedTask) -> None:
-            transitions.move_task(locked, "task.paused", {"reason": reason} if reason else None)
-            locked.task.also(pause_reason=reason)
+            transitions.pause_task(locked, Pause(PauseKind.OPERATOR, reason))
 
         return self._command("pause", task_id, pause, "paused")
 
@@ -115,13 +115,11 @@ class Operator:
             old = self._lock(tx, task_id)
             again = lineage.retried_as(tx, task_id)
             if again is not None:
-                return Answer(False, f"it was retried already, as {again}", again)
-            self._check("retry", old)
+                return Answer(False, f"already retried as {again}", again)
+            state_table.check("retry", old.task.status)
             below = lineage.living_below(tx, task_id)
             if below is not None:
-                raise RefusedError(
-                    f"task {below}, which it started, has not ended; cancel it first"
-                )
+                raise RefusedError(f"its child task {below} has not ended; cancel it first")
             alive_until = lineage.effects_alive_until(tx, task_id)
             if alive_until is not None and alive_until > old.now:
                 raise RefusedError(
@@ -143,12 +141,12 @@ class Operator:
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
             if dedupe_key is not None:
-                existing = reads.task_by_dedupe_key(tx, dedupe_key)
+                existing = task_rows.task_by_dedupe_key(tx, dedupe_key)
                 if existing is not None:
-                    return Answer(False, f"forked already, as {existing}", existing)
-            self._check("fork", old)
+                    return Answer(False, f"already forked as {existing}", existing)
+            state_table.check("fork", old.task.status)
             if from_step not in old.graph.index_of:
-                raise _no_step(from_step, old)
+                raise no_such_step(old.graph, from_step)
             new, repeated, asked_again = retry_fork.fork(tx, old, from_step, edited or {})
             if dedupe_key is not None:
                 new.task.also(dedupe_key=dedupe_key)
@@ -170,8 +168,8 @@ class Operator:
     ) -> Answer:
         """Say what became of an effect whose outcome is unknown: it decides the open question."""
         with self.changing(task_id) as (tx, locked):
-            self._check("resolve", locked)
-            step = _find_step(tx, locked, step_name)
+            state_table.check("resolve", locked.task.status)
+            step = find_step(tx, locked, step_name)
             on = step.wait
             question_id = on.approval_id if isinstance(on, UnknownCall) else None
             row = None if question_id is None else store.find(tx, question_id)
@@ -179,49 +177,42 @@ class Operator:
                 raise RefusedError(
                     f"step {step_name!r} does not wait for an answer (it is {step.status})"
                 )
-            said = {"verdict": verdict, "output": output}
-            decision = Decision(ApprovalStatus.ANSWERED, by, "terminal", value=said)
+            value = {"verdict": verdict, "output": output}
+            decision = Decision(ApprovalStatus.ANSWERED, by, "terminal", value=value)
             approvals.decide(tx, locked, step, row, decision)
         words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
         return Answer(True, f"step {step_name!r} {words[verdict]}", task_id)
 
     def signal(self, task_id: str, name: str, payload: Json = None) -> Answer:
-        """Send a named signal with a value; a step that waits for it, or will, takes it."""
+        """Send a named signal with a value, to the step that waits for it or to the first that will."""
         with self.changing(task_id) as (tx, locked):
-            self._check("signal", locked)
-            tx.execute(
-                "INSERT INTO signals (id, task_id, name, payload, sent_at)"
-                " VALUES (:id, :task_id, :name, :payload, :now)",
-                id=new_id(),
-                task_id=task_id,
-                name=name,
-                payload=json_values.encode(payload, "payload"),
-                now=locked.now,
-            )
-            taker = None
+            state_table.check("signal", locked.task.status)
+            text = json_values.encode(payload, "payload")
+            signals.insert(tx, new_id(), task_id, name, text, locked.now)
+            receiver = None
             for step in locked.load_open(tx):
                 if step.status == StepStatus.WAITING and step.wait == Signal(name):
                     if settlement.take_signal(tx, locked, step, name):
-                        taker = locked.definition(step).name
+                        receiver = locked.definition(step).name
                     break
-        if taker is None:
+        if receiver is None:
             kept = f"kept until a step waits for {name!r}"
-            return Answer(True, kept + _never_taken(name, locked.graph), task_id)
-        return Answer(True, f"step {taker!r} goes on", task_id)
+            return Answer(True, kept + never_received(locked.graph, name), task_id)
+        return Answer(True, f"step {receiver!r} goes on", task_id)
 
-    def pause_family(self, pause: FamilyPause) -> None:
-        """Pause a task and all below it, as long as the one that found the budget used up is paused.
+    def pause_family(self, family: FamilyPause) -> None:
+        """Pause a task and its descendants while the one that found the budget used up is paused.
 
-        Each in a transaction of its own: what holds is the budget's row.
+        Each in a transaction of its own: what counts is the budget's row.
         """
         task_ids: list[str] = []
-        with suppress(NotFoundError, RefusedError), self.changing(pause.task_id) as (tx, _):
-            task_ids = [pause.task_id, *lineage.below(tx, pause.task_id)]
+        with suppress(NotFoundError, RefusedError), self.changing(family.task_id) as (tx, _):
+            task_ids = [family.task_id, *lineage.below(tx, family.task_id)]
         for task_id in task_ids:
             with suppress(NotFoundError, RefusedError), self.changing(task_id) as (tx, locked):
-                if budgets.is_exhausted(tx, pause.witness_id):
-                    budgets.pause(locked, pause.reason)
-                    # Those below it are of this family, too.
+                if budget_rows.is_paused_for_budget(tx, family.witness_id):
+                    budgets.pause(locked, family.pause)
+                    # Its descendants are in this family, too.
                     locked.pauses.clear()
 
     def _command(
@@ -230,9 +221,7 @@ class Operator:
         """Apply a command to a task and, where its state allows it, to its children."""
         with self._transaction() as tx:
             locked = self._lock(tx, task_id, is_ending=name == "cancel")
-            cell = COMMANDS[name][locked.task.status]
-            if cell.effect == "refuse":
-                raise RefusedError(f"the task cannot be {word}: {cell.message}")
+            cell = state_table.check(name, locked.task.status)
             if cell.effect == "same":
                 return Answer(False, cell.message, task_id)
             apply(tx, locked)
@@ -255,28 +244,30 @@ class Operator:
         self._follow_up(locked)
 
     def _follow_up(self, locked: LockedTask) -> None:
-        """Do what follows for other tasks: tell the parent, cancel children nobody waits for.
+        """Do what follows for other tasks: wake the parent, cancel orphaned children.
 
         Any transaction may be the one that finds a task's time over.
         """
-        self._tell_parent(locked)
-        for pause in locked.pauses:
-            self.pause_family(pause)
+        self._wake_parent(locked)
+        for family in locked.pauses:
+            self.pause_family(family)
         for child_id in locked.orphans:
             with suppress(NotFoundError, RefusedError):
                 self.cancel(child_id, "its parent stopped waiting for it")
 
-    def _tell_parent(self, locked: LockedTask) -> None:
-        """Wake the step that waited for an ended task; apart, since parents are locked first."""
+    def _wake_parent(self, locked: LockedTask) -> None:
+        """Wake the step that waited for an ended task, in a transaction of its own.
+
+        Parents are locked before their children.
+        """
         task = locked.task
         if task.status not in TASK_ENDED or task.parent_task_id is None:
             return
-        # A parent that is gone, pruned perhaps, waits for nobody; and none is told that cannot be
-        # read, since nothing could be done about it.
+        # The parent may have been pruned. One that cannot be read cannot be woken either.
         with suppress(NotFoundError, RefusedError), self.changing(task.parent_task_id) as found:
             tx, parent = found
             end = child_tasks.ChildEnd(task.id, task.status, parent.task.id, task.parent_step_id)
-            child_tasks.tell_parent(tx, parent, end)
+            child_tasks.wake_parent(tx, parent, end)
 
     def _apply_to_children(
         self,
@@ -288,19 +279,14 @@ class Operator:
         locked_tasks: list[LockedTask] = []
         level = [task_id]
         while level:
-            children = [child for parent in level for child in reads.children(tx, parent)]
+            children = [child for parent in level for child in task_rows.children(tx, parent)]
             for child_id in sorted(children):
                 child = self._lock(tx, child_id, is_ending=name == "cancel")
-                if COMMANDS[name][child.task.status].effect == "act":
+                if state_table.COMMANDS[name][child.task.status].effect == "act":
                     apply(tx, child)
                     locked_tasks.append(child)
             level = children
         return locked_tasks
-
-    def _check(self, name: str, locked: LockedTask) -> None:
-        cell = COMMANDS[name][locked.task.status]
-        if cell.effect == "refuse":
-            raise RefusedError(f"the task does not take {name!r}: {cell.message}")
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -319,7 +305,7 @@ class Operator:
         except UnreadableError as error:
             if not is_ending:
                 raise RefusedError(f"the task can only be cancelled: {error}") from error
-            # Nothing of a definition is needed to abandon what was made of it.
+            # Abandoning steps needs no definition.
             graph = Graph.model_construct(name=task.workflow_name, steps=[])
         return LockedTask(task, graph, self._clock.now())
 
@@ -327,37 +313,7 @@ class Operator:
 def resume_task(tx: Connection, locked: LockedTask) -> None:
     """Let a paused task go on, with the steps that were paused in it."""
     transitions.move_task(locked, "task.resumed")
-    locked.task.also(pause_reason=None)
+    pauses.record(locked.task, NO_PAUSE)
     for step in locked.load_open(tx):
         if step.status == StepStatus.PAUSED:
             transitions.resume_step(locked, step)
-
-
-def _find_step(tx: Connection, locked: LockedTask, name: str) -> StepRow:
-    """Return a step by its name; an item by its name and number, as in `lines[3]`."""
-    base, _, number = name.rstrip("]").partition("[")
-    index = locked.graph.index_of.get(base)
-    is_number = number.isascii() and number.isdigit() and len(number) < 10
-    if index is None or (number and not is_number):
-        raise _no_step(name, locked)
-    place = (index, int(number) if number else -1)
-    locked.load(tx, [place])
-    step = locked.steps.get(place)
-    if step is None:
-        raise _no_step(name, locked)
-    return step
-
-
-def _never_taken(name: str, graph: Graph) -> str:
-    """Say that no step of a workflow can ever wait for a signal, where that is certain."""
-    given = [step.config.get("signal") for step in graph.steps if step.kind == "wait"]
-    known = list(dict.fromkeys(each for each in given if isinstance(each, str)))
-    if name in known or any(map(is_template, known)):
-        return ""
-    hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else None)
-    return f", and none of {graph.name!r} does" + (f"; {hint}" if hint else "")
-
-
-def _no_step(name: str, locked: LockedTask) -> NotFoundError:
-    hint = did_you_mean(name, locked.graph.index_of)
-    return NotFoundError(f"the task has no step called {name!r}" + (f"; {hint}" if hint else ""))

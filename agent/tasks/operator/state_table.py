@@ -1,24 +1,31 @@
-"""What each of an operator's commands does in each state of a task, as data.
+"""What each operator command does in each state of a task, as data.
 
-`act` does something, `same` is harmless and says so, `refuse` is not allowed and says why. The table
-drives the operator, the documentation and the test of every cell.
+`act` changes the task, `same` has nothing to change and says so, `refuse` is not allowed and says why.
+The table drives the operator, the documentation and the test of every cell.
 """
 
 from typing import Final, Literal, NamedTuple
 
 from agent.core.state_machine import TaskStatus
+from agent.tasks.errors import RefusedError
 
 Effect = Literal["act", "same", "refuse"]
 
 
 class Cell(NamedTuple):
-    """What one command does in one state, and what it says when it does nothing."""
+    """What one command does in one state, and its message when it changes nothing."""
 
     effect: Effect
     message: str = ""
 
 
 _ACT: Final = Cell("act")
+_ENDED: Final = {
+    TaskStatus.SUCCEEDED: "the task succeeded",
+    TaskStatus.FAILED: "the task failed",
+    TaskStatus.CANCELED: "the task was cancelled",
+}
+_NOT_STARTED: Final = "the task has not started yet"
 
 
 def _refused(message: str) -> Cell:
@@ -29,63 +36,65 @@ def _same(message: str) -> Cell:
     return Cell("same", message)
 
 
-_ENDED: Final = {
-    TaskStatus.SUCCEEDED: "it has succeeded",
-    TaskStatus.FAILED: "it has failed",
-    TaskStatus.CANCELED: "it was cancelled",
-}
-
-
-def _refused_when_ended() -> dict[str, Cell]:
-    return {status: _refused(why) for status, why in _ENDED.items()}
+def _refused_when_ended(what: str) -> dict[str, Cell]:
+    return {status: _refused(f"{what}: {why}") for status, why in _ENDED.items()}
 
 
 COMMANDS: Final[dict[str, dict[str, Cell]]] = {
     "pause": {
-        TaskStatus.PENDING: _refused("it has not started yet"),
+        TaskStatus.PENDING: _refused(f"nothing to pause: {_NOT_STARTED}"),
         TaskStatus.RUNNING: _ACT,
-        TaskStatus.PAUSED: _same("it is paused already"),
-        **_refused_when_ended(),
+        TaskStatus.PAUSED: _same("the task is already paused"),
+        **_refused_when_ended("nothing to pause"),
     },
     "resume": {
-        TaskStatus.PENDING: _refused("it has not started yet"),
-        TaskStatus.RUNNING: _same("it is running already"),
+        TaskStatus.PENDING: _refused(f"nothing to resume: {_NOT_STARTED}"),
+        TaskStatus.RUNNING: _same("the task is already running"),
         TaskStatus.PAUSED: _ACT,
-        **_refused_when_ended(),
+        **_refused_when_ended("nothing to resume"),
     },
     "cancel": {
         TaskStatus.PENDING: _ACT,
         TaskStatus.RUNNING: _ACT,
         TaskStatus.PAUSED: _ACT,
-        TaskStatus.SUCCEEDED: _refused("it has succeeded"),
-        TaskStatus.FAILED: _refused("it has failed"),
-        TaskStatus.CANCELED: _same("it is cancelled already"),
+        **_refused_when_ended("nothing to cancel"),
+        TaskStatus.CANCELED: _same("the task is already cancelled"),
     },
     "retry": {
-        TaskStatus.PENDING: _refused("it has not started yet"),
-        TaskStatus.RUNNING: _refused("it is still running; cancel it first"),
-        TaskStatus.PAUSED: _refused("it is paused; resume or cancel it first"),
-        TaskStatus.SUCCEEDED: _refused("it has succeeded; fork it to run steps again"),
+        TaskStatus.PENDING: _refused(f"nothing to retry: {_NOT_STARTED}"),
+        TaskStatus.RUNNING: _refused("cannot retry: the task is still running; cancel it first"),
+        TaskStatus.PAUSED: _refused("cannot retry: the task is paused; resume or cancel it first"),
+        TaskStatus.SUCCEEDED: _refused(
+            "nothing to retry: the task succeeded; fork it to run steps again"
+        ),
         TaskStatus.FAILED: _ACT,
         TaskStatus.CANCELED: _ACT,
     },
     "fork": dict.fromkeys(TaskStatus, _ACT),
     "resolve": {
-        TaskStatus.PENDING: _refused("it has not started yet"),
+        TaskStatus.PENDING: _refused(f"nothing to resolve: {_NOT_STARTED}"),
         TaskStatus.RUNNING: _ACT,
         TaskStatus.PAUSED: _ACT,
-        **_refused_when_ended(),
+        **_refused_when_ended("nothing to resolve"),
     },
     "budget": {
-        TaskStatus.PENDING: _refused("it has not started yet"),
+        TaskStatus.PENDING: _refused(f"no budget to raise: {_NOT_STARTED}"),
         TaskStatus.RUNNING: _ACT,
         TaskStatus.PAUSED: _ACT,
-        **_refused_when_ended(),
+        **_refused_when_ended("no budget to raise"),
     },
     "signal": {
         TaskStatus.PENDING: _ACT,
         TaskStatus.RUNNING: _ACT,
         TaskStatus.PAUSED: _ACT,
-        **_refused_when_ended(),
+        **_refused_when_ended("no step will take the signal"),
     },
 }
+
+
+def check(command: str, status: str) -> Cell:
+    """Return what a command does in a state; raise `RefusedError` where it is not allowed."""
+    cell = COMMANDS[command][status]
+    if cell.effect == "refuse":
+        raise RefusedError(cell.message)
+    return cell

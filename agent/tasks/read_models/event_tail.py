@@ -2,11 +2,11 @@
 
 Events are committed by this process's worker, by operators' commands in other threads and
 processes, by recovery, by the loops beside the worker and, on PostgreSQL, by other workers. Only the
-log has all of them in order, so one thread reads it by cursor. A worker's commits and the notices of
-others wake that thread; a poll finds what sent no notice.
+log has all of them in order, so one thread reads it by cursor. A worker's commits and notifications
+wake that thread; a poll finds what sent no notification.
 
-Listeners run in the tail's thread. Each gets every event once, from the place that `open` took on.
-An outage of the database delays events and loses none: the place moves only when a page was read.
+Listeners run in the tail's thread. Each gets every event once, from the cursor that `open` returned.
+An outage of the database delays events and loses none: the cursor moves only when a page was read.
 """
 
 import threading
@@ -59,7 +59,7 @@ class EventTail:
         ]
 
     def open(self) -> Place:
-        """Take the end of the log as the place to begin after, and return it."""
+        """Begin after the end of the log, and return that cursor."""
         with self._database.connect("reader") as connection, connection.snapshot():
             self._place = views.latest_event(connection)
         return self._place

@@ -1,4 +1,4 @@
-"""What a task gave: a view over its steps, made on reading and never inside a transaction."""
+"""The output of a task: a view over its steps, computed on reading, never inside a transaction."""
 
 import json
 
@@ -7,13 +7,14 @@ from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
+from agent.store.engine import task_rows
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph
 from agent.workflows.templates.templates import TemplateError, render
 
 
 class OutputError(ValueError):
-    """A workflow's `output:` cannot be made of what its steps gave."""
+    """A workflow's `output:` cannot be rendered from its steps' outputs."""
 
     def document(self) -> dict[str, Json]:
         """Return it as a task's error."""
@@ -28,18 +29,14 @@ def task_output(
 ) -> Json:
     """Return a succeeded task's output: its workflow's `output:`, or its last steps' outputs.
 
-    The steps have done what they were to do, whatever `output:` makes of it: where nothing can be
-    made, the task stays succeeded and `OutputError` says why.
+    Where `output:` cannot be rendered, the task stays succeeded and `OutputError` says why.
     """
     if graph.output is None:
         last = [index for index, after in enumerate(graph.dependents) if not after]
         ended = _ended(connection, task_id, graph, last, read_value)
         return {name: value["output"] for name, value in ended.items() if value["has_run"]}
     steps = _ended(connection, task_id, graph, range(len(graph.steps)), read_value)
-    found = connection.query(
-        "SELECT input, trigger, workflow_version FROM tasks WHERE id = :id", id=task_id
-    )
-    given, trigger, version = found[0]
+    given, trigger, version = task_rows.input_of(connection, task_id)
     scope = {
         "steps": steps,
         "inputs": json.loads(given),
@@ -81,13 +78,10 @@ def child_result(
     read_value: artifact_rows.Read = artifact_rows.take,
 ) -> dict[str, Json]:
     """Return how a child task ended: its status, and its output or its error."""
-    found = connection.query(
-        "SELECT status, error, workflow_name, workflow_version FROM tasks WHERE id = :id",
-        id=task_id,
-    )
-    if not found:
+    ending = task_rows.ending_of(connection, task_id)
+    if ending is None:
         return {"status": "lost", "output": None, "error": None}
-    status, error, name, version = found[0]
+    status, error, name, version = ending
     result = {
         "status": status,
         "output": None,

@@ -1,24 +1,22 @@
-"""What people and programs see of a task's calls of models and of its budgets."""
+"""A task's calls of models and its budgets, as documents."""
 
 from agent.config.models import BudgetSettings
 from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
+from agent.store.engine import task_rows
 from agent.tasks.rules.budgets import MICROUSD
 from agent.tasks.state.graph_cache import GraphCache
 
 
 def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
-    """Return what a task's own calls used, and its budgets with what is taken of each.
+    """Return what a task's own calls used, and its budgets with what is used of each.
 
-    A task's budget counts its children too, and what is set aside for calls whose use is not known.
+    A task's budget counts its children too, and the reservations of calls whose use is unknown.
     """
     calls, tokens_in, tokens_out, microusd, still_open = store.usage(connection, task_id)
-    ((name, version),) = connection.query(
-        "SELECT workflow_name, workflow_version FROM tasks WHERE id = :id", id=task_id
-    )
-    graph = GraphCache().get(connection, name, version)
+    graph = GraphCache().get(connection, *task_rows.workflow_of(connection, task_id))
     return {
         "task": task_id,
         "calls": calls,

@@ -1,17 +1,17 @@
-"""What people and programs see of tasks: one document for every surface, read in one snapshot."""
+"""Tasks as documents: the same for every surface, read in one snapshot."""
 
 import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from agent.core.clock import to_iso
-from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
+from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
 from agent.core.waits import Items
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read
-from agent.store.engine import reads
+from agent.store.engine import task_rows
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import outputs, person_waits, transcript
@@ -23,7 +23,7 @@ PRIORITY_NAMES: Final = {0: "high", 1: "normal", 2: "low"}
 
 
 class AmbiguousIdError(Exception):
-    """Several things match what was given as an id."""
+    """Several ids match a text."""
 
 
 def find_task(connection: Connection, text: str) -> str:
@@ -32,7 +32,7 @@ def find_task(connection: Connection, text: str) -> str:
 
 
 def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
-    """Return the one id among those that are like a text; `like` gives a few of them."""
+    """Return the one id that matches a text; `like` returns a few that do."""
     text = text.strip().lower()
     if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
         raise NotFoundError(f"{text!r} is no {what} id: give at least three characters of one")
@@ -52,7 +52,7 @@ def short_id(task_id: str) -> str:
 def task_document(
     connection: Connection, task_id: str, graphs: GraphCache | None = None
 ) -> dict[str, Json]:
-    """Return everything about a task: `agent show --json` and `GET /tasks/{id}` give just this."""
+    """Return everything about a task, as `agent show --json` and `GET /tasks/{id}` print it."""
     task = views.task(connection, task_id)
     if task is None:
         raise NotFoundError(f"there is no task {task_id}")
@@ -77,7 +77,7 @@ def task_document(
             error = problem.document()
     document.update(
         {
-            "activity": _activity(task["status"], steps),
+            "waiting_on": _waiting_on(task["status"], steps),
             "current_step": next(
                 (step["name"] for step in steps if step["status"] not in STEP_ENDED), None
             ),
@@ -91,7 +91,7 @@ def task_document(
             "retry_of": task["retry_of"],
             "forked_from": task["forked_from"],
             "origin": task["origin_id"],
-            "children": reads.children(connection, task_id),
+            "children": task_rows.children(connection, task_id),
             "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
             "steps": steps,
         }
@@ -105,12 +105,22 @@ def _summary(task: dict[str, Any]) -> dict[str, Json]:
         "workflow": task["workflow_name"],
         "version": task["workflow_version"],
         "status": task["status"],
+        "activity": task["activity"],
         "priority": PRIORITY_NAMES[task["priority"]],
         "created_at": to_iso(task["created_at"]),
         "started_at": to_iso(task["started_at"]),
         "ended_at": to_iso(task["ended_at"]),
         "pause_reason": task["pause_reason"],
+        **_pause(task),
     }
+
+
+def _pause(task: dict[str, Any]) -> dict[str, Json]:
+    """Return what paused a task, and the arguments of `agent` that let it go on."""
+    if task["status"] != TaskStatus.PAUSED:
+        return {"pause_kind": None, "pause_command": None}
+    command = task["pause_command"] or f"resume {short_id(task['id'])}"
+    return {"pause_kind": task["pause_kind"], "pause_command": command}
 
 
 def _step_document(
@@ -149,29 +159,20 @@ def _step_document(
     }
 
 
-def _activity(status: str, steps: list[dict[str, Json]]) -> dict[str, Json]:
-    """Say whether a task is active, waits on something named, or is idle."""
-    if status in TASK_ENDED or status == TaskStatus.PENDING:
-        return {"state": "idle", "on": []}
-    running = [step for step in steps if step["status"] == StepStatus.RUNNING]
-    active = [step["name"] for step in running if not step["delay"]]
-    if active:
-        return {"state": "active", "on": active}
-    waiting = [{"step": step["name"], **step["delay"]} for step in running]
-    waiting += [
-        {"step": step["name"], **(step["waiting_on"] or {})}
-        for step in steps
-        if step["status"] == StepStatus.WAITING
-        and not isinstance(person_waits.wait_of(step), Items)
-    ]
-    waiting += [
-        {"step": step["name"], "retry_at": step["wake_at"]}
-        for step in steps
-        if step["status"] == StepStatus.PENDING and step["attempt"] > 1 and step["wake_at"]
-    ]
-    if waiting:
-        return {"state": "waiting", "on": waiting}
-    return {"state": "idle" if status == TaskStatus.PAUSED else "active", "on": []}
+def _waiting_on(status: str, steps: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """Return what each step of an open task waits on now, beside the step's name."""
+    if status not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
+        return []
+    found: list[dict[str, Json]] = []
+    for step in steps:
+        match step["status"]:
+            case StepStatus.RUNNING if step["delay"]:
+                found.append({"step": step["name"], **step["delay"]})
+            case StepStatus.WAITING if not isinstance(person_waits.wait_of(step), Items):
+                found.append({"step": step["name"], **(step["waiting_on"] or {})})
+            case StepStatus.PENDING if step["attempt"] > 1 and step["wake_at"]:
+                found.append({"step": step["name"], "retry_at": step["wake_at"]})
+    return found
 
 
 def list_tasks(
@@ -181,10 +182,12 @@ def list_tasks(
     limit: int = 50,
     before: str | None = None,
     like: str | None = None,
+    activity: str | None = None,
 ) -> list[dict[str, Json]]:
     """Return the newest tasks, or those older than one, each as a short document.
 
-    With `like` only those whose ids begin or end with it.
+    With `like` only those whose ids begin or end with it. `status` is the stored one; `activity`
+    is the same, except that some running tasks are `waiting` (`agent.store.read.activity`).
     """
     return [
         {
@@ -193,7 +196,7 @@ def list_tasks(
             "waits": row["waits"],
             "delay": _loaded(row["delay"]),
         }
-        for row in views.tasks(connection, status, workflow, limit, before, like)
+        for row in views.tasks(connection, status, workflow, limit, before, like, activity)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What people and programs see of a step's calls: each with its request, its answer and its cost."""
+"""A step's calls as documents: each with its request, its response and its cost."""
 
 import json
 from typing import Any, Final
@@ -12,7 +12,7 @@ from agent.tasks.errors import NotFoundError
 from agent.tasks.rules.budgets import MICROUSD
 
 MODELLED: Final = frozenset({"llm", "agent"})
-"""Kinds of steps that ask models."""
+"""Kinds of steps that call models."""
 
 
 def transcript(connection: Connection, task_id: str, step: str) -> dict[str, Json]:
@@ -35,7 +35,7 @@ def transcript(connection: Connection, task_id: str, step: str) -> dict[str, Jso
 
 
 def calls_after(connection: Connection, task_id: str, after: str) -> list[dict[str, Json]]:
-    """Return the calls of steps that ask models, of those that began after one."""
+    """Return the calls of steps that call models, those that began after one."""
     return [
         _document(connection, row)
         for row in views.calls(connection, task_id, kinds=sorted(MODELLED), after=after)

@@ -1,12 +1,12 @@
-"""What people and programs see of workflows on record: one document for every surface."""
+"""Registered workflows as documents: the same for every surface."""
 
 import json
 
 from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
-from agent.store.engine import workflow_histories
-from agent.store.engine.workflow_histories import Version
+from agent.store.engine import workflow_versions
+from agent.store.engine.workflow_versions import Version
 from agent.tasks.errors import NotFoundError
 
 
@@ -14,7 +14,7 @@ def list_workflows(connection: Connection) -> list[dict[str, Json]]:
     """Return the workflows that can be started, each in its newest version, by name."""
     return [
         _summary(version, _texts(connection, version)[0])
-        for version in workflow_histories.latest_versions(connection)
+        for version in workflow_versions.latest_versions(connection)
         if version.removed_at is None
     ]
 
@@ -24,13 +24,13 @@ def workflow_document(
 ) -> dict[str, Json]:
     """Return a workflow as it was written and as it was compiled, in its newest version or another.
 
-    One that was removed is still on record: its tasks go on, and its versions can be seen.
+    A removed workflow is still registered: its tasks continue, and its versions can be shown.
     """
-    versions = workflow_histories.versions_of(connection, name)
+    versions = workflow_versions.versions_of(connection, name)
     if not versions:
         raise NotFoundError(
-            f"no workflow {name!r} is on record; it is kept from its first task on,"
-            " or once an agent has seen its file"
+            f"no workflow {name!r} is registered: its first task registers it,"
+            " or the agent when it reads its file"
         )
     wanted = versions[0].number if number is None else number
     found = next((version for version in versions if version.number == wanted), None)
@@ -56,7 +56,7 @@ def workflow_document(
 
 
 def _texts(connection: Connection, version: Version) -> tuple[Json, str | None]:
-    found = workflow_histories.texts_of(connection, version.name, version.number)
+    found = workflow_versions.texts_of(connection, version.name, version.number)
     assert found is not None, version
     graph, source = found
     return json.loads(graph), source

@@ -13,7 +13,7 @@ import structlog
 
 from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
-from agent.store.engine import reads, workers
+from agent.store.engine import task_rows, workers
 from agent.tasks.commit.committer import Committer
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
@@ -92,7 +92,7 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
     Do not call it in the database's thread: the query may read many tasks.
     """
     with database.connect("reader") as connection:
-        abandoned = reads.orphans(connection)
+        abandoned = task_rows.orphans(connection)
     for task_id in abandoned:
         # The child may have ended since.
         with suppress(NotFoundError, RefusedError):

@@ -1,4 +1,4 @@
-"""Take-over: put back the running steps of a dead worker. Startup recovery and running workers share it.
+"""Takeover: put back the running steps of a dead worker. Startup recovery and running workers share it.
 
 It executes nothing. A recorded result is applied, a success and a final failure alike. Every other
 outcome is unknown: the step goes back to pending with one attempt more, and that attempt follows the
@@ -18,7 +18,7 @@ from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.attempt.replay import BAD_RESPONSE
 from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import reads
+from agent.store.engine import call_rows, reads
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
@@ -147,10 +147,10 @@ def _put_back(
 ) -> None:
     """Give steps whose outcome is unknown their next attempt."""
     unknown: dict[str, list[tuple[Any, ...]]] = {}
-    for step_id, *call in reads.unresolved_calls(tx, [step.id for step in lost]):
+    for step_id, *call in call_rows.unresolved_calls(tx, [step.id for step in lost]):
         unknown.setdefault(step_id, []).append(tuple(call))
     if cause.is_process_gone and unknown:
-        reads.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
+        call_rows.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
     for step in lost:
         locked = locked_tasks[step.task_id]
         assert step.status == StepStatus.RUNNING
@@ -164,7 +164,7 @@ def _put_back(
         policy = locked.definition(step).retry
         delay = policy.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
-        transitions.lose(locked, step, wake_at, cause.error(step), is_alone=cause.has_crashed)
+        transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=cause.has_crashed)
 
 
 def _apply_recorded(
@@ -176,7 +176,7 @@ def _apply_recorded(
     to be checked: that attempt finds the call on record and repeats nothing.
     """
     keys = [step.idempotency_key for step in lost if step.idempotency_key is not None]
-    results = reads.recorded_results(tx, keys) if keys else {}
+    results = call_rows.recorded_results(tx, keys) if keys else {}
     others = []
     for step in lost:
         locked = locked_tasks[step.task_id]

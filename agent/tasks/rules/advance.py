@@ -1,7 +1,7 @@
-"""The one ending of every transaction on a task: release what is ready, derive the status.
+"""How every transaction on a task ends: release the steps that became ready, derive the status.
 
-`advance` is called once for each unit, after its rows were changed. Nothing else releases a step or
-ends a task. The task's `next_wake_time` is derived from its steps when the unit is written.
+`advance` is called once for each locked task, after its rows were changed. Nothing else releases a
+step or ends a task. `next_wake_time` is derived from the steps when the task is written.
 """
 
 import json
@@ -16,7 +16,7 @@ from agent.tasks.state.rows import StepRow
 
 
 def advance(tx: Connection, locked: LockedTask) -> None:
-    """Carry every consequence of what ended, until nothing more follows."""
+    """Apply all consequences of the steps that ended, until nothing more follows."""
     task = locked.task
     if task.status in TASK_ENDED:
         return
@@ -30,9 +30,9 @@ def advance(tx: Connection, locked: LockedTask) -> None:
         miss_deadline(tx, locked)
     while True:
         while locked.ended:
-            _tell_dependents(tx, locked, locked.ended.pop())
+            _update_dependents(tx, locked, locked.ended.pop())
         if task.phase == "failing" and task.steps_running == 0:
-            # What was in flight has answered: now the clean-up steps may run, in their own time.
+            # No attempt is in flight any more: the clean-up steps may run, without the deadline.
             task.phase = "cleanup"
             task.deadline = None
         _fill_window(tx, locked)
@@ -44,7 +44,7 @@ def advance(tx: Connection, locked: LockedTask) -> None:
 
 
 def begin_failing(tx: Connection, locked: LockedTask, reason: str) -> None:
-    """Skip what has not started, stop what is in flight; clean-up follows when it has answered."""
+    """Skip what has not started and stop attempts in flight; clean-up follows when those have ended."""
     locked.task.phase = "failing"
     for step in locked.load_open(tx):
         if step.status in STEP_ENDED or is_cleanup(locked, step):
@@ -60,13 +60,14 @@ def begin_failing(tx: Connection, locked: LockedTask, reason: str) -> None:
 
 
 def miss_deadline(tx: Connection, locked: LockedTask) -> None:
-    """Fail a task whose wall-clock time is over; its clean-up steps still run."""
+    """Fail or pause a task whose deadline has passed; its clean-up steps still run."""
     task = locked.task
     if task.phase == "normal" and budgets.pauses_when_time_is_over(locked.graph):
         # The deadline stays: resumed without more time, the task is paused again.
         locked.emit("budget.exhausted", None, {"reason": "the task's time is over"})
-        how = f"`agent budget {task.id[-8:]} --time D` raises it"
-        budgets.pause(locked, f"the task's time is over; {how}")
+        command = f"budget {task.id[-8:]} --time D"
+        reason = f"the task's time is over; `agent {command}` raises it"
+        budgets.pause(locked, budgets.budget_pause(reason, command))
         return
     task.deadline = None
     if task.phase != "normal":
@@ -78,12 +79,12 @@ def miss_deadline(tx: Connection, locked: LockedTask) -> None:
 
 
 def is_cleanup(locked: LockedTask, step: StepRow) -> bool:
-    """Whether a step is there for failures: `run_on: failure` or `always`."""
+    """Whether a step also runs after failures: `run_on: failure` or `always`."""
     return locked.definition(step).run_on != "success"
 
 
-def _tell_dependents(tx: Connection, locked: LockedTask, step: StepRow) -> None:
-    """Count an ended step off where it is waited for."""
+def _update_dependents(tx: Connection, locked: LockedTask, step: StepRow) -> None:
+    """Count an ended step in its dependents, and release those that became ready."""
     is_failed = step.status == StepStatus.FAILED
     if (
         is_failed
@@ -91,7 +92,7 @@ def _tell_dependents(tx: Connection, locked: LockedTask, step: StepRow) -> None:
         and locked.task.phase == "normal"
         and not is_cleanup(locked, step)
     ):
-        # Before its dependents are told: clean-up waits until what is in flight has answered.
+        # Before its dependents are updated: clean-up waits until no attempt is in flight.
         begin_failing(tx, locked, "fail_fast")
     if step.is_item:
         fanout.count_item(tx, locked, step)
@@ -109,7 +110,7 @@ def _tell_dependents(tx: Connection, locked: LockedTask, step: StepRow) -> None:
 
 
 def make_ready(locked: LockedTask, step: StepRow) -> None:
-    """Release a step whose dependencies have ended, hold it back, or skip it."""
+    """Release a step whose dependencies have ended, hold it, or skip it."""
     run_on = locked.definition(step).run_on
     if run_on == "success":
         if step.deps_failed > 0:
@@ -128,21 +129,21 @@ def make_ready(locked: LockedTask, step: StepRow) -> None:
 
 
 def has_place(locked: LockedTask) -> bool:
-    """Whether the task's window has room for one step more."""
+    """Whether the task's window has a free slot."""
     limit = locked.graph.max_parallel
     return limit is None or locked.task.places_taken < limit
 
 
 def _fill_window(tx: Connection, locked: LockedTask) -> None:
-    """Let held steps go, in order, while the window has places."""
+    """Release held steps, in order, while the window has free slots."""
     task = locked.task
     if task.phase == "failing":
         return
     while task.steps_held > 0 and has_place(locked):
         limit = locked.graph.max_parallel
-        places = task.steps_held if limit is None else limit - task.places_taken
+        free_slots = task.steps_held if limit is None else limit - task.places_taken
         moved = False
-        for step in locked.load_held(tx, min(places, locked.admissions + 1)):
+        for step in locked.load_held(tx, min(free_slots, locked.admissions + 1)):
             if not has_place(locked):
                 break
             if not step.is_group:

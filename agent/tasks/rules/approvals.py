@@ -1,8 +1,8 @@
 """Questions to people, inside the transactions of the steps that wait on them.
 
-A question's row is made by the transaction that parks its step, and decided by one that holds the
-task's lock and carries out what follows: a step waits on an approval exactly as long as that is
-pending. So no answer can come too early, be lost, or be applied twice.
+The transaction that parks a step inserts the approval. The one that decides it holds the task's lock
+and applies the consequences. So a step waits on an approval exactly as long as that is pending, and no
+answer can come too early, be lost, or be applied twice.
 """
 
 import json
@@ -27,6 +27,7 @@ from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approvals as store
+from agent.store.engine import call_rows, reads
 from agent.store.engine.approvals import ApprovalRow
 from agent.tasks.rules import call_ledger
 from agent.tasks.state import transitions
@@ -36,7 +37,7 @@ from agent.tasks.state.rows import StepRow
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody answered: checked, and allowed to."""
+    """A person's answer, after it was validated and authorized."""
 
     status: ApprovalStatus
     by: str
@@ -80,7 +81,7 @@ def ask(
     )
     locked.questions.append(row)
     on = Approval(row.id) if unknown_call_id is None else UnknownCall(unknown_call_id, row.id)
-    transitions.wait(locked, step, on, row.wake_at, _around(row.id, checkpoint))
+    transitions.wait(locked, step, on, row.wake_at, _wrapped_checkpoint(row.id, checkpoint))
     data = {"approval": row.id, "kind": row.kind, "message": row.message}
     locked.emit("approval.requested", step, data)
 
@@ -97,8 +98,8 @@ def ask_about_unknown(
 
     `changed_request` is what the step would send now, where that is another request.
     """
-    rows = tx.query("SELECT action, request, created_at FROM tool_calls WHERE id = :id", id=call_id)
-    action, text, started_at = rows[0] if rows else ("an effect", None, None)
+    call = call_rows.find_call(tx, call_id)
+    action, text, _, started_at = call or ("an effect", None, "", None)
     request = json.loads(text) if text is not None else None
     message = unknown_question(
         locked.definition(step).name,
@@ -115,7 +116,7 @@ def ask_about_unknown(
 def decide(
     tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, decision: Decision
 ) -> ApprovalRow:
-    """Record an answer and carry out what follows; the row was read under the task's lock."""
+    """Record an answer and apply its consequences; the row was read under the task's lock."""
     status = moved(APPROVAL, f"approval.{decision.status}", row.status)
     written = {
         "decided_by": decision.by,
@@ -127,16 +128,16 @@ def decide(
     }
     is_first = store.decide(tx, row.id, status, locked.now, **written)
     assert is_first, "a pending approval was decided under another's lock"
-    told: dict[str, Json] = {"approval": row.id, "status": status, "by": decision.by}
-    told["channel"] = decision.channel
+    data: dict[str, Json] = {"approval": row.id, "status": status, "by": decision.by}
+    data["channel"] = decision.channel
     if decision.comment is not None:
-        told["comment"] = decision.comment
+        data["comment"] = decision.comment
     if decision.edits:
-        told["edited"] = sorted(decision.edits)
-    locked.emit("approval.decided", step, told)
+        data["edited"] = sorted(decision.edits)
+    locked.emit("approval.decided", step, data)
     decided = store.find(tx, row.id)
     assert decided is not None
-    _carry_out(tx, locked, step, decided)
+    _apply_decision(tx, locked, step, decided)
     return decided
 
 
@@ -146,17 +147,17 @@ def check(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
     The safety net: a decision takes effect here also if its notification was lost.
     """
     approval_id = waits.approval_of(step.wait)
-    # A cancelled task leaves its steps as they are: it may have been cancelled since it was found.
+    # The task may have been cancelled since it was found; its steps then stay as they are.
     is_over = locked.task.status in TASK_ENDED
     if is_over or step.status != StepStatus.WAITING or approval_id is None:
         return None
     row = store.find(tx, approval_id)
     if row is None:
-        # A step that waits on nothing would wait for ever: it asks again.
+        # Without its approval the step would wait for ever: it asks again.
         transitions.wake(locked, step, {"decision": None})
         return "woken"
     if row.status != ApprovalStatus.PENDING:
-        _carry_out(tx, locked, step, row)
+        _apply_decision(tx, locked, step, row)
         return "woken"
     if row.expires_at is not None and row.expires_at <= locked.now:
         return expire(tx, locked, step, row)
@@ -172,7 +173,7 @@ def check(tx: Connection, locked: LockedTask, step: StepRow) -> str | None:
 def defer(
     tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, delay_us: int, by: str
 ) -> None:
-    """Plan the next reminder of an open question."""
+    """Postpone the next reminder of an open question."""
     row = replace(row, remind_at=locked.now + delay_us)
     store.set_reminder(tx, row.id, row.remind_at)
     step.wake_at = row.wake_at
@@ -180,12 +181,12 @@ def defer(
 
 
 def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> str:
-    """End a question whose time is over: the step fails, or it is asked anew."""
+    """Expire a question: the step fails, or the question is renewed."""
     status = moved(APPROVAL, "approval.expired", row.status)
     store.decide(tx, row.id, status, locked.now)
     locked.emit("approval.expired", step, {"approval": row.id})
     if row.on_expiry != "renew" or row.expires_at is None:
-        _carry_out(tx, locked, step, replace(row, status=status))
+        _apply_decision(tx, locked, step, replace(row, status=status))
         return "expired"
     renewed = replace(
         row,
@@ -196,30 +197,30 @@ def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) 
         created_at=locked.now,
     )
     locked.questions.append(renewed)
-    ((text,),) = tx.query("SELECT checkpoint FROM steps WHERE id = :id", id=step.id)
+    text = reads.checkpoint_of(tx, step.id)
     saved = json.loads(text)["saved"] if text is not None else None
-    step.also(checkpoint=_around(renewed.id, saved))
+    step.also(checkpoint=_wrapped_checkpoint(renewed.id, saved))
     step.wait = Approval(renewed.id)
     step.wake_at = renewed.wake_at
-    told = {"approval": renewed.id, "renews": row.id, "message": row.message}
-    locked.emit("approval.renewed", step, told)
+    data = {"approval": renewed.id, "renews": row.id, "message": row.message}
+    locked.emit("approval.renewed", step, data)
     return "renewed"
 
 
-def _carry_out(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
-    """Let a step that waited go on as was decided."""
+def _apply_decision(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
+    """Apply a decision to the step that waited on it."""
     match row.status:
         case ApprovalStatus.DENIED if row.kind != "tool":
             text = f"approval denied by {row.decided_by}"
             text += f": {row.comment}" if row.comment else ""
             transitions.fail(locked, step, StepError("approval_denied", "denied", text))
         case ApprovalStatus.EXPIRED:
-            text = f"approval expired: nobody answered in time ({row.message})"
+            text = f"approval expired: no answer in time ({row.message})"
             transitions.fail(locked, step, StepError("approval_expired", "denied", text))
         case ApprovalStatus.ANSWERED if row.kind == "unknown":
             _apply_verdict(tx, locked, step, row)
         case ApprovalStatus.APPROVED if row.kind == "approval":
-            # Attempts that were lost while they asked have not acted: a yes is good for one.
+            # Attempts that were lost while they asked did nothing: an approval allows one attempt.
             step.max_attempts = max(step.max_attempts, step.attempt)
             transitions.wake(locked, step, {"decision": row.status})
         case _:
@@ -227,33 +228,34 @@ def _carry_out(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalR
 
 
 def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
-    """Resolve a call as a person said."""
-    said = json.loads(row.value or "{}")
-    verdict = said.get("verdict")
+    """Resolve a call by a person's verdict."""
+    answer = json.loads(row.value or "{}")
+    verdict = answer.get("verdict")
     if verdict == "fail":
         message = f"the outcome is unknown, and {row.decided_by} decided to fail the step"
         transitions.fail(locked, step, StepError("outcome_unknown", "unknown", message))
         return
     request = json.loads(row.request)
     call_id = request["call"]
-    found = tx.query("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    call = call_rows.find_call(tx, call_id)
+    assert call is not None, "a call is never removed before its step"
     error = None
     if verdict == "retry":
-        error = StepError("not_applied", "unknown", "the operator said that it did not happen")
-        # A person's word is one attempt more.
+        error = StepError("not_applied", "unknown", "a person answered that it did not happen")
+        # The verdict allows one attempt more.
         step.max_attempts = max(step.max_attempts, step.attempt)
     elif "now" in request:
-        # The step takes this answer, although it asks for something else by now.
-        text = f"{row.decided_by} saw both requests and said that it happened"
+        # The step accepts this result although its request has changed.
+        text = f"{row.decided_by} saw both requests and answered that it happened"
         error = StepError(REQUEST_CHANGED, "unknown", text)
-    # Before the call is resolved, or the question would be taken back as no longer needed.
+    # Before the call is resolved: resolving it withdraws the question of a step that still waits.
     transitions.wake(locked, step, {"decision": row.status})
     locked.results.append(
         CallResult(
             call_id,
-            str(found[0][0]),
+            call[2],
             CallStatus.SUCCEEDED if verdict == "done" else CallStatus.FAILED,
-            response=said.get("output"),
+            response=answer.get("output"),
             error=error,
             is_resolved_by_check=True,
         )
@@ -261,8 +263,8 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
     call_ledger.resolve(tx, [locked])
 
 
-def _around(approval_id: str, saved: Json) -> str:
-    """Write the checkpoint of a step that asks: the question, and what the step itself saved."""
+def _wrapped_checkpoint(approval_id: str, saved: Json) -> str:
+    """Return the checkpoint of a step that asks: the approval's id around the step's own checkpoint."""
     return json_values.encode({"approval_id": approval_id, "saved": saved}, "checkpoint")
 
 

@@ -15,7 +15,7 @@ from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
 from agent.store.engine.reads import Rows
-from agent.tasks.rules.budgets import limits_of, pause, policy_of
+from agent.tasks.rules.budgets import budget_pause, limits_of, pause, policy_of
 from agent.tasks.rules.locked_budget import LockedBudget
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
@@ -33,6 +33,8 @@ class Refusal:
     """Whether its step fails; otherwise its task is paused."""
     task_id: str | None = None
     """The ancestor task whose budget is exhausted."""
+    command: str | None = None
+    """The arguments of `agent` that raise it."""
 
 
 class BudgetLocks:
@@ -88,7 +90,7 @@ class BudgetLocks:
                 chain.append(budget_id)
 
     def _add_task(self, task_id: str, title: str, graph: Graph, rows: dict[str, list[Any]]) -> None:
-        command = f"agent budget {task_id[-8:]}"
+        command = f"budget {task_id[-8:]}"
         policy = policy_of(graph.budget)
         self._budgets[task_id] = LockedBudget(title, policy, command, task_id=task_id)
         rows[task_id] = [task_id, task_id, *limits_of(graph.budget)]
@@ -97,7 +99,7 @@ class BudgetLocks:
         self, task_id: str, definition: Step, index: int, title: str, rows: dict[str, list[Any]]
     ) -> str:
         budget_id = f"{task_id}/{index}"
-        command = f"agent budget {task_id[-8:]} --step {definition.name}"
+        command = f"budget {task_id[-8:]} --step {definition.name}"
         self._budgets[budget_id] = LockedBudget(title, policy_of(definition.budget), command)
         rows[budget_id] = [budget_id, task_id, *limits_of(definition.budget)]
         return budget_id
@@ -139,7 +141,8 @@ class BudgetLocks:
             data = {"action": intent.action, "reason": refusal.message}
             locked.emit("budget.exhausted", step, data)
             if not refusal.must_fail:
-                pause(locked, refusal.message, refusal.task_id)
+                why = budget_pause(refusal.message, refusal.command)
+                pause(locked, why, refusal.task_id)
             return refusal
         for budget in budgets:
             budget.add(reservation)
@@ -202,7 +205,9 @@ def _refusal(budgets: list[LockedBudget], reservation: Reservation) -> Refusal |
         shortage = budget.shortage(reservation)
         if shortage is not None:
             must_fail = budget.policy == "fail"
-            return Refusal("budget_exhausted", shortage, must_fail, budget.task_id)
+            return Refusal(
+                "budget_exhausted", shortage.message, must_fail, budget.task_id, shortage.command
+            )
     return None
 
 

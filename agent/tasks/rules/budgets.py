@@ -9,25 +9,28 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
 from agent.store.engine import budgets as store
+from agent.store.engine import task_rows
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
+from agent.tasks.state.pauses import Pause, PauseKind
 from agent.workflows.graph import Graph
 
 MICROUSD: Final = 1_000_000
-REASON: Final = "budget: "
-"""What every reason begins with for which a budget pauses a task."""
+_REASON: Final = "budget: "
+"""How the reason of such a pause begins: workers before schema 0006 know a budget's pause by it."""
 
 
-def pause(locked: LockedTask, reason: str, budget_of: str | None = None) -> None:
-    """Pause a running task because a budget is exhausted; after the commit, its family too.
+def budget_pause(reason: str, command: str | None) -> Pause:
+    """Return the pause for an exhausted budget; `command` raises it."""
+    return Pause(PauseKind.BUDGET, _REASON + reason, command)
 
-    `budget_of` is the ancestor task whose budget it is, if it is not the task's own.
-    """
+
+def pause(locked: LockedTask, why: Pause, budget_of: str | None = None) -> None:
+    """Pause a running task for a budget, its own or an ancestor's; its family is paused after it."""
     task = locked.task
     if task.status == TaskStatus.RUNNING:
-        transitions.move_task(locked, "task.paused", {"reason": REASON + reason})
-        task.also(pause_reason=REASON + reason)
-        locked.pauses.append(FamilyPause(budget_of or task.id, task.id, reason))
+        transitions.pause_task(locked, why)
+        locked.pauses.append(FamilyPause(budget_of or task.id, task.id, why))
 
 
 def raise_limits(
@@ -47,8 +50,8 @@ def raise_limits(
 
 def raise_time(tx: Connection, locked: LockedTask, seconds: float) -> int:
     """Set a new time limit for a task, counted from its start; return the deadline."""
-    ((started_at,),) = tx.query("SELECT started_at FROM tasks WHERE id = :id", id=locked.task.id)
-    locked.task.deadline = int(started_at or locked.now) + int(seconds * SECOND)
+    started_at = task_rows.started_at(tx, locked.task.id)
+    locked.task.deadline = (started_at or locked.now) + int(seconds * SECOND)
     locked.emit("budget.raised", None, {"seconds": seconds})
     return locked.task.deadline
 
@@ -61,16 +64,6 @@ def raise_step_time(tx: Connection, locked: LockedTask, step: str, seconds: floa
     started_at = store.step_started_at(tx, locked.task.id, locked.graph.index_of[step])
     locked.emit("budget.raised", None, {"seconds": seconds, "step": step})
     return (started_at or locked.now) + int(seconds * SECOND)
-
-
-def is_paused_for_budget(tx: Connection, locked: LockedTask) -> bool:
-    """Whether a task is paused because a budget is exhausted."""
-    return locked.task.status == TaskStatus.PAUSED and is_exhausted(tx, locked.task.id)
-
-
-def is_exhausted(tx: Connection, task_id: str) -> bool:
-    """Whether a task is recorded as paused for a budget; it need not be locked."""
-    return (store.pause_reason(tx, task_id) or "").startswith(REASON)
 
 
 def pauses_when_time_is_over(graph: Graph) -> bool:

@@ -15,7 +15,7 @@ from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import writes
+from agent.store.engine import call_rows
 from agent.tasks.rules import budget_reservations
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
@@ -29,7 +29,7 @@ def insert_intents(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
         calls += [_call_values(locked, *intent) for intent in locked.intents]
         locked.intents.clear()
     if calls:
-        writes.insert_calls(tx, calls)
+        call_rows.insert_calls(tx, calls)
 
 
 def _call_values(locked: LockedTask, step_id: str, attempt: int, intent: Intent) -> list[Any]:
@@ -82,7 +82,7 @@ def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
         digest = content_hash(response) if response is not None else None
         outcomes.append([result.idempotency_key, result.status, digest, locked.now])
         calls[result.idempotency_key] = [result.call_id, response, error, result.latency_ms]
-    resolved_keys = writes.resolve_calls(tx, outcomes, calls)
+    resolved_keys = call_rows.resolve_calls(tx, outcomes, calls)
     resolved = [
         (locked, result) for locked, result in results if result.idempotency_key in resolved_keys
     ]
@@ -121,7 +121,7 @@ def _settle_reservations(tx: Connection, resolved: list[tuple[LockedTask, CallRe
         if (spend := result.spend) is not None
     ]
     if rows:
-        writes.record_spend(tx, rows)
+        call_rows.record_spend(tx, rows)
     budget_reservations.settle(tx, of_models)
 
 

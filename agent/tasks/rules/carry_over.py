@@ -89,8 +89,7 @@ def carry_over(
         else:
             blank = new.add(blank_step(graph, new.task.id, index))
             if step.id in called:
-                # The step inherits calls. Only a step that was claimed before reads its calls.
-                blank.claim_token = 1
+                blank.inherit_history()
     _start(tx, new, kept)
     asked_again = sorted(stale - kept)
     return [graph.steps[index].name for index in asked_again if old_steps[index][0].has_ended_well]
@@ -167,8 +166,8 @@ def _reopen_group(new: LockedTask, old_group: _OldStep, old_items: list[_OldStep
             parallel_index=old_item.parallel_index,
             max_attempts=max_attempts,
             parallel_count=old_item.parallel_count,
-            claim_token=1,
         )
+        item.inherit_history()
         item.also(item=old_item.item)
         new.add(item)
     group = StepRow.new(

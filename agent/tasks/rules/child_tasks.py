@@ -1,8 +1,8 @@
-"""Child tasks: a step that runs another workflow and waits for its end.
+"""Child tasks: a step starts another workflow and waits until that task has ended.
 
-The child is created under its parent's lock. Its end is told to the parent in a turn of its own,
-since a turn never waits for a second task; should that word be lost with its worker, the waiting
-step looks at its child by itself.
+The child is created under its parent's lock. Its end wakes the parent in a transaction of its own,
+since a worker's transaction never waits for a second task. If that worker dies in between, the waiting
+step finds the end by itself: it checks its child from time to time.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from agent.core.state_machine import TASK_ENDED, StepStatus, TaskStatus
 from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import reads, workflow_versions
+from agent.store.engine import reads, task_rows, workflow_versions
 from agent.tasks.rules import creation, retried_children
 from agent.tasks.rules.retried_children import RetriedChild
-from agent.tasks.state import transitions
+from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
@@ -39,9 +39,9 @@ def create_child(
     graphs: GraphCache,
     max_depth: int,
 ) -> LockedTask | None:
-    """Create the task that a step asked for and is waiting on; a refusal fails the step.
+    """Create the child task that a step waits on; a refusal fails the step.
 
-    A step that asked for a tool of its agent is woken with the refusal instead.
+    An agent's step that asked for it as a tool is woken with the refusal instead.
     """
     name = request.workflow
     if locked.task.depth >= max_depth:
@@ -54,7 +54,7 @@ def create_child(
         trigger["use"] = request.tool_use
     before = retried_children.take_up(tx, locked, step, request, trigger, graphs)
     if before is not None:
-        return _go_on(locked, step, request, before)
+        return _continue_from(tx, locked, step, request, before)
     found = workflow_versions.latest(tx, name)
     if found is None:
         message = f"there is no workflow called {name!r}"
@@ -78,32 +78,34 @@ def create_child(
         depth=locked.task.depth + 1,
     )
     version = creation.register(tx, submission, locked.now)
-    return _await(locked, step, request, creation.create(tx, submission, version, locked.now))
+    return _wait_for_child(
+        tx, locked, step, request, creation.create(tx, submission, version, locked.now)
+    )
 
 
-def _await(
-    locked: LockedTask, step: StepRow, request: ChildRequest, child: LockedTask
+def _wait_for_child(
+    tx: Connection, locked: LockedTask, step: StepRow, request: ChildRequest, child: LockedTask
 ) -> LockedTask:
-    """Let a step wait for its new child, which is paused if the parent is."""
+    """Let a step wait on its new child, which is paused if the parent is."""
     if locked.task.status == TaskStatus.PAUSED:
-        transitions.move_task(child, "task.paused")
+        transitions.pause_task(child, pauses.of_task(tx, locked.task))
     step.wait = Child(child.task.id, request.tool_use)
     return child
 
 
-def _go_on(
-    locked: LockedTask, step: StepRow, request: ChildRequest, before: RetriedChild
+def _continue_from(
+    tx: Connection, locked: LockedTask, step: StepRow, request: ChildRequest, before: RetriedChild
 ) -> LockedTask | None:
-    """Let a step take up what its child of an earlier task has left."""
+    """Let a step continue from the child that it had in the task that this one retries."""
     if before.child is not None:
-        return _await(locked, step, request, before.child)
+        return _wait_for_child(tx, locked, step, request, before.child)
     if before.refusal is not None:
         _refuse(locked, step, request, before.refusal)
     elif before.done_id is not None:
         step.wait = Child(before.done_id, request.tool_use)
         transitions.wake(locked, step, {"status": str(TaskStatus.SUCCEEDED)})
     else:
-        # A turn waits for nobody: the step asks again.
+        # Another transaction holds the earlier child: the step asks again.
         step.waiting_on = None
         transitions.wake(locked, step)
     return None
@@ -119,15 +121,15 @@ def _refuse(locked: LockedTask, step: StepRow, request: ChildRequest, error: Ste
 
 
 def ended_status(tx: Connection, task_id: str) -> str | None:
-    """Return the status of a task that ended; None while it goes on, "lost" if it is gone."""
-    found = tx.query("SELECT status FROM tasks WHERE id = :id", id=task_id)
-    if not found:
+    """Return the status of a task that ended; None while it is open, "lost" if it does not exist."""
+    status = task_rows.status_of(tx, task_id)
+    if status is None:
         return "lost"
-    return str(found[0][0]) if found[0][0] in TASK_ENDED else None
+    return status if status in TASK_ENDED else None
 
 
-def tell_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:
-    """Wake the step that waits for a child that has ended."""
+def wake_parent(tx: Connection, locked: LockedTask, end: ChildEnd) -> None:
+    """Wake the step that waits on a child that has ended."""
     if end.parent_step_id is None or locked.task.status in TASK_ENDED:
         return
     for values in reads.steps_by_id(tx, STEP_COLUMNS, [end.parent_step_id]):

@@ -1,4 +1,4 @@
-"""New tasks: from a submission to rows, created and started in one transaction."""
+"""New tasks: a submission becomes rows, created and started in one transaction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ PRIORITIES: Final = {"high": 0, "normal": 1, "low": 2}
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A task that somebody asked for; its input has been checked against the workflow."""
+    """A request to start a task; its input has been checked against the workflow."""
 
     graph: Graph
     input: Mapping[str, Json] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Submission:
 
 
 def register(tx: Connection, submission: Submission, now: int) -> int:
-    """Return the version of a submission's workflow, which is new when it is not the latest."""
+    """Return the version of a submission's workflow; register one if it differs from the latest."""
     graph = submission.graph
     return workflow_versions.register(
         tx, graph.name, graph.hash, graph.text, submission.source, submission.path, now
@@ -47,7 +47,7 @@ def register(tx: Connection, submission: Submission, now: int) -> int:
 
 
 def create(tx: Connection, submission: Submission, version: int, now: int) -> LockedTask:
-    """Make a task with all its steps in memory, started, its first steps released."""
+    """Return a new task with all its steps, started, its first steps released."""
     graph = submission.graph
     deadline = None
     if graph.timeout_seconds is not None:
@@ -83,7 +83,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
 
 
 def blank_step(graph: Graph, task_id: str, index: int) -> StepRow:
-    """Return a step that nothing has happened to yet."""
+    """Return a new, pending step."""
     return StepRow.new(
         new_id(),
         task_id,

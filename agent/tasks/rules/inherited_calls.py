@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from agent.core.ids import idempotency_key, new_id
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.store.db.database import Connection
-from agent.store.engine import lineage, writes
+from agent.store.engine import call_rows, lineage
 from agent.store.engine.lineage import PastCall
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -33,8 +33,7 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
     first, last = items[0].parallel_index, items[-1].parallel_index
     calls = lineage.calls_of_items(tx, locked.task.id, items[0].index, first, last)
     for step in _copy(tx, locked, items, calls):
-        # Only a step that was claimed before reads its calls.
-        step.claim_token = 1
+        step.inherit_history()
 
 
 def _copy(
@@ -71,7 +70,7 @@ def _copy(
             ]
         )
     for status, rows in by_status.items():
-        writes.insert_calls(tx, rows, status)
+        call_rows.insert_calls(tx, rows, status)
     return list(heirs.values())
 
 

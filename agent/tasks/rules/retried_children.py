@@ -12,7 +12,7 @@ from agent.core.state_machine import TASK_ENDED, TaskStatus
 from agent.core.waits import ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import lineage, reads
+from agent.store.engine import lineage, reads, task_rows
 from agent.tasks.rules import retry_fork
 from agent.tasks.rules.retry_fork import Parent
 from agent.tasks.state.graph_cache import GraphCache
@@ -64,8 +64,8 @@ def take_up(
         if not lineage.has_acted(tx, earlier_id):
             return None
         text = (
-            f"task {earlier_id} did this before with another input, and what it did would be done"
-            " again; fork the task to have that"
+            f"task {earlier_id} did this before with another input, and its effects would happen"
+            " again; to repeat them, fork the task"
         )
         return RetriedChild(refusal=StepError("child_changed", "input", text))
     if row.status == TaskStatus.SUCCEEDED:
@@ -93,7 +93,7 @@ def _earlier_child(
 
 def _is_same(tx: Connection, task_id: str, graph: Graph, request: ChildRequest) -> bool:
     """Whether an earlier child ran the workflow that is asked for, with the same input."""
-    earlier_input, _ = lineage.submission(tx, task_id)
+    earlier_input, _, _ = task_rows.input_of(tx, task_id)
     try:
         wanted = check_inputs(graph, dict(request.input or {}))
     except InputError:

@@ -16,7 +16,7 @@ from agent.core.state_machine import STEP_ENDED, TaskStatus
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import lineage
+from agent.store.engine import lineage, task_rows
 from agent.tasks.rules.carry_over import carry_over
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
@@ -44,7 +44,7 @@ class Forked(NamedTuple):
 
 def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> LockedTask:
     """Make the task that retries an old one, on its own or as the child of a step."""
-    input_text, trigger = lineage.submission(tx, old.task.id)
+    input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
     task = _successor(old, retry_of=old.task.id)
     task.origin_id = old.task.origin_id
     if parent is not None:
@@ -62,7 +62,7 @@ def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> Lock
 def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json]) -> Forked:
     """Make the task that runs a step and its downstream again, with an edited input if given."""
     graph = old.graph
-    input_text, trigger = lineage.submission(tx, old.task.id)
+    input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
     if edited:
         merged = {**json.loads(input_text), **edited}
         input_text = json_values.encode(check_inputs(graph, merged), "input")

@@ -96,7 +96,8 @@ def _insert_steps(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
 
 def _is_new_item(step: StepRow) -> bool:
     """Whether a step is an item of a group that has nothing but its item yet."""
-    return step.is_item and step.status != StepStatus.SUCCEEDED and step.extra.keys() == {"item"}
+    has_only_item = len(step.extra) == 1 and "item" in step.extra
+    return has_only_item and step.is_item and step.status != StepStatus.SUCCEEDED
 
 
 def _update_rows(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -> None:

@@ -1,7 +1,7 @@
-"""Applying what an attempt returned: one clause an outcome, each with all its consequences.
+"""Applying the outcome of an attempt: one clause per outcome, each with all its consequences.
 
-The claim is the fence: an outcome under an old claim changes no task and no step. Its calls' results
-still resolve their own rows of the ledger, and the log tells that it came late.
+The claim is the fence: an outcome under an old claim changes no task and no step. The results of its
+calls still resolve their rows of the ledger, and the event `step.abandoned` records that it was late.
 """
 
 import json
@@ -25,7 +25,7 @@ from agent.steps.types.outcome import (
 )
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import reads
+from agent.store.engine import call_rows, signals
 from agent.tasks.rules import advance, approvals, budgets, fanout
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
@@ -37,7 +37,7 @@ CHILD_CHECK_US = 15 * SECOND
 
 @dataclass(slots=True)
 class Claim:
-    """A worker's right to one attempt: what its outcome must still find in place."""
+    """A worker's right to one attempt; its outcome counts only while the step still has this claim."""
 
     task_id: str
     step_id: str
@@ -48,14 +48,14 @@ class Claim:
 
 
 def claim_on(step: StepRow) -> Claim:
-    """Return the claim under which a running step is."""
+    """Return the claim of a running step."""
     return Claim(
         step.task_id, step.id, step.index, step.parallel_index, step.attempt, step.claim_token
     )
 
 
 def holds(step: StepRow | None, claim: Claim, worker_id: str) -> bool:
-    """Whether a claim is still the step's own."""
+    """Whether a step still has a claim."""
     return (
         step is not None
         and step.id == claim.step_id
@@ -68,7 +68,7 @@ def holds(step: StepRow | None, claim: Claim, worker_id: str) -> bool:
 def settle(
     tx: Connection, locked: LockedTask, claim: Claim, outcome: Outcome, worker_id: str
 ) -> bool:
-    """Apply an outcome to its step; say whether the claim still held."""
+    """Apply an outcome to its step; return whether the step still had the claim."""
     step = locked.steps.get((claim.index, claim.parallel_index))
     if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
         data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
@@ -76,7 +76,7 @@ def settle(
         return False
     is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
-        # It was asked to stop for another step's failure: nothing of it is tried again.
+        # Another step's failure stopped it: it is not retried.
         transitions.skip(locked, step, "fail_fast")
         return True
     _apply(tx, locked, step, outcome)
@@ -102,7 +102,8 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
         case Paused():
             if outcome.exhausted is not None:
                 locked.emit("budget.exhausted", step, {"reason": outcome.exhausted})
-                budgets.pause(locked, outcome.exhausted)
+                why = budgets.budget_pause(outcome.exhausted, outcome.command)
+                budgets.pause(locked, why)
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(locked, step, checkpoint)
             if locked.task.status != TaskStatus.PAUSED:
@@ -121,14 +122,14 @@ def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:
         try:
             output = outcome.text or json_values.encode(outcome.output, "output")
         except json_values.NotPlainJsonError as error:
-            # The effect stays what the ledger says it is; only the output cannot be kept.
+            # The ledger keeps the effect's result; only the output cannot be stored.
             transitions.fail(locked, step, StepError("bad_output", "code", str(error)))
             return
         transitions.succeed(locked, step, output, outcome.idempotency_key)
 
 
 def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
-    """Plan the next attempt, or end the step when there is none left."""
+    """Schedule the next attempt, or fail the step when none is left."""
     failures = step.failures + (0 if outcome.is_unknown else 1)
     if step.attempt >= step.max_attempts and not outcome.is_unknown:
         transitions.fail(locked, step, outcome.error)
@@ -140,11 +141,11 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
 
 
 def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
-    """Let the step wait; what is there already wakes it at once, so an early answer is kept."""
+    """Let the step wait. What has already arrived wakes it at once, so nothing early is lost."""
     match outcome.on:
         case Question() as question:
             approvals.ask(locked, step, question, outcome.checkpoint)
-        case UnknownCall(call_id) if not reads.is_call_resolved(tx, call_id):
+        case UnknownCall(call_id) if not call_rows.is_call_resolved(tx, call_id):
             approvals.ask_about_unknown(
                 tx, locked, step, call_id, outcome.checkpoint, outcome.changed_request
             )
@@ -168,12 +169,12 @@ def _park(
 
 
 def take_signal(tx: Connection, locked: LockedTask, step: StepRow, name: str) -> bool:
-    """Give a waiting step the oldest signal of that name that nobody has taken yet."""
-    found = reads.first_signal(tx, locked.task.id, name)
+    """Give a waiting step the oldest unconsumed signal of that name, if there is one."""
+    found = signals.first_untaken(tx, locked.task.id, name)
     if found is None:
         return False
     signal_id, payload = found
-    reads.take_signal(tx, signal_id, step.id)
+    signals.take(tx, signal_id, step.id)
     transitions.wake(locked, step, {"value": json.loads(payload) if payload else None})
     return True
 

@@ -1,4 +1,7 @@
-"""A task in memory: its rows (`rows`), the task whose row this transaction has locked
-(`locked_task`), the only functions that write a status (`transitions`), and compiled graphs
-(`graph_cache`). Imports nothing else of `agent.tasks`.
+"""A task in memory while a transaction holds its lock. Imports nothing else of `agent.tasks`.
+
+- `locked_task`: the entry point, a task with those of its steps that the transaction touches.
+- `rows`: their rows, which know what changed; `transitions`: the only functions that write a status.
+- `pauses`: why a task is paused; `poison_isolation`: steps that crash workers.
+- `graph_cache`: compiled graphs by workflow and version.
 """

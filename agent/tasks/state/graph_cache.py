@@ -1,4 +1,4 @@
-"""Graphs by workflow and version, parsed once a process: a version never changes."""
+"""Graphs by workflow and version, parsed once per process: a version never changes."""
 
 from collections import OrderedDict
 
@@ -12,7 +12,7 @@ _MOST_KEPT = 512
 
 
 class UnreadableError(ValueError):
-    """The definition that a task started with is not there, or cannot be read."""
+    """The definition that a task started with is missing or cannot be read."""
 
 
 class GraphCache:
@@ -26,7 +26,7 @@ class GraphCache:
         return self._find(tx, name, version)[0]
 
     def path(self, tx: Connection, name: str, version: int) -> str | None:
-        """Return the file that a version came from, if it came from one."""
+        """Return the file of a version, if it was read from one."""
         return self._find(tx, name, version)[1]
 
     def _find(self, tx: Connection, name: str, version: int) -> tuple[Graph, str | None]:
@@ -37,9 +37,9 @@ class GraphCache:
                 text, path = workflow_versions.graph_text(tx, name, version)
                 graph = Graph.model_validate_json(text)
             except (LookupError, ValidationError) as error:
-                why = _first(error) if isinstance(error, ValidationError) else "it is not there"
-                said = f"version {version} of the workflow {name!r} cannot be read: {why}"
-                raise UnreadableError(said) from error
+                why = _first(error) if isinstance(error, ValidationError) else "it does not exist"
+                message = f"version {version} of the workflow {name!r} cannot be read: {why}"
+                raise UnreadableError(message) from error
             found = self._known[key] = (graph, path)
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)

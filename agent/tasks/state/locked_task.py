@@ -1,8 +1,8 @@
 """One locked task in memory, with those of its steps that a transaction touches.
 
-A transaction loads units, changes their rows through `transitions`, ends with `advance`, and writes
-everything at once. Steps are known by their place, ``(index, parallel_index)``; what is not in
-memory is loaded when a rule needs it, so that ending a step costs the same however wide its graph.
+A transaction loads tasks, changes their rows through `transitions`, ends with `advance`, and writes
+everything at once. A step is addressed by its place, ``(index, parallel_index)``. Steps that are not
+in memory are loaded when a rule needs them, so ending a step costs the same however wide its graph is.
 """
 
 import json
@@ -16,27 +16,28 @@ from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approvals import ApprovalRow
+from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step
 
 Place = tuple[int, int]
 
 MAX_NEW_ROWS = 500
-"""How many steps one transaction may make in one task; the rest follows in the next turns."""
+"""How many steps one transaction may insert in one task; the next ones insert the rest."""
 
 
 WAKE_NOT_KNOWN = -1
-"""Of a task kept in memory: its next wake time was derived by the database, and not read."""
+"""Of a cached task: the database derived its next wake time, and it was not read."""
 
 
 class FamilyPause(NamedTuple):
-    """A budget that is used up: its task and all below are to be paused."""
+    """An exhausted budget: its task and all descendants are to be paused."""
 
     task_id: str
-    """Whose budget it is."""
+    """The task whose budget it is."""
     witness_id: str
-    """The task whose call did not fit, which is paused already."""
-    reason: str
+    """The task whose call did not fit; it is already paused."""
+    pause: Pause
 
 
 class LockedTask:
@@ -76,45 +77,45 @@ class LockedTask:
         self.is_complete = is_new
         """Whether every open step is in memory."""
         self.steps: dict[Place, StepRow] = {}
-        """Those that this transaction has looked at."""
+        """Those that this transaction has used."""
         self.shelf: dict[Place, StepRow] = {}
-        """Open steps as they are on record, which nobody has looked at yet."""
+        """Open steps as they are stored, which this transaction has not used."""
         self.version = ""
-        """Of the task's row as it is on record, where that is known."""
+        """The version of the task's stored row, where that is known."""
         self._begin()
 
     def _begin(self) -> None:
-        """Start with nothing that this transaction has done."""
+        """Forget everything that the last transaction did."""
         self.events: list[tuple[Any, ...]] = []
         self.ended: list[StepRow] = []
-        """Steps that ended and whose dependents `advance` has still to tell."""
+        """Steps that ended and whose dependents `advance` has not updated yet."""
         self.stops: list[StepRow] = []
-        """Running steps whose attempts are to be stopped after the commit."""
+        """Running steps whose attempts the worker stops after the commit."""
         self.intents: list[tuple[str, int, Intent]] = []
-        """(step id, attempt, intent) of calls that are about to be made."""
+        """(step id, attempt, intent) of calls that are about to be sent."""
         self.results: list[CallResult] = []
         self.children: list[tuple[StepRow, ChildRequest]] = []
-        """Steps that wait on a child task which is to be created after this transaction."""
+        """Steps that wait on a child task, which this transaction creates at its end."""
         self.source_path: str | None = None
         """The workflow's file, of a new task."""
         self.is_written = False
         """Whether this transaction writes the task's row."""
         self.is_touched = False
-        """Whether the wake time is to be derived anew although nothing else changed."""
+        """Whether to derive the wake time again although nothing else changed."""
         self.orphans: list[str] = []
-        """Children whose parent no longer waits for them."""
+        """Children whose parent no longer waits on them."""
         self.questions: list[ApprovalRow] = []
-        """What people are asked by this transaction."""
+        """Approvals that this transaction inserts."""
         self.withdrawals: list[str] = []
-        """Approvals that nobody waits on any more."""
+        """Approvals that no step waits on any more."""
         self.pauses: list[FamilyPause] = []
-        """Families of tasks that a budget pauses."""
+        """Families of tasks to pause for a budget."""
         self.retries: LockedTask | None = None
-        """Of a new task: the one whose calls it takes over."""
+        """Of a new task: the one whose calls it inherits."""
         self.admissions = MAX_NEW_ROWS
 
     def settle_down(self) -> None:
-        """Take what was committed for what is on record; the next transaction starts from there."""
+        """Take the committed rows as the stored ones; the next transaction starts from there."""
         self.is_new = False
         self.task.settle_down()
         if not self.is_complete:
@@ -129,13 +130,13 @@ class LockedTask:
         self._begin()
 
     def add(self, step: StepRow) -> StepRow:
-        """Take a step into the unit; the row in memory wins over one read later."""
+        """Add a step; a row that is already in memory wins over one read later."""
         place = (step.index, step.parallel_index)
         self.shelf.pop(place, None)
         return self.steps.setdefault(place, step)
 
     def has(self, place: Place) -> bool:
-        """Whether a step is in memory; if so, it is looked at."""
+        """Whether a step is in memory; if so, this transaction uses it."""
         if place in self.steps:
             return True
         step = self.shelf.pop(place, None)
@@ -149,7 +150,7 @@ class LockedTask:
         self.shelf = {}
 
     def definition(self, step: StepRow) -> Step:
-        """Return what the graph says of a step."""
+        """Return a step's definition."""
         return self.graph.steps[step.index]
 
     def emit(
@@ -190,10 +191,10 @@ class LockedTask:
         return [self.steps[place] for place in sorted(self.steps)]
 
     def load_held(self, tx: Connection, limit: int) -> list[StepRow]:
-        """Return the first steps that a full window holds back, in order."""
+        """Return the first steps that are held for a full window, in order."""
         self._clear_shelf()
         if not self.is_complete:
-            # Rows in memory may have been let go since they were written.
+            # Rows in memory may have been released since they were written.
             known = sum(1 for step in self.steps.values() if not step.is_new)
             for values in reads.held_steps(tx, STEP_COLUMNS, self.task.id, limit + known):
                 self.add(StepRow.read(values))
@@ -201,7 +202,7 @@ class LockedTask:
         return [self.steps[place] for place in sorted(held)[:limit]]
 
     def load_held_items(self, tx: Connection, index: int) -> list[StepRow]:
-        """Return the items of a group that have rows and no place yet, in order."""
+        """Return the items of a group that have rows and no slot yet, in order."""
         self._clear_shelf()
         if not self.is_complete:
             for values in reads.held_items(tx, STEP_COLUMNS, self.task.id, index):

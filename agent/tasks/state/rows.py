@@ -76,14 +76,14 @@ class Row:
     extra: dict[str, Any]
     """Columns that are written without ever having been read."""
     written: tuple[Any, ...]
-    """The columns as `changes` found them, until they are on record; else empty."""
+    """The columns as `changes` found them, until they are committed; else empty."""
 
     def also(self, **values: Any) -> None:
         """Set columns that were never read."""
         self.extra.update(values)
 
     def settle_down(self) -> None:
-        """Take the row as it is for what is on record."""
+        """Take the row as it is now as the stored one."""
         self.original = self.written or type(self).values(self)
         self.written = ()
         if self.extra:
@@ -95,7 +95,7 @@ class Row:
         extra = self.extra
         if values == self.original:
             return (tuple(extra), list(extra.values())) if extra else None
-        # Some twenty columns, of which a few change, for every row of a turn: in C, not in a loop.
+        # A few of some twenty columns change, in every row of a transaction: compared in C, not in a loop.
         differs = tuple(map(ne, values, self.original))
         names = _names_of(self.columns, differs)
         changed = list(compress(values, differs))
@@ -139,7 +139,7 @@ class TaskRow(Row):
 
     @classmethod
     def read(cls, values: tuple[Any, ...]) -> Self:
-        """Make a row of what a query over `TASK_COLUMNS` returned."""
+        """Return the row of a query over `TASK_COLUMNS`."""
         row = cls()
         (
             row.id,
@@ -220,7 +220,7 @@ class StepRow(Row):
 
     @classmethod
     def read(cls, values: tuple[Any, ...]) -> Self:
-        """Make a row of what a query over `STEP_COLUMNS` returned."""
+        """Return the row of a query over `STEP_COLUMNS`."""
         row = cls()
         (
             row.id,
@@ -293,6 +293,19 @@ class StepRow(Row):
     @wait.setter
     def wait(self, on: Wait) -> None:
         self.waiting_on = waits.dump(on)
+
+    @property
+    def has_history(self) -> bool:
+        """Of a claimed step: whether calls, approvals or a checkpoint of it may be recorded."""
+        return self.claim_token > 1
+
+    def inherit_history(self) -> None:
+        """Record that a new step has calls of the task that this one retries.
+
+        Its first claim then has the token 2. This is no column of its own: workers of every version
+        read the calls of a step by its token, and one that did not would repeat them.
+        """
+        self.claim_token = 1
 
     @property
     def is_item(self) -> bool:

@@ -1,7 +1,7 @@
-"""The moves of a step and of a task: the only module that writes a status.
+"""The transitions of a step and of a task: the only module that writes a status.
 
-Each function makes one move with everything that belongs to it: the counters of the task, the
-claim, the window's place, the event. What follows for other steps is `advance`'s work.
+Each function makes one transition with everything that belongs to it: the counters of the task, the
+claim, the slot in the window, the event. `advance` applies the consequences for other steps.
 """
 
 import json
@@ -11,12 +11,14 @@ from agent.core import waits
 from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
 from agent.core.waits import Child, Wait
 from agent.steps.types.outcome import Json, StepError
+from agent.tasks.state import pauses
 from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.pauses import Pause
 from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.rows import StepRow
 
 SKIPPED_BY_FAILURE: Final = frozenset({"upstream_failed", "fail_fast", "deadline"})
-"""Reasons for which a skipped step counts as failed to its dependents."""
+"""Reasons to skip a step that count as a failure for its dependents."""
 
 
 def is_skipped_by_failure(step: StepRow) -> bool:
@@ -27,7 +29,7 @@ def is_skipped_by_failure(step: StepRow) -> bool:
 def _move(
     locked: LockedTask, step: StepRow, event: str, data: dict[str, Json] | None = None
 ) -> None:
-    """Set a step's status by its machine, leaving its claim if it had one, and tell of it."""
+    """Set a step's status by its machine, release its claim if it had one, and emit the event."""
     target = moved(STEP, event, step.status)
     if step.status == StepStatus.RUNNING:
         task = locked.task
@@ -44,7 +46,7 @@ def _move(
 
 
 def _end(locked: LockedTask, step: StepRow) -> None:
-    """What every ended step leaves: its place in the windows, its wake time, a step less open."""
+    """Release what an ended step holds: its slots, its wake time, its count among the open steps."""
     assert step.status in STEP_ENDED
     task = locked.task
     task.steps_open = task.steps_open - 1
@@ -57,21 +59,21 @@ def _end(locked: LockedTask, step: StepRow) -> None:
 
 
 def hold(locked: LockedTask, step: StepRow) -> None:
-    """Keep a ready step back until its window has a place."""
+    """Hold a ready step until its window has a free slot."""
     if not step.held:
         step.held = 1
         locked.task.steps_held = locked.task.steps_held + 1
 
 
 def let_go(locked: LockedTask, step: StepRow) -> None:
-    """Stop keeping a step back."""
+    """Stop holding a step."""
     if step.held:
         step.held = 0
         locked.task.steps_held = locked.task.steps_held - 1
 
 
 def leave_windows(locked: LockedTask, step: StepRow) -> None:
-    """Give up a step's place in the window, or its turn for one."""
+    """Release a step's slot in the window, or stop holding it for one."""
     let_go(locked, step)
     if step.placed:
         step.placed = 0
@@ -79,7 +81,7 @@ def leave_windows(locked: LockedTask, step: StepRow) -> None:
 
 
 def release(locked: LockedTask, step: StepRow) -> None:
-    """Give a ready step a place in the window and make it claimable now."""
+    """Give a ready step a slot in the window and make it claimable now."""
     assert step.status == StepStatus.PENDING
     let_go(locked, step)
     if not step.placed:
@@ -89,16 +91,22 @@ def release(locked: LockedTask, step: StepRow) -> None:
 
 
 def claim(
-    locked: LockedTask, step: StepRow, worker_id: str, turn: int, look_at: int, *, is_isolated: bool
+    locked: LockedTask,
+    step: StepRow,
+    worker_id: str,
+    sequence: int,
+    check_at: int,
+    *,
+    is_isolated: bool,
 ) -> None:
     """Give a worker the right to run a step, under a token that no earlier claim had."""
     assert step.wake_at is not None
     step.status = moved(STEP, "step.claimed", step.status)
     locked.task.steps_running = locked.task.steps_running + 1
     step.owner = worker_id
-    step.claim_turn = turn
+    step.claim_turn = sequence
     step.claim_token = step.claim_token + 1
-    step.wake_at = look_at
+    step.wake_at = check_at
     step.started_at = locked.now
     if is_isolated:
         step.alone = IS_ISOLATED
@@ -108,7 +116,7 @@ def claim(
 def succeed(
     locked: LockedTask, step: StepRow, output: str | None, idempotency_key: str | None = None
 ) -> None:
-    """End a step that is done; `output` is JSON text, null for a group (a view over its items)."""
+    """End a step that succeeded; `output` is JSON text, None for a group (a view over its items)."""
     _move(locked, step, "step.succeeded")
     step.also(output=output)
     if step.attempt > 1:
@@ -119,7 +127,7 @@ def succeed(
 
 
 def fail(locked: LockedTask, step: StepRow, error: StepError) -> None:
-    """End a step that did not work; the first failure of a task is the task's error."""
+    """End a step that failed; the first failure of a task is the task's error."""
     document = error.document(step.attempt)
     text = json.dumps(document, ensure_ascii=False)
     _move(locked, step, "step.failed", {"error": document})
@@ -135,7 +143,7 @@ def fail(locked: LockedTask, step: StepRow, error: StepError) -> None:
 
 
 def skip(locked: LockedTask, step: StepRow, reason: str) -> None:
-    """End a step that is not to run, or whose attempt is no longer wanted."""
+    """End a step that will not run, or whose attempt was stopped."""
     if step.status == StepStatus.WAITING:
         on = step.wait
         if isinstance(on, Child) and on.task_id is not None:
@@ -158,19 +166,19 @@ def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, fai
 
 
 def lose(
-    locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, is_alone: bool
+    locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, must_isolate: bool
 ) -> None:
-    """Put back a step whose attempt is lost; whatever it did is unknown."""
+    """Put back a step whose attempt is lost; the results of its calls are unknown."""
     document = error.document(step.attempt)
     _move(locked, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1
     step.wake_at = wake_at
-    step.alone = MUST_BE_ISOLATED if is_alone else NOT_ISOLATED
+    step.alone = MUST_BE_ISOLATED if must_isolate else NOT_ISOLATED
     step.also(error=json.dumps(document, ensure_ascii=False))
 
 
 def give_back(locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None) -> None:
-    """Put back a step that did not begin, to be claimed again at once or at an instant.
+    """Put back a step that did not begin, claimable at once or at an instant.
 
     Its attempt does not count.
     """
@@ -195,14 +203,14 @@ def wait(
 
 
 def wake(locked: LockedTask, step: StepRow, result: dict[str, Json] | None = None) -> None:
-    """Bring a waiting step back: its time has come, or what it waited on is there."""
+    """Make a waiting step claimable: its timer fired, or what it waited on has arrived."""
     _move(locked, step, "step.woken", result)
     step.waiting_on = waits.dump_ended(step.waiting_on, result)
     step.wake_at = locked.now
 
 
 def withdraw(locked: LockedTask, step: StepRow, reason: str) -> None:
-    """Take back the question that a waiting step has put to a person, if it has."""
+    """Withdraw the question that a waiting step asks a person, if it asks one."""
     assert step.status == StepStatus.WAITING
     approval_id = waits.approval_of(step.wait)
     if approval_id is not None:
@@ -226,9 +234,9 @@ def resume_step(locked: LockedTask, step: StepRow) -> None:
 
 
 def abandon(locked: LockedTask, step: StepRow) -> None:
-    """Clear the claim of a step of a cancelled task; the step stays where it is, put back.
+    """Clear the claim of a step of a cancelled task.
 
-    Steps have no cancelled state: an attempt in flight is lost to its task, and the row says so.
+    Steps have no cancelled state: an attempt in flight is stopped, and its step is pending again.
     """
     if step.status == StepStatus.RUNNING:
         _move(locked, step, "step.returned", {"reason": "task canceled"})
@@ -240,8 +248,14 @@ def abandon(locked: LockedTask, step: StepRow) -> None:
     step.wake_at = None
 
 
+def pause_task(locked: LockedTask, pause: Pause) -> None:
+    """Pause a task and record why."""
+    move_task(locked, "task.paused", {"reason": pause.reason} if pause.reason else None)
+    pauses.record(locked.task, pause)
+
+
 def move_task(locked: LockedTask, event: str, data: dict[str, Json] | None = None) -> None:
-    """Set a task's status by its machine and tell of it."""
+    """Set a task's status by its machine and emit the event."""
     task = locked.task
     task.status = moved(TASK, event, task.status)
     if task.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED):

@@ -57,7 +57,7 @@ class Downloads:
             try:
                 async with self._at_once:
                     content = await self._outages.call(
-                        address, lambda: self._outages.vaults.read_now(address)
+                        address, lambda: self._outages.blob_stores.read_now(address)
                     )
             except StoreError as error:
                 if not is_logged:

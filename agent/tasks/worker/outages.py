@@ -14,7 +14,7 @@ import structlog
 from agent.core.backoff import Backoff
 from agent.core.ids import new_id
 from agent.steps.types.outcome import Json
-from agent.store.artifacts.blobs import store_of
+from agent.store.artifacts.blobs import store_of, stores_of
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import outages
 from agent.tasks.worker.health import Health
@@ -46,7 +46,7 @@ class Outages:
     """Calls stores for a worker, and knows which of them do not answer."""
 
     def __init__(self, database: Database, health: Health) -> None:
-        self.vaults = database.vaults
+        self.blob_stores = stores_of(database)
         self._database = database
         self._health = health
         self._states: dict[str, _State] = {}
@@ -77,8 +77,8 @@ class Outages:
         state = self._states.setdefault(store, _State())
         began = self._database.clock.monotonic()
         try:
-            result = await self.vaults.reach(address).call_async(
-                function, self.vaults.timeout_seconds
+            result = await self.blob_stores.breaker(address).call_async(
+                function, self.blob_stores.timeout_seconds
             )
         except StoreError as error:
             self._note_failure(store, state, began, error)
@@ -89,7 +89,7 @@ class Outages:
     async def until_next_try(self, address: str) -> None:
         """Wait until a store answers another call, or may be tried again."""
         state = self._states.setdefault(store_of(address), _State())
-        seconds = max(self.vaults.reach(address).retry_in_seconds, _SHORTEST_PAUSE_SECONDS)
+        seconds = max(self.blob_stores.breaker(address).retry_in_seconds, _SHORTEST_PAUSE_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 await state.is_back.wait()

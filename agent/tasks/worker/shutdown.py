@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
 from agent.tasks.commit.batch import Batch, CommitResult
 from agent.tasks.commit.faults import DroppedError, FencedError
 from agent.tasks.rescue import maintenance, spilled_results
@@ -18,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 RETRY_LOCKED_SECONDS: Final = 0.03
 _LAST_SECONDS: Final = 5.0
-"""For cancelled attempts to end what they started."""
+"""For cancelled attempts to end what they started, and for locks that other processes hold."""
 
 
 async def shut_down(worker: "Worker") -> None:
@@ -70,15 +71,20 @@ async def _end_attempts(worker: "Worker") -> None:
 
 
 async def _commit_rest(worker: "Worker") -> None:
-    """Commit everything that is queued."""
-    outbox = worker.outbox
+    """Commit everything that is queued; wait a while for tasks that other processes hold."""
+    clock, outbox = worker.clock, worker.outbox
+    deadline = clock.monotonic() + _LAST_SECONDS
     while not outbox.is_empty or outbox.has_logs:
         batch = outbox.take()
         try:
             done = await _commit(worker, batch)
-        except (StoreError, FencedError, DroppedError):
+        except (StoreError, FencedError, DroppedError) as error:
             outbox.put_back(batch)
-            raise
+            is_busy = isinstance(error, StoreError) and error.fault is Fault.BUSY
+            if not is_busy or clock.monotonic() > deadline:
+                raise
+            await asyncio.sleep(RETRY_LOCKED_SECONDS)
+            continue
         worker.note_commit()
         results.act_on(worker, done)
         if outbox.carry(done.result):

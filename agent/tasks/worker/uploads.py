@@ -13,7 +13,7 @@ from typing import Any, Final
 from agent.core.ids import content_hash
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
-from agent.store.artifacts.artifact_rows import Packed
+from agent.store.artifacts.artifact_rows import PackedContent
 from agent.store.artifacts.blobs import BlobStore, store_of
 from agent.store.db.database import StoreError
 from agent.tasks.commit.batch import Completion, JournalEntry
@@ -39,10 +39,10 @@ class Uploads:
         self._wake = wake
         self._outages = outages
         self._url = url
-        self._vault: BlobStore = outages.vaults.vault(url)
+        self._blob_store: BlobStore = outages.blob_stores.open(url)
         self._queues: dict[_Key, deque[JournalEntry | Completion]] = {}
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
-        self._kept: dict[tuple[_Key, str], Packed] = {}
+        self._kept: dict[tuple[_Key, str], PackedContent] = {}
         """Requests that were stored before their intents."""
         self._is_delayed: set[_Key] = set()
         self._connecting: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Uploads:
     @property
     def is_stranded(self) -> bool:
         """Whether the store does not answer."""
-        return self._outages.vaults.reach(self._url).reason is not None
+        return self._outages.blob_stores.breaker(self._url).reason is not None
 
     def connect(self) -> None:
         """Call the store until it answers once, so that an outage at the start is noticed."""
@@ -130,7 +130,7 @@ class Uploads:
         await self._outages.resume()
         while True:
             try:
-                await self._outages.call(self._url, self._vault.connect)
+                await self._outages.call(self._url, self._blob_store.connect)
             except StoreError:
                 await self._outages.until_next_try(self._url)
             else:
@@ -164,7 +164,7 @@ class Uploads:
         self._is_delayed.discard(key)
         del self._queues[key], self._tasks[key]
 
-    async def _pack_patiently(self, held: JournalEntry | Completion) -> Packed:
+    async def _pack_patiently(self, held: JournalEntry | Completion) -> PackedContent:
         content, key = large_content(held), _key(held.claim)
         assert content is not None
         while True:
@@ -177,10 +177,10 @@ class Uploads:
                     self._record_delay(held, {"store": store, "error": error.message})
             await self._outages.until_next_try(self._url)
 
-    async def _pack(self, content: bytes) -> Packed:
+    async def _pack(self, content: bytes) -> PackedContent:
         async with self._at_once:
             return await self._outages.call(
-                self._url, lambda: artifact_rows.pack(content, self._vault)
+                self._url, lambda: artifact_rows.pack(content, self._blob_store)
             )
 
     def _record_delay(self, held: JournalEntry | Completion, delay: dict[str, Json] | None) -> None:

@@ -1,4 +1,11 @@
-"""From a parsed file to a graph: `compiler` and `step_compiler`, with the models of the language
-(`models`, `values`), references between steps, inputs, triggers, fan-out and output schemas.
-`json_schema` writes the schema for editors. Entry point: `compiler.compile_source`.
+"""From a parsed file to a graph, or to all its problems. Entry points: `compiler.compile_source`, and
+`compiler.check_text` for problems only.
+
+`compiler` compiles the workflow, `step_compiler` one step. `models` and `field_types` declare the keys of
+the language; `kind_choice` finds a step's kind; `references` checks names in templates; `inputs`,
+`triggers`, `fanout` and `output_schema` are about the keys of those names. `json_schema` writes the
+schema for editors.
+
+To add a key: a field in `models`, its use in `step_compiler` or `compiler`, a field of `graph.Step` or
+`graph.Graph`. It imports `graph`, `kind_registry`, `yaml`, `templates`, `validation_messages`.
 """

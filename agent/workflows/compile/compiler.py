@@ -1,4 +1,4 @@
-"""From a workflow file to a graph, or to everything that is wrong with it."""
+"""Compiles a workflow file to a graph, or reports all its problems."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def compile_text(
 def check_text(
     content: str | bytes, file: str = "<text>", kinds: Mapping[str, KindSpec] | None = None
 ) -> list[Problem]:
-    """Return everything that is wrong with the text of a workflow file."""
+    """Return all problems of the text of a workflow file."""
     try:
         compile_text(content, file, kinds)
     except WorkflowError as error:
@@ -46,18 +46,18 @@ def compile_source(source: Source, kinds: Mapping[str, KindSpec] | None = None) 
 
 
 class _Compiler:
-    """One compilation: goes on after each problem, so that all are found."""
+    """One compilation: it continues after each problem, so that all are found."""
 
     def __init__(self, source: Source, kinds: Mapping[str, KindSpec]) -> None:
         self._source = source
         self._kinds = kinds
-        # Keys that begin with x- are the author's own, for YAML anchors to live under.
+        # Keys that begin with x- are the author's own, as a place for YAML anchors.
         self._value = {k: v for k, v in source.value.items() if not k.startswith("x-")}
         self.problems: list[Problem] = list(source.problems)
 
     def compile(self) -> Graph:
         model, problems = find_problems(WorkflowKeys, self._value, self._source, ())
-        self.problems += [self._placed_better(problem) for problem in problems]
+        self.problems += [self._with_workflow_keys(problem) for problem in problems]
         keys = model if isinstance(model, WorkflowKeys) else None
         inputs = self._inputs(keys)
         steps = self._steps(keys, inputs)
@@ -71,10 +71,10 @@ class _Compiler:
             raise WorkflowError(self.problems)
         return graph
 
-    def _placed_better(self, problem: Problem) -> Problem:
-        """Show the words of the language where a step's key stands at the top of the file."""
+    def _with_workflow_keys(self, problem: Problem) -> Problem:
+        """Name the keys of a workflow where the file has an unknown one."""
         if problem.message.startswith("there is no key") and "." not in problem.key:
-            # Without a hint it is one of very many, for which none is looked for.
+            # Without a hint it is one of very many, and none is searched.
             hint = did_you_mean(problem.key, WORKFLOW_WORDS) if problem.hint is not None else None
             if hint is None and problem.key in ("jobs", "tasks", "nodes", "stages"):
                 hint = "did you mean 'steps'?"
@@ -84,23 +84,23 @@ class _Compiler:
         return problem
 
     def _inputs(self, keys: WorkflowKeys | None) -> dict[str, Any]:
-        """Return the declared inputs; where the file is wrong elsewhere, as far as they are right."""
+        """Return the declared inputs; of a file with problems, those that are valid."""
         if keys is not None:
-            return {name: each.document() for name, each in keys.inputs.items()}
-        found: dict[str, Any] = {}
-        given = self._value.get("inputs")
-        for name, value in given.items() if isinstance(given, dict) else ():
+            return {name: declared.document() for name, declared in keys.inputs.items()}
+        inputs: dict[str, Any] = {}
+        written = self._value.get("inputs")
+        for name, value in written.items() if isinstance(written, dict) else ():
             try:
-                found[name] = InputKeys.model_validate(value).document()
+                inputs[name] = InputKeys.model_validate(value).document()
             except ValidationError:
-                found[name] = {}
-        return found
+                inputs[name] = {}
+        return inputs
 
     def _steps(self, keys: WorkflowKeys | None, inputs: dict[str, Any]) -> list[Step]:
-        given = self._value.get("steps")
-        if not isinstance(given, dict):
+        written = self._value.get("steps")
+        if not isinstance(written, dict):
             return []
-        depends_on = {name: _dependencies(step) for name, step in given.items()}
+        depends_on = {name: _dependencies(step) for name, step in written.items()}
         cycles = find_cycles(depends_on)
         self.problems += [
             self._source.problem(("steps", cycle[0], "depends_on"), write_cycle(cycle))
@@ -109,8 +109,8 @@ class _Compiler:
         ancestry = Ancestry(depends_on, has_cycle=bool(cycles))
         references = References(self._source, ancestry, inputs)
         defaults = keys.defaults if keys is not None else None
-        compiler = StepCompiler(self._source, self._kinds, given, inputs, defaults, references)
-        steps = [compiler.compile(name, step) for name, step in given.items()]
+        compiler = StepCompiler(self._source, self._kinds, written, inputs, defaults, references)
+        steps = [compiler.compile(name, step) for name, step in written.items()]
         references.check_value(self._value.get("output"), ("output",), None)
         self.problems += compiler.problems + references.problems
         return [step for step in steps if step is not None]
@@ -137,7 +137,7 @@ class _Compiler:
         )
 
     def _check_triggers(self, graph: Graph) -> None:
-        """Refuse what would start the workflow with inputs that it does not take."""
+        """Report triggers whose inputs the workflow does not accept."""
         for kind in ("schedule", "watch"):
             for number, trigger in enumerate(graph.on.get(kind, [])):
                 if has_templates(trigger.get("inputs", {})):
@@ -163,6 +163,6 @@ def _trigger_document(keys: WorkflowKeys) -> dict[str, Any]:
 
 
 def _dependencies(step: Any) -> list[str]:
-    given = step.get("depends_on") if isinstance(step, dict) else None
-    names = given if isinstance(given, list) else [given]
+    written = step.get("depends_on") if isinstance(step, dict) else None
+    names = written if isinstance(written, list) else [written]
     return [name for name in names if isinstance(name, str)]

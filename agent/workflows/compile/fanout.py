@@ -26,7 +26,7 @@ def without_braces(text: str) -> str | None:
     whole = text.strip()
     if len(whole) < 4 or not (whole.startswith("{{") and whole.endswith("}}")):
         return None
-    # A sign inside the braces trims the text around them, of which there is none.
+    # A sign inside the braces trims the text around them; here there is none.
     inner = whole[2:-2]
     inner = inner[1:] if inner[:1] in ("-", "+") else inner
     inner = inner[:-1] if inner[-1:] in ("-", "+") else inner
@@ -34,7 +34,7 @@ def without_braces(text: str) -> str | None:
 
 
 def read_fanout(
-    given: Mapping[str, Any],
+    written: Mapping[str, Any],
     keys: StepKeys,
     steps: Mapping[str, Any],
     inputs: Mapping[str, Any],
@@ -42,11 +42,11 @@ def read_fanout(
     refuse: Refuse,
 ) -> Fanout | None:
     """Return what makes a step a group, or None; what is wrong is given to `refuse`."""
-    if "foreach" in given and "parallel" in given:
+    if "foreach" in written and "parallel" in written:
         refuse("parallel", "a step has foreach or parallel, not both", None)
-    elif "foreach" in given:
+    elif "foreach" in written:
         return _foreach(keys, steps, inputs, near, refuse)
-    elif "parallel" in given:
+    elif "parallel" in written:
         return _parallel(keys, steps, inputs, near, refuse)
     elif keys.concurrency is not None:
         refuse("concurrency", "concurrency goes with foreach or parallel", None)

@@ -1,4 +1,4 @@
-"""What a workflow may be given: typed inputs with defaults, checked before anything starts."""
+"""The inputs of a workflow: typed, with defaults, checked before a task starts."""
 
 import json
 import math
@@ -30,11 +30,11 @@ _WORDS: Final = {
 
 
 _MOST_SHOWN: Final = 20
-"""Of unknown names and of choices: looking for similar names takes time, and the list is for people."""
+"""Unknown names and choices in one message: finding similar names takes time."""
 
 
 class InputKeys(BaseModel):
-    """The keys of one input; also the form in which a compiled graph holds it."""
+    """The keys of one input, in a file and in a compiled graph."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -78,7 +78,7 @@ class InputKeys(BaseModel):
 
     @property
     def has_default(self) -> bool:
-        """Whether a default is written, be it null."""
+        """Whether a default is written, also null."""
         return "default" in self.model_fields_set
 
     @property
@@ -87,12 +87,12 @@ class InputKeys(BaseModel):
         return not self.has_default if self.required is None else self.required
 
     def document(self) -> dict[str, Json]:
-        """Return the input as a compiled graph holds it."""
+        """Return the input as a compiled graph contains it."""
         return self.model_dump(exclude_unset=True)
 
 
 class InputError(ValueError):
-    """Inputs are wrong or missing; `problems` says all of it, one sentence each."""
+    """Inputs are wrong or missing; `problems` has one sentence for each."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -104,7 +104,7 @@ def check_inputs(
 ) -> dict[str, Json]:
     """Return the task's inputs with defaults filled in; raise `InputError` with every problem.
 
-    Of `open_names` only that they are given is known yet.
+    The values of `open_names` are not known yet and not checked.
     """
     declared = {name: InputKeys.model_validate(keys) for name, keys in graph.inputs.items()}
     unknown = [name for name in given if name not in declared]
@@ -133,12 +133,12 @@ def check_inputs(
 
 
 def inputs_schema(graph: "Graph") -> dict[str, Json]:
-    """Return a JSON Schema of what a workflow may be given."""
+    """Return a JSON Schema of a workflow's inputs."""
     properties: dict[str, Json] = {}
     required: list[str] = []
     for name, document in graph.inputs.items():
         keys = InputKeys.model_validate(document)
-        # A list's words differ; null stands for an optional input that is not given.
+        # JSON Schema calls a list an array; null is an optional input without a value.
         kind: Json = {"list": "array"}.get(keys.type or "", keys.type)
         if kind is not None and not keys.is_required and keys.default is None:
             kind = [kind, "null"]
@@ -162,7 +162,7 @@ def inputs_schema(graph: "Graph") -> dict[str, Json]:
 def read_inputs(graph: "Graph", texts: Mapping[str, str]) -> dict[str, Json]:
     """Turn what was typed as `key=value` into values of the declared types.
 
-    What cannot be read stays text, which `check_inputs` refuses with everything else.
+    Unreadable values stay text; `check_inputs` refuses them with everything else.
     """
     return {
         name: _read(text, InputKeys.model_validate(graph.inputs.get(name, {})).type)
@@ -171,7 +171,7 @@ def read_inputs(graph: "Graph", texts: Mapping[str, str]) -> dict[str, Json]:
 
 
 def find_problem(value: Json, keys: InputKeys) -> str | None:
-    """Say what is wrong with a value, to follow its name; None when it is fine."""
+    """Return what is wrong with a value, to follow its name; None if it is valid."""
     problem = _type_problem(value, keys.type)
     if problem is None and keys.choices is not None and not _is_among(value, keys.choices):
         allowed = ", ".join(_shown(choice) for choice in keys.choices[:_MOST_SHOWN])
@@ -200,14 +200,15 @@ def _type_problem(value: Json, kind: str | None) -> str | None:
 
 
 def _has_too_many_digits(value: Json) -> bool:
-    """Whether a text is a number that Python refuses to read for its length."""
+    """Whether a text is a number with more digits than Python reads."""
     return isinstance(value, str) and value.isdigit() and len(value) > sys.get_int_max_str_digits()
 
 
 def _is_among(value: Json, choices: list[Json]) -> bool:
     # True equals 1 in Python, and is another value in JSON.
     return any(
-        value == each and isinstance(value, bool) == isinstance(each, bool) for each in choices
+        value == choice and isinstance(value, bool) == isinstance(choice, bool)
+        for choice in choices
     )
 
 

@@ -40,7 +40,7 @@ def workflow_schema(kinds: Mapping[str, KindSpec] | None = None) -> dict[str, An
 
 
 def _one_kind(names: list[str]) -> list[dict[str, Any]]:
-    """Ask for exactly one kind; a gate counts only where it stands alone."""
+    """Require exactly one kind; `approval` counts only where it is the only one."""
     acting: list[dict[str, Any]] = [{"required": [name]} for name in names if name != GATE]
     if GATE not in names:
         return acting or [{}]
@@ -48,7 +48,7 @@ def _one_kind(names: list[str]) -> list[dict[str, Any]]:
 
 
 def _schema_of(model: type[BaseModel], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's schema, with what it refers to moved into the one set of definitions."""
+    """Return a model's schema; its definitions are moved into the common ones."""
     schema = model.model_json_schema(
         by_alias=True, mode="validation", ref_template=f"#/$defs/{prefix}{{model}}"
     )
@@ -68,15 +68,15 @@ _STANDARD_WORDS: Final = {
 
 
 def _in_standard_words(schema: Any) -> Any:
-    """Write bounds as JSON Schema has them: beside a type of its own pydantic leaves its own words."""
+    """Write bounds as JSON Schema has them: beside a custom type pydantic leaves its own keywords."""
     if not isinstance(schema, dict):
         return schema
     changed: dict[str, Any] = {}
     for word, value in schema.items():
         if word in ("properties", "patternProperties"):
-            value = {name: _in_standard_words(each) for name, each in value.items()}
+            value = {name: _in_standard_words(member) for name, member in value.items()}
         elif word in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            value = [_in_standard_words(each) for each in value]
+            value = [_in_standard_words(member) for member in value]
         elif word in ("items", "additionalProperties", "propertyNames", "not"):
             value = _in_standard_words(value)
         changed[_STANDARD_WORDS.get(word) or word] = value
@@ -84,7 +84,7 @@ def _in_standard_words(schema: Any) -> Any:
 
 
 def _kind(spec: KindSpec, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return what may stand under a kind's name: its keys, each also as a template."""
+    """Return the schema under a kind's name: its keys, each also as a template."""
     own: dict[str, Any] = {}
     schema = _or_templates(_schema_of(spec.model, f"{spec.name}_", own))
     definitions |= {name: _or_templates(definition) for name, definition in own.items()}
@@ -95,17 +95,17 @@ def _kind(spec: KindSpec, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_templates(schema: dict[str, Any]) -> dict[str, Any]:
-    """Let a template stand wherever the schema of an object has a value."""
+    """Allow a template wherever the schema of an object has a value."""
     changed = dict(schema)
     for word in ("properties", "patternProperties"):
         if word in changed:
-            changed[word] = {key: _or_template(each) for key, each in changed[word].items()}
+            changed[word] = {key: _or_template(inner) for key, inner in changed[word].items()}
     for word in ("additionalProperties", "items"):
         if isinstance(changed.get(word), dict):
             changed[word] = _or_template(changed[word])
     for word in ("anyOf", "oneOf", "allOf"):
         if word in changed:
-            changed[word] = [_or_templates(each) for each in changed[word]]
+            changed[word] = [_or_templates(inner) for inner in changed[word]]
     return changed
 
 
@@ -116,7 +116,7 @@ def _or_template(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _input(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add what is accepted beyond the model: a bare type, its synonyms, and `enum`."""
+    """Add the forms that are accepted besides the model: a bare type, its synonyms, and `enum`."""
     types = [*_types(schema["properties"]["type"]), *SYNONYMS]
     properties = {
         **schema["properties"],
@@ -127,7 +127,7 @@ def _input(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _types(schema: dict[str, Any]) -> list[str]:
-    found: list[str] = schema.get("enum", [])
-    for each in schema.get("anyOf", []):
-        found = found or _types(each)
-    return found
+    types: list[str] = schema.get("enum", [])
+    for branch in schema.get("anyOf", []):
+        types = types or _types(branch)
+    return types

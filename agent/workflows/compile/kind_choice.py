@@ -1,4 +1,4 @@
-"""Which kind a step is of, and whether that kind's own keys are right."""
+"""Finds a step's kind among its keys and checks that kind's own keys."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from agent.workflows.validation_messages import find_problems, known_keys, shown
 from agent.workflows.yaml.source import Path, Source
 
 GATE = "approval"
-"""The one kind that may stand beside another: it then asks before the other acts."""
+"""The one kind that may be combined with another: it then asks before the other acts."""
 
 _ELSEWHERE: Final = {
     **dict.fromkeys(("needs", "requires", "dependencies", "after", "upstream"), "depends_on"),
@@ -28,16 +28,16 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("approve", "confirm", "gate"), "approval"),
     **dict.fromkeys(("ask", "question"), "input"),
 }
-"""What other systems, and people in a hurry, call the keys of a step."""
+"""What other systems call the keys of a step."""
 
 
 _MOST_UNKNOWN: Final = 100
-"""Of one step's keys that are told one by one: looking for similar words takes time."""
+"""Unknown keys of one step that are reported one by one: finding similar words takes time."""
 
 
 @dataclass(slots=True)
-class Choice:
-    """What a step does: its kind, that kind's configuration, and a gate before it."""
+class ChosenKind:
+    """What a step does: its kind, that kind's configuration, and an approval before it."""
 
     kind: str | None = None
     config: dict[str, Any] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Choice:
 
 def choose_kind(
     step: Mapping[str, Any], path: Path, source: Source, kinds: Mapping[str, KindSpec]
-) -> Choice:
+) -> ChosenKind:
     """Find the one kind of a step among its keys; every other key must be a common one."""
-    choice = Choice()
+    choice = ChosenKind()
     named = [key for key in step if key in kinds or key in PLANNED]
     unknown = [key for key in step if key not in named and key not in STEP_WORDS]
     choice.problems += [
@@ -69,7 +69,7 @@ def choose_kind(
         choice.problems.append(source.problem((*path, acting[1]), message, "make it two steps"))
     elif not acting:
         if not unknown:
-            message = "the step does not say what it does"
+            message = "the step has no kind"
             choice.problems.append(source.problem(path, message, _available(kinds)))
     elif acting[0] in kinds:
         choice.kind = acting[0]
@@ -78,13 +78,13 @@ def choose_kind(
             choice.gate = _config(step[GATE], (*path, GATE), source, kinds, choice)
             _check_editable(choice.gate, kinds[choice.kind], (*path, GATE), source, choice)
         elif acting[0] == GATE and choice.config.get("editable"):
-            message = "there is nothing to edit: the approval stands before no other kind"
+            message = "there is nothing to edit: the approval has no other kind beside it"
             choice.problems.append(source.problem((*path, GATE, "editable"), message))
     return choice
 
 
 def _config(
-    value: Any, path: Path, source: Source, kinds: Mapping[str, KindSpec], choice: Choice
+    value: Any, path: Path, source: Source, kinds: Mapping[str, KindSpec], choice: ChosenKind
 ) -> dict[str, Any]:
     spec = kinds[str(path[-1])]
     config: dict[str, Any] = value if isinstance(value, dict) else {}
@@ -101,12 +101,12 @@ def _config(
 
 
 def _check_editable(
-    gate: Mapping[str, Any], spec: KindSpec, path: Path, source: Source, choice: Choice
+    gate: Mapping[str, Any], spec: KindSpec, path: Path, source: Source, choice: ChosenKind
 ) -> None:
     """Refuse an editable key that the gated kind does not have."""
-    given = gate.get("editable")
+    editable = gate.get("editable")
     known = known_keys(spec.model, ())
-    for key in given if isinstance(given, list) else [given]:
+    for key in editable if isinstance(editable, list) else [editable]:
         if isinstance(key, str) and key.split(".")[0] not in known:
             message = f"{spec.name} has no key {key!r} to edit"
             hint = did_you_mean(key, known)

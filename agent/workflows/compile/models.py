@@ -1,16 +1,21 @@
 """The keys of a workflow file and of its steps, as models.
 
-The kinds' own keys are not here: they come from the registry. Values that the compiled graph
-holds in another form (durations, shorthand) are turned into it by `compiling`.
+The kinds' own keys are not here: they come from the registry. `step_compiler` converts values that the
+compiled graph contains in another form (durations, shorthand).
 """
 
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from agent.workflows.compile.field_types import (
+    AttemptTimeout,
+    Duration,
+    PositiveDuration,
+    one_or_more,
+)
 from agent.workflows.compile.inputs import InputKeys
 from agent.workflows.compile.triggers import TriggerKeys
-from agent.workflows.compile.values import AttemptTimeout, Duration, PositiveDuration, one_or_more
 from agent.workflows.graph import (
     MAX_ITEMS,
     MAX_NAME_CHARS,
@@ -24,7 +29,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
 
 
 def _editors_see(*types: str) -> WithJsonSchema:
-    """Say which types a key takes, where `compiling` gives better reasons than a union of them."""
+    """Name the types of a key for editors; the compiler explains errors better than a union would."""
     return WithJsonSchema({"type": list(types)})
 
 
@@ -33,19 +38,17 @@ class _Keys(BaseModel):
 
 
 class RetryKeys(_Keys):
-    """How often and how soon a step is tried again."""
+    """How often and how soon a step is retried."""
 
     max_attempts: int = Field(default=3, ge=1, le=1000, description="the first one included")
     delay: Duration = Field(default=2.0, le=86_400, description="before the second attempt")
-    factor: float = Field(default=2.0, ge=1, le=100, description="what each delay grows by")
+    factor: float = Field(default=2.0, ge=1, le=100, description="what each delay is multiplied by")
     max_delay: Duration = Field(default=300.0, le=604_800)
-    jitter: bool = Field(
-        default=True, description="spread the delays, so that not all come at once"
-    )
+    jitter: bool = Field(default=True, description="spread the delays at random")
 
 
 class BudgetKeys(_Keys):
-    """What a task or a step may use up."""
+    """What a task or a step may use of models."""
 
     tokens: int | None = Field(default=None, ge=1, le=10**12)
     usd: float | None = Field(default=None, gt=0, le=10**9)
@@ -54,7 +57,7 @@ class BudgetKeys(_Keys):
 
 
 class DefaultsKeys(_Keys):
-    """What holds for every step that does not say otherwise."""
+    """Defaults for every step."""
 
     timeout: AttemptTimeout | None = None
     retry: RetryKeys | None = None
@@ -88,10 +91,10 @@ class StepKeys(_Keys):
         default=None, description="for each attempt; none lifts attempt_seconds of [steps]"
     )
     on_unknown: OnUnknown | None = Field(
-        default=None, description="what to do when it cannot be known whether an effect happened"
+        default=None, description="what to do about an effect whose result was never recorded"
     )
     output: dict[str, Any] | None = Field(
-        default=None, description="a JSON Schema that the step's output must meet"
+        default=None, description="a JSON Schema of the step's output"
     )
     budget: BudgetKeys | None = None
 

@@ -1,8 +1,7 @@
-"""JSON Schemas that outputs, answers and arguments must meet: checked when a workflow is read, applied
-by the runner.
+"""JSON Schemas of outputs, answers and arguments: checked when a workflow is read, applied by the runner.
 
-Nothing is ever fetched: a `$ref` points into the schema itself. Nothing takes long: patterns run in
-linear time, and what a schema and a value ask for together is bounded before it is done.
+Nothing is fetched: a `$ref` points into the schema itself. Nothing takes long: patterns run in linear
+time, and the work for a schema and a value is bounded before it is done.
 """
 
 import json
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
 MAX_PROBLEMS: Final = 20
 _MAX_MESSAGE_CHARS: Final = 300
-_MAX_TOLD_OPERATIONS: Final = 2_000
-_MAX_TOLD_PAIRS: Final = 20_000
-_MAX_TOLD_SIZE: Final = 20_000
-"""The library makes a message for every error, each with the value in it: some 50 µs and its size."""
+_MAX_REPORTED_OPERATIONS: Final = 2_000
+_MAX_REPORTED_PAIRS: Final = 20_000
+_MAX_REPORTED_SIZE: Final = 20_000
+"""The library makes a message for every error, with the value in it: about 50 µs and its size."""
 _MAX_PATTERN_BYTES: Final = 8_000_000
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 
@@ -39,7 +38,7 @@ Place = tuple[str | int, ...]
 
 
 def find_schema_problem(schema: dict[str, Any]) -> tuple[Place, str] | None:
-    """Say where and why this is not a JSON Schema that can be used, or None."""
+    """Return where and why a JSON Schema cannot be used, or None."""
     for path, reference in _references(schema, ()):
         if not isinstance(reference, str) or not reference.startswith("#"):
             return path, "a $ref must point into this schema, as in '#/$defs/line'"
@@ -63,38 +62,38 @@ def refuse_unusable(schema: dict[str, Any]) -> None:
 def without_costly_patterns(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema without the patterns that cannot be run in linear time.
 
-    For schemas that others wrote: the program that a value is for checks it again by itself.
+    For schemas of other programs: the receiver of a value checks it again.
     """
     if not any(_is_costly(pattern) for _, pattern in _patterns(schema, ())):
         return schema
-    found: dict[str, Any] = _without_costly(schema)
-    return found
+    cheap: dict[str, Any] = _without_costly(schema)
+    return cheap
 
 
 def _without_costly(value: Any) -> Any:
     if isinstance(value, list):
-        return [_without_costly(each) for each in value]
+        return [_without_costly(member) for member in value]
     if not isinstance(value, dict):
         return value
-    left = {key: _without_costly(each) for key, each in value.items()}
+    rest = {key: _without_costly(member) for key, member in value.items()}
     if isinstance(value.get("pattern"), str) and _is_costly(value["pattern"]):
-        del left["pattern"]
+        del rest["pattern"]
     named = value.get("patternProperties")
     if isinstance(named, dict) and any(map(_is_costly, named)):
-        left["patternProperties"] = {
-            pattern: each
-            for pattern, each in left["patternProperties"].items()
+        rest["patternProperties"] = {
+            pattern: subschema
+            for pattern, subschema in rest["patternProperties"].items()
             if not _is_costly(pattern)
         }
-        # What the pattern would have allowed must not count as additional.
+        # Members that the pattern allowed must not count as additional.
         for word in ("additionalProperties", "unevaluatedProperties"):
-            left.pop(word, None)
-    return left
+            rest.pop(word, None)
+    return rest
 
 
 @lru_cache(maxsize=1024)
 def _is_costly(pattern: str) -> bool:
-    """Whether only an engine that backtracks knows this pattern."""
+    """Whether only a backtracking engine can run a pattern."""
     from jsonschema_rs import RegexOptions
 
     options = RegexOptions(size_limit=_MAX_PATTERN_BYTES)
@@ -112,7 +111,7 @@ class UnusableSchemaError(ValueError):
 def find_output_problems(
     output: Any, schema: dict[str, Any], characters: int | None = None
 ) -> list[str]:
-    """Say in what an output does not meet its schema, each as `path: reason`; at most twenty.
+    """Return how an output violates its schema, each as `path: reason`; at most twenty.
 
     `characters` is the length of the output as JSON, where that is known.
     """
@@ -123,7 +122,7 @@ def find_output_problems(
             cost.count(output)
         if validator.is_valid(output):
             return []
-        return list(_told(validator, output, cost, size.values + size.characters))
+        return list(_problem_texts(validator, output, cost, size.values + size.characters))
     except TooCostlyError as error:
         text = f"checking the value against it would take too long: {error}"
         raise UnusableSchemaError(text) from error
@@ -138,19 +137,21 @@ def _is_of_library(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def _told(validator: "Validator", output: Any, cost: SchemaCost, size: int) -> Iterator[str]:
-    """Yield what is wrong; of what is large, only as much as can be found quickly."""
-    if size <= _MAX_TOLD_SIZE and _is_cheap(cost, output):
+def _problem_texts(
+    validator: "Validator", output: Any, cost: SchemaCost, size: int
+) -> Iterator[str]:
+    """Yield the violations; of a large value, only as many as can be found quickly."""
+    if size <= _MAX_REPORTED_SIZE and _is_cheap(cost, output):
         for number, error in enumerate(validator.iter_errors(output)):
             if number == MAX_PROBLEMS:
                 yield "and more"
                 return
-            yield _worded(error)
+            yield _text_of(error)
     elif not cost.has_choices or _are_choices_cheap(cost, output):
         try:
             validator.validate(output)
         except ValueError as error:
-            yield _worded(error)
+            yield _text_of(error)
             yield "and perhaps more: the value is too large for a full list"
     else:
         yield "output: does not meet the schema; the value is too large to say where"
@@ -158,21 +159,24 @@ def _told(validator: "Validator", output: Any, cost: SchemaCost, size: int) -> I
 
 def _is_cheap(cost: SchemaCost, output: Any) -> bool:
     try:
-        cost.count(output, _MAX_TOLD_OPERATIONS)
+        cost.count(output, _MAX_REPORTED_OPERATIONS)
     except TooCostlyError:
         return False
     return True
 
 
 def _are_choices_cheap(cost: SchemaCost, output: Any) -> bool:
-    """Whether no `anyOf` has many errors to tell: all of its branches' are in its one error."""
+    """Whether no `anyOf` has many errors: its one error contains those of all its branches."""
     try:
-        return cost.count(output, max_pairs=_MAX_TOLD_PAIRS).largest_choice <= _MAX_TOLD_OPERATIONS
+        return (
+            cost.count(output, max_pairs=_MAX_REPORTED_PAIRS).largest_choice
+            <= _MAX_REPORTED_OPERATIONS
+        )
     except TooCostlyError:
         return False
 
 
-def _worded(error: Any) -> str:
+def _text_of(error: Any) -> str:
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
     )
@@ -181,7 +185,7 @@ def _worded(error: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
-    """Return what checks values against a schema, and what that costs."""
+    """Return the validator of a schema, and its cost."""
     from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError
 
     schema = json.loads(schema_text)
@@ -202,7 +206,7 @@ def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
         if not _is_of_library(error):
             raise
         raise UnusableSchemaError(f"not a JSON Schema: {_cut(str(error))}") from error
-    if cost.find_circle():
+    if cost.has_endless_reference():
         raise UnusableSchemaError("a $ref of this schema leads back to itself, without an end")
     if not cost.is_recursive and cost.expanded > MAX_EXPANDED:
         text = f"its $refs stand for more than {MAX_EXPANDED:,} schemas, counting what they repeat"
@@ -227,15 +231,15 @@ def _patterns(value: Any, path: Place) -> Iterator[tuple[Place, str]]:
         if isinstance(value.get("patternProperties"), dict):
             for pattern in value["patternProperties"]:
                 yield (*path, "patternProperties", pattern), pattern
-        for key, each in value.items():
-            yield from _patterns(each, (*path, key))
+        for key, member in value.items():
+            yield from _patterns(member, (*path, key))
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _patterns(each, (*path, number))
+        for number, member in enumerate(value):
+            yield from _patterns(member, (*path, number))
 
 
 def _reason(error: Any, place: Place) -> str:
-    """Say what is wrong with a schema; the library says little of the commonest mistakes."""
+    """Return what is wrong with a schema; the library explains the commonest mistakes badly."""
     value = error.instance
     is_pattern = place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",)
     if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
@@ -278,13 +282,13 @@ def _shown(pattern: str) -> str:
 
 def _references(value: Any, path: Place) -> Iterator[tuple[Place, Any]]:
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, member in value.items():
             if key in ("$ref", "$dynamicRef"):
-                yield (*path, key), each
-            yield from _references(each, (*path, key))
+                yield (*path, key), member
+            yield from _references(member, (*path, key))
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _references(each, (*path, number))
+        for number, member in enumerate(value):
+            yield from _references(member, (*path, number))
 
 
 def _cut(message: str) -> str:

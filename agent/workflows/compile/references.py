@@ -1,4 +1,4 @@
-"""What the templates of a workflow name, checked against what there will be when they run."""
+"""Checks the names that a workflow's templates read against what will exist when they run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -17,15 +17,15 @@ _MOST_LISTED: Final = 50
 
 
 class Ancestry:
-    """Who is upstream of whom, as one integer of bits per step.
+    """The upstream steps of each step, as one integer of bits per step.
 
-    Of a step in a circle, or below one, everything counts as upstream: the circle is told once, and
-    not again for every template in it.
+    For a step in a cycle, or downstream of one, every step counts as upstream: the cycle is reported
+    once, and not again for every template in it.
     """
 
     def __init__(self, depends_on: Mapping[str, Sequence[str]], *, has_cycle: bool = False) -> None:
         self._depends_on = depends_on
-        self._below_circles = _below_circles(depends_on) if has_cycle else frozenset()
+        self._unordered = _unordered_steps(depends_on) if has_cycle else frozenset()
         self._number = {name: number for number, name in enumerate(depends_on)}
         self._above: dict[str, int] = {}
 
@@ -39,7 +39,7 @@ class Ancestry:
 
     def is_upstream(self, name: str, of: str) -> bool:
         """Whether one step has surely ended before another starts."""
-        if of in self._below_circles or name in self._depends_on[of]:
+        if of in self._unordered or name in self._depends_on[of]:
             return True
         return bool(self._above_of(of) >> self._number[name] & 1)
 
@@ -60,8 +60,8 @@ class Ancestry:
         return self._above[name]
 
 
-def _below_circles(depends_on: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """Return the steps of circles, and all that are downstream of them: those without an order."""
+def _unordered_steps(depends_on: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Return the steps that have no topological order: those in cycles and downstream of them."""
     dependents: dict[str, list[str]] = {name: [] for name in depends_on}
     waiting: dict[str, int] = {}
     for name, parents in depends_on.items():
@@ -116,9 +116,9 @@ class References:
         has_items: bool = False,
         also: Collection[str] = (),
     ) -> list[str]:
-        """Check an expression that stands without braces; return the steps that it names.
+        """Check an expression without braces; return the steps that it names.
 
-        `also` are names that are known in it beside the usual ones.
+        `also` are further names that are known in it.
         """
         try:
             parsed = parse_expression(text)
@@ -139,9 +139,9 @@ class References:
         for lookup in parsed.lookups:
             if lookup[0] in also:
                 continue
-            found = self._name_problem(lookup, step, has_items)
-            if found is not None:
-                message, hint = found
+            problem = self._name_problem(lookup, step, has_items)
+            if problem is not None:
+                message, hint = problem
                 self.problems.append(self._source.problem(path, message, hint, at_value=True))
             elif lookup[0] == "steps" and len(lookup) > 1:
                 named[str(lookup[1])] = None
@@ -176,7 +176,7 @@ class References:
             hint = near or (f"there are {listed}" if listed else None)
             return f"the workflow declares no input {str(lookup[1])!r}", hint
         if root == "task":
-            # An attempt is a step's: the workflow's own output has none.
+            # Only a step has attempts: the workflow's output has none.
             known = TASK_PARTS if step is None else (*TASK_PARTS, "attempt")
             return self._unknown(lookup[1], known, "a task has no")
         return self._step_problem(lookup, step) if root == "steps" else None
@@ -210,8 +210,8 @@ def _templates(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
         if is_template(value):
             yield path, value
     elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _templates(each, (*path, key))
+        for key, member in value.items():
+            yield from _templates(member, (*path, key))
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _templates(each, (*path, number))
+        for number, member in enumerate(value):
+            yield from _templates(member, (*path, number))

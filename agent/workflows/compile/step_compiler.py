@@ -1,4 +1,4 @@
-"""From one step of a workflow file to one step of a graph."""
+"""Compiles one step of a workflow file to one step of a graph."""
 
 import math
 import re
@@ -45,33 +45,33 @@ class StepCompiler:
         self._references = references
         self.problems: list[Problem] = []
 
-    def compile(self, name: str, given: Any) -> Step | None:
-        """Return the compiled step, or None when it cannot be made out."""
+    def compile(self, name: str, written: Any) -> Step | None:
+        """Return the compiled step, or None if it has problems."""
         path: Path = ("steps", name)
-        if not isinstance(given, dict):
-            message = f"a step is a mapping of keys, and this is {shown(given)}"
+        if not isinstance(written, dict):
+            message = f"a step is a mapping of keys, and this is {shown(written)}"
             self.problems.append(self._source.problem(path, message))
             return None
-        common = {key: value for key, value in given.items() if key in STEP_WORDS}
+        common = {key: value for key, value in written.items() if key in STEP_WORDS}
         before = len(self.problems)
         model, problems = find_problems(StepKeys, common, self._source, path)
-        choice = choose_kind(given, path, self._source, self._kinds)
+        choice = choose_kind(written, path, self._source, self._kinds)
         self.problems += problems + choice.problems
-        keys = model if isinstance(model, StepKeys) else _right_keys(common)
+        keys = model if isinstance(model, StepKeys) else _valid_keys(common)
         self._check_dependencies(name, keys)
         near, refuse = self._references.near_step, self._refuser(path)
-        fanout = read_fanout(given, keys, self._steps, self._inputs, near, refuse)
-        condition = self._condition(given, keys, path)
+        fanout = read_fanout(written, keys, self._steps, self._inputs, near, refuse)
+        condition = self._condition(written, keys, path)
         run_on = self._run_on(keys, path)
         self._check_schema(keys, path)
         retry = self._retry(keys, path)
-        has_items = "foreach" in given or "parallel" in given
+        has_items = "foreach" in written or "parallel" in written
         named = self._check_templates(name, choice.kind, choice.config, has_items)
         named += self._check_templates(name, "approval", choice.gate or {}, has_items)
         named += self._check_expressions(name, condition, fanout)
         if choice.kind is None or len(self.problems) > before or not _is_name(name):
             return None
-        timeout = keys.timeout if "timeout" in given else self._defaults.timeout
+        timeout = keys.timeout if "timeout" in written else self._defaults.timeout
         return Step(
             name=name,
             kind=choice.kind,
@@ -112,8 +112,8 @@ class StepCompiler:
                 continue
             self.problems.append(self._source.problem(path, message, hint, at_value=True))
 
-    def _condition(self, given: Mapping[str, Any], keys: StepKeys, path: Path) -> str | None:
-        if "if" not in given:
+    def _condition(self, written: Mapping[str, Any], keys: StepKeys, path: Path) -> str | None:
+        if "if" not in written:
             return None
         refuse = self._refuser(path)
         if isinstance(keys.if_, bool):
@@ -144,15 +144,15 @@ class StepCompiler:
             )
 
     def _retry(self, keys: StepKeys, path: Path) -> RetryPolicy:
-        """Merge what the step says over what the workflow's defaults say."""
-        said: dict[str, Any] = {}
-        for given in (self._defaults.retry, keys.retry):
-            if given is not None:
-                said |= given.model_dump(include=given.model_fields_set)
-        merged = RetryKeys.model_construct(**said)
+        """Merge the step's `retry` over that of the workflow's defaults."""
+        written: dict[str, Any] = {}
+        for retry in (self._defaults.retry, keys.retry):
+            if retry is not None:
+                written |= retry.model_dump(include=retry.model_fields_set)
+        merged = RetryKeys.model_construct(**written)
         max_delay = merged.max_delay
         if merged.delay > max_delay:
-            if keys.retry is not None and "max_delay" in said:
+            if keys.retry is not None and "max_delay" in written:
                 self._refuser(path)("retry", "max_delay is shorter than delay")
             max_delay = merged.delay
         return RetryPolicy(
@@ -181,8 +181,8 @@ class StepCompiler:
                 named += self._references.check_expression(
                     text, (*place, *keys), name, has_items=has_items, also=spec.expressions[keys]
                 )
-            elif (found := _MEANT_AS_TEMPLATE.search(text)) is not None:
-                message = f"nothing is rendered inside {'.'.join(keys)}, not even {found[0]}"
+            elif (match := _MEANT_AS_TEMPLATE.search(text)) is not None:
+                message = f"nothing is rendered inside {'.'.join(keys)}, not even {match[0]}"
                 hint = "give the value by env, and use the variable" if keys == _SCRIPT else None
                 problem = self._source.problem((*place, *keys), message, hint, at_value=True)
                 self.problems.append(problem)
@@ -208,7 +208,7 @@ class StepCompiler:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a graph takes this as a step's name; the file's keys are checked by their own model."""
+    """Whether a graph accepts a step's name; `WorkflowKeys` reports one that it does not."""
     return len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name) is not None
 
 
@@ -219,21 +219,21 @@ def _value_at(config: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return value
 
 
-def _right_keys(common: dict[str, Any]) -> StepKeys:
-    """Return those keys of a step that are right by themselves, to find what else is wrong."""
+def _valid_keys(common: dict[str, Any]) -> StepKeys:
+    """Return the keys of a step that are valid by themselves, to find further problems."""
     keys = StepKeys()
     for key, value in common.items():
         try:
-            found = StepKeys.model_validate({key: value})
+            single = StepKeys.model_validate({key: value})
         except ValidationError:
             continue
-        names = found.model_fields_set
-        keys = keys.model_copy(update={name: getattr(found, name) for name in names})
+        names = single.model_fields_set
+        keys = keys.model_copy(update={name: getattr(single, name) for name in names})
     return keys
 
 
 def budget_document(budget: BudgetKeys | None) -> dict[str, Any] | None:
-    """Return a budget as a graph holds it."""
+    """Return a budget as a graph contains it."""
     if budget is None:
         return None
     document = budget.model_dump(exclude_none=True)

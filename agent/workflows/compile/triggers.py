@@ -1,4 +1,4 @@
-"""What starts a workflow by itself: the keys under `on:`, checked."""
+"""The keys under `on:`: what starts a workflow by itself."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from agent.workflows.compile.values import PositiveDuration, one_or_more
+from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -21,7 +21,7 @@ _MACROS = {
 
 
 def _is_cron(expression: str) -> str:
-    """Check a cron expression by cron's own rules, and that it ever comes true."""
+    """Check a cron expression by cron's own rules, and that it matches any time."""
     plain = _MACROS.get(expression.strip(), expression.strip())
     if len(plain.split()) != 5:
         raise ValueError(
@@ -33,7 +33,7 @@ def _is_cron(expression: str) -> str:
     except CronSimError as error:
         raise ValueError(f"{expression!r} is not a cron expression: {error}") from None
     except StopIteration:
-        raise ValueError(f"{expression!r} never comes true") from None
+        raise ValueError(f"{expression!r} matches no time") from None
     return plain
 
 
@@ -60,13 +60,13 @@ class ScheduleKeys(_Keys):
         default=None, description="such as Europe/Berlin; default: the machine's own"
     )
     catch_up: Literal["none", "latest", "all"] = Field(
-        default="latest", description="which of the runs that were missed are made up for"
+        default="latest", description="which missed runs to start afterwards"
     )
     window: PositiveDuration | None = Field(
-        default=None, description="how late a missed run may still be made up for"
+        default=None, description="how late a missed run may still start"
     )
     overlap: Literal["skip", "queue", "allow"] = Field(
-        default="skip", description="what to do while the last run still goes on"
+        default="skip", description="what to do while the last run is still open"
     )
     inputs: dict[str, Any] = Field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class ScheduleKeys(_Keys):
 
 
 class WatchKeys(_Keys):
-    """Something that is looked at again and again: a feed, a page, or a directory."""
+    """Something that is polled: a feed, a page, or a directory."""
 
     feed: str | None = Field(default=None, min_length=1, max_length=8192)
     url: str | None = Field(default=None, min_length=1, max_length=8192)
@@ -97,7 +97,7 @@ class WatchKeys(_Keys):
 
 
 class WebhookKeys(_Keys):
-    """A call from outside, and how it proves where it comes from."""
+    """A call from outside, and how its origin is verified."""
 
     verify: Literal["standard", "github", "stripe", "slack", "token"] = "standard"
     secret: str = Field(
@@ -125,7 +125,7 @@ CHAT_COMMANDS: Final = frozenset(
         "help",
     ]
 )
-"""The agent's own commands in chats: no workflow can take their names."""
+"""The agent's own commands in chats, whose names no workflow can use."""
 
 
 def _no_command_of_ours(name: str) -> str:
@@ -153,5 +153,5 @@ class TriggerKeys(_Keys):
 
 
 def inactive_triggers(on: dict[str, Any], active: frozenset[str] = frozenset()) -> list[str]:
-    """Return which declared triggers nothing acts on yet, for `validate` and the daemon to say."""
+    """Return the declared triggers that this agent does not act on, for `validate` and the daemon."""
     return [name for name in on if name not in active]

@@ -1,3 +1,7 @@
-"""Templates and expressions: their syntax, what they may name, and a sandbox with a bound on time, size
-and nesting. Entry points: `templates.render`, `templates.evaluate`.
+"""Templates and expressions, rendered in a sandbox with bounds on time, size and nesting. Entry points:
+`templates.render` and `templates.evaluate`; `expressions` parses, for the compiler.
+
+`syntax` is the accepted part of Jinja, `sandbox` the environment, `filters` its filters, `limits` the
+bounds, `undefined` the messages about missing names, `to_json` the result. It imports nothing of
+`agent`.
 """

@@ -30,7 +30,7 @@ _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 _LOOKUP = re.compile(rf"({_WORD})((?:\.{_WORD}|\[[0-9]{{1,9}}\])*)")
 _PART = re.compile(rf"\.({_WORD})|\[([0-9]+)\]")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""What Python writes of objects differs between two attempts at the same."""
+"""The address of an object in Python's messages, which differs between attempts."""
 _KEYWORDS: Final = frozenset(
     ["and", "else", "if", "in", "is", "not", "or", "true", "false", "none", "True", "False", "None"]
 )
@@ -50,7 +50,7 @@ class Expression:
 
 @functools.lru_cache(maxsize=8192)
 def parse_template(text: str) -> Expression:
-    """Parse a text with `{{ }}` in it; one lone expression will yield the value itself."""
+    """Parse a text with `{{ }}`; a text that is one expression yields the value itself."""
     stripped = text.strip()
     if stripped.startswith("{{") and stripped.endswith("}}"):
         path = _simple_lookup(stripped[2:-2].strip())
@@ -63,7 +63,7 @@ def parse_template(text: str) -> Expression:
 
 @functools.lru_cache(maxsize=8192)
 def parse_expression(text: str) -> Expression:
-    """Parse what stands without braces, as in `if: inputs.count > 3`."""
+    """Parse an expression without braces, as in `if: inputs.count > 3`."""
     stripped = text.strip()
     path = _simple_lookup(stripped)
     if path is not None:

@@ -1,4 +1,4 @@
-"""What templates may do to values: Jinja's harmless filters, metered, and bounded ones of our own."""
+"""The filters of templates: harmless ones of Jinja, metered, and bounded replacements."""
 
 import functools
 import json
@@ -12,9 +12,14 @@ from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 from jinja2.tests import TESTS
 
-from agent.workflows.templates.limits import MAX_INTEGER_BITS, MAX_RANGE, Meter, TemplateError
+from agent.workflows.templates.limits import (
+    MAX_INTEGER_BITS,
+    MAX_RANGE,
+    Meter,
+    TemplateError,
+    weight,
+)
 from agent.workflows.templates.to_json import plain, refuse
-from agent.workflows.templates.weighing import weight
 
 _local = threading.local()
 
@@ -72,7 +77,7 @@ class metered:  # noqa: N801  a context manager, read as a verb
 
 
 def _comparing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Charge a filter or a test for all the comparing that it may do."""
+    """Charge a filter or a test for the comparisons that it may make."""
 
     @functools.wraps(function)
     def charged(*args: Any, **kwargs: Any) -> Any:
@@ -85,7 +90,7 @@ def _comparing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _listed(value: Any) -> Any:
-    """Take what a filter has yet to yield into a list, whose weight is known."""
+    """Turn an iterator into a list, whose weight is known."""
     return list(_counted(None, value)) if isinstance(value, Iterator) else value
 
 
@@ -107,16 +112,16 @@ def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _data(value: Any) -> Any:
-    """Let a filter have data alone: as text anything else would show where it lies in memory."""
+    """Give filters data alone: the text of anything else would contain its memory address."""
     if isinstance(value, _DATA):
         return value
-    # Mappings of the scope are read when they are looked into; a filter sees them whole.
+    # Mappings of the scope are lazy; a filter gets them whole.
     return plain(value, meter())
 
 
 _DATA: Final = (
     *(str, int, float, type(None), list, tuple, dict),
-    # What Jinja hands to filters that ask for it, and what stands for a missing name.
+    # What Jinja passes to filters that need it, and the value of a missing name.
     *(Undefined, Context, Environment, EvalContext),
 )
 
@@ -131,10 +136,10 @@ def _counted(_: Context | None, values: Any) -> Iterator[Any]:
 
 @pass_context
 def _sized(_: Context, value: Any) -> Any:
-    """Charge a list or mapping written in a template for all that it holds, however often.
+    """Charge a list or mapping in a template for all its members, repeated ones included.
 
-    The compiler puts this around each: one that holds another twice, forty times over, takes no
-    memory and would never be done with.
+    The compiler puts this around each: forty levels that each contain the next one twice take no
+    memory, and a walk over them would never end.
     """
     return plain(value, meter())
 
@@ -167,8 +172,8 @@ def _joined(parts: list[str], separator: str) -> str:
 
 def _replace(text: Any, old: Any, new: Any, count: int = -1) -> str:
     text, old, new = _text(text), _text(old), _text(new)
-    found = text.count(old)
-    meter().charge_text(len(text) + found * len(new))
+    occurrences = text.count(old)
+    meter().charge_text(len(text) + occurrences * len(new))
     return str(text.replace(old, new, count))
 
 
@@ -218,7 +223,7 @@ def _from_json(text: Any) -> Any:
 
 
 def bounded_range(*arguments: int) -> Iterable[int]:
-    """Count as Python's range does, but not for ever."""
+    """Return Python's range, with a bound."""
     numbers = range(*arguments)
     if len(numbers) > MAX_RANGE:
         raise TemplateError(f"range is limited to {MAX_RANGE:,} numbers")
@@ -227,7 +232,7 @@ def bounded_range(*arguments: int) -> Iterable[int]:
 
 @pass_context
 def as_text(_: Context, value: Any) -> str:
-    """Write a value among text: JSON for what is not text, so that true is not True."""
+    """Write a value within text: as JSON if it is not text, so that true is not True."""
     text = _text(value)
     meter().charge_text(len(text))
     return text

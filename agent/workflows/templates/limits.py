@@ -1,11 +1,12 @@
-"""The bounds of one rendering: templates run beside everything else and must never hold it up.
+"""The bounds of one rendering: a template runs in the worker and must never block it.
 
-Every loop turn, filter, call and piece of text is charged here. The counts are what normally ends
-a runaway template, so that it ends alike on every machine; the clock only backs them up.
+Every loop iteration, filter, call and piece of text is charged here. Normally the counts end a runaway
+template, so that it ends alike on every machine; the clock is the safety net.
 """
 
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 MAX_TEMPLATE_CHARS: Final = 65_536
 MAX_OPERATIONS: Final = 1_000_000
@@ -14,10 +15,12 @@ MAX_TOTAL_CHARS: Final = 16_000_000
 MAX_RANGE: Final = 10_000
 MAX_INTEGER_BITS: Final = 4_096
 MAX_DEPTH: Final = 200
-"""Nesting of values, the store's own limit."""
+"""Nesting of values; the store has the same limit."""
 MAX_CPU_SECONDS: Final = 2.0
 
-_CLOCK_EVERY = 64
+_CLOCK_EVERY: Final = 64
+_CHARS_PER_OPERATION: Final = 4096
+_VALUES_PER_OPERATION: Final = 16
 
 
 class TemplateError(ValueError):
@@ -32,7 +35,7 @@ class Meter:
     def __init__(self) -> None:
         self._operations = 0
         self._chars = 0
-        # This thread's own time: a machine that stalls must not fail a harmless template.
+        # The thread's own time: a slow machine must not fail a harmless template.
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
 
     def charge(self, operations: int = 1) -> None:
@@ -56,8 +59,22 @@ class Meter:
             raise TemplateError(
                 f"the templates make more than {MAX_TOTAL_CHARS:,} characters of text together"
             )
-        self.charge(1 + chars // 4096)
+        self.charge(1 + chars // _CHARS_PER_OPERATION)
 
     def _check_clock(self) -> None:
         if time.thread_time() > self._deadline:
             raise TemplateError("the template takes too long")
+
+
+def weight(value: Any) -> int:
+    """Return the operations that comparing a whole value is charged with.
+
+    Its size in memory says nothing: a list may contain one large text many times.
+    """
+    if isinstance(value, str):
+        return len(value) // _CHARS_PER_OPERATION
+    if isinstance(value, Mapping):
+        return len(value) // _VALUES_PER_OPERATION + sum(map(weight, value.values()))
+    if isinstance(value, list | tuple):
+        return len(value) // _VALUES_PER_OPERATION + sum(map(weight, value))
+    return 0

@@ -1,9 +1,9 @@
-"""The Jinja environment that templates run in: plain data, a few filters, and a bound on all of it.
+"""The Jinja environment of templates: plain data, a few filters, and bounds.
 
-Jinja's own sandbox keeps a template from reaching Python; it neither stops one that renders 200 MB
-nor one that loops for ever, and it finds a dict's method before its key. So attributes are looked
-up in data first and methods come from a short list, everything that makes text or repeats is
-charged to the `Meter` of the rendering, and nothing is folded at compile time.
+Jinja's own sandbox keeps a template from reaching Python. It does not stop one that renders 200 MB or
+loops for ever, and it finds a dict's method before its key. So attributes are looked up in data first,
+methods come from a short list, everything that makes text or repeats is charged to the `Meter` of the
+rendering, and no constant is folded at compile time.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,8 @@ from agent.workflows.templates.filters import (
     meter,
     metered_tests,
 )
-from agent.workflows.templates.limits import MAX_INTEGER_BITS, TemplateError
+from agent.workflows.templates.limits import MAX_INTEGER_BITS, TemplateError, weight
 from agent.workflows.templates.to_json import refuse
-from agent.workflows.templates.weighing import weight
 
 _METHODS: Final[dict[type, frozenset[str]]] = {
     str: frozenset(
@@ -80,7 +79,7 @@ _METHODS: Final[dict[type, frozenset[str]]] = {
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Looks names up in data, and knows no more of Python than a list of methods."""
+    """Looks names up in data, and allows a list of Python's methods."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
@@ -107,7 +106,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self.undefined(obj=obj, name=attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Find a key or a place in data."""
+        """Find a key or an index in data."""
         if isinstance(obj, Undefined):
             return obj[argument]
         if isinstance(obj, Mapping | list | tuple | str):
@@ -131,16 +130,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
             refuse(__obj)
         if not __self.is_safe_callable(__obj):
             raise SecurityError("this cannot be called in a template")
-        given = (*args, *kwargs.values())
-        if any(callable(each) and not isinstance(each, Undefined) for each in given):
-            # In the message of what it is given to, it would show where it lies in memory.
+        arguments = (*args, *kwargs.values())
+        if any(callable(value) and not isinstance(value, Undefined) for value in arguments):
+            # The message of the called function would contain its memory address.
             raise TemplateError("a function cannot be given to another in a template")
         owner = getattr(__obj, "__self__", None)
         meter().charge(1 + (len(owner) // 64 if isinstance(owner, str | list | dict) else 0))
         if isinstance(owner, list):
             meter().charge(weight(owner))
         elif isinstance(owner, str) and args and isinstance(args[0], str):
-            # What strip takes away is looked for once for each character of the text.
+            # `strip` searches its argument once for each character of the text.
             meter().charge(len(owner) * len(args[0]) // 65_536 if "strip" in __obj.__name__ else 0)
         result = super().call(__context, __obj, *args, **kwargs)
         if isinstance(result, str):
@@ -148,7 +147,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return result
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Compute, after making sure that the result has a sensible size."""
+        """Compute, after checking that the result is not too large."""
         meter().charge()
         if isinstance(left, int) and isinstance(right, int):
             _check_integers(operator, left, right)

@@ -1,7 +1,7 @@
-"""The part of Jinja that templates are written in: read, checked, and made ready to be metered.
+"""The accepted part of Jinja: parsed, checked, and prepared for metering.
 
-Only what computes a value from data is accepted: no macros, imports, blocks or recursion. Before a
-tree is compiled it is rewritten so that loops, literals, comparisons and `~` are charged.
+Only syntax that computes a value from data is accepted: no macros, imports, blocks or recursion. Before
+a tree is compiled it is rewritten so that loops, literals, comparisons and `~` are charged.
 """
 
 from collections.abc import Callable
@@ -38,14 +38,14 @@ _Tree = TypeVar("_Tree", bound=nodes.Node)
 
 
 def read_template(text: str) -> nodes.Template:
-    """Parse and check a text with `{{ }}` in it."""
+    """Parse and check a text with `{{ }}`."""
     tree = _reading(text, ENVIRONMENT.parse)
     _check(tree)
     return tree
 
 
 def read_expression(text: str) -> nodes.Template:
-    """Parse and check what stands without braces, as a template of that one expression."""
+    """Parse and check an expression without braces, as a template of that one expression."""
     expression = _reading(text, _parse_alone)
     tree = nodes.Template([nodes.Output([expression], lineno=1)], lineno=1)
     _check(tree)
@@ -62,7 +62,7 @@ def _parse_alone(text: str) -> nodes.Expr:
 
 
 def _reading(text: str, parse: Callable[[str], _Tree]) -> _Tree:
-    """Parse a text, with every way in which that fails told as a `TemplateError`."""
+    """Parse a text; raise every failure as a `TemplateError`."""
     if len(text) > MAX_TEMPLATE_CHARS:
         raise TemplateError(f"the template is longer than {MAX_TEMPLATE_CHARS:,} characters")
     try:
@@ -78,7 +78,7 @@ def _reading(text: str, parse: Callable[[str], _Tree]) -> _Tree:
 
 
 def _check(tree: nodes.Template) -> None:
-    """Refuse what is not for computing a value, and trees too deep to compile."""
+    """Refuse syntax that computes no value, and trees too deep to compile."""
     level: list[nodes.Node] = [tree]
     for _ in range(_MAX_TREE_DEPTH):
         if not level:

@@ -1,8 +1,8 @@
-"""Rendering: strings with `{{ }}` become values, everything else passes through untouched.
+"""Rendering: texts with `{{ }}` become values, everything else stays as it is.
 
-A text that is one lone expression yields the value itself, with its type. What a template yields
-is never rendered again, so data cannot become a template. Jinja is only loaded when a template is
-met, and one meter bounds everything that one call renders.
+A text that is one expression yields the value itself, with its type. A result is never rendered again,
+so data cannot become a template. Jinja is imported at the first template. One meter bounds everything
+that one call renders.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def render(value: Json, scope: Mapping[str, Any]) -> Json:
 
 
 def evaluate(expression: str, scope: Mapping[str, Any]) -> Json:
-    """Compute an expression that stands without braces, as in `if:`; raise `TemplateError`."""
+    """Compute an expression without braces, as in `if:`; raise `TemplateError`."""
     return _parse_expression(expression).compute(scope, Meter())
 
 
@@ -55,9 +55,9 @@ def _rendered(value: Json, scope: Mapping[str, Any], meter: Meter, path: tuple[A
     if len(path) > MAX_DEPTH:
         raise TemplateError(f"the value is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
-        return {key: _rendered(each, scope, meter, (*path, key)) for key, each in value.items()}
+        return {key: _rendered(member, scope, meter, (*path, key)) for key, member in value.items()}
     if isinstance(value, list):
-        return [_rendered(each, scope, meter, (*path, n)) for n, each in enumerate(value)]
+        return [_rendered(member, scope, meter, (*path, n)) for n, member in enumerate(value)]
     return value
 
 

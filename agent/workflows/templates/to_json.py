@@ -1,4 +1,4 @@
-"""What a template yields, copied into plain JSON values."""
+"""Copies the result of a template into plain JSON values."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,15 +11,32 @@ from agent.workflows.templates.limits import MAX_DEPTH, MAX_INTEGER_BITS, Meter,
 
 
 def plain(value: Any, meter: Meter, depth: int = 0) -> Any:
-    """Copy a value into plain JSON, so that what changes it later changes nothing upstream.
+    """Copy a value into plain JSON, so that a later change of the copy leaves the original alone.
 
-    The walk is metered: lists nested in themselves are small in memory and endless on paper.
+    The walk is metered: a list that contains itself is small in memory and endless as JSON.
     """
-    if value is None or isinstance(value, bool):
-        return value
+    if value is None or isinstance(value, bool | str | int | float):
+        return _plain_scalar(value)
+    if depth >= MAX_DEPTH:
+        raise TemplateError(f"the template yields a value nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        meter.charge(1 + len(value))
+        return {_key(key): plain(member, meter, depth + 1) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        meter.charge(1 + len(value))
+        return [plain(member, meter, depth + 1) for member in value]
+    is_listed = isinstance(value, range | Iterator) or type(value).__name__ in _VIEWS
+    if is_listed and not isinstance(value, LoopContext):
+        return [plain(member, meter, depth + 1) for member in _charged(value, meter)]
+    if isinstance(value, Undefined):
+        return refuse(value)
+    raise TemplateError("the template yields something that is not a plain value")
+
+
+def _plain_scalar(value: Any) -> Any:
     if isinstance(value, str):
         return value if type(value) is str else str.__str__(value)
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         if value.bit_length() > MAX_INTEGER_BITS:
             raise TemplateError("the template yields too large a number")
         return int(value)
@@ -27,20 +44,7 @@ def plain(value: Any, meter: Meter, depth: int = 0) -> Any:
         if not math.isfinite(value):
             raise TemplateError(f"the template yields {value}, which is no JSON number")
         return float(value)
-    if depth >= MAX_DEPTH:
-        raise TemplateError(f"the template yields a value nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
-        meter.charge(1 + len(value))
-        return {_key(key): plain(each, meter, depth + 1) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        meter.charge(1 + len(value))
-        return [plain(each, meter, depth + 1) for each in value]
-    is_listed = isinstance(value, range | Iterator) or type(value).__name__ in _VIEWS
-    if is_listed and not isinstance(value, LoopContext):
-        return [plain(each, meter, depth + 1) for each in _charged(value, meter)]
-    if isinstance(value, Undefined):
-        return refuse(value)
-    raise TemplateError("the template yields something that is not a plain value")
+    return value
 
 
 _VIEWS = frozenset({"dict_keys", "dict_values", "dict_items"})
@@ -59,5 +63,5 @@ def _key(key: Any) -> str:
 
 
 def refuse(value: Undefined) -> NoReturn:
-    """Raise the error that an undefined value stands for; not every kind of it does so itself."""
+    """Raise the error of an undefined value; not every operation on it does."""
     value._fail_with_undefined_error()

@@ -1,4 +1,4 @@
-"""Looking names up in a scope, and saying what is missing in the words of the person's own data."""
+"""Looks names up in a scope, and explains a missing one by the data that exists."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -17,17 +17,17 @@ def look_up(path: Path, scope: Mapping[str, Any]) -> Any:
     """Follow a chain of names; raise `TemplateError` that says where it ends."""
     value: Any = scope
     for place, part in enumerate(path):
-        found = _child(value, part)
-        if found is _ABSENT:
+        child = _child(value, part)
+        if child is _ABSENT:
             raise TemplateError(_explain(path, place, value, scope))
-        value = found
+        value = child
     return value
 
 
 def explain_missing(
     error: UndefinedError, lookups: tuple[Path, ...], scope: Mapping[str, Any]
 ) -> str:
-    """Say which of a template's lookups came to nothing, in place of Jinja's own words."""
+    """Return which lookup of a template failed, in place of Jinja's message."""
     reasons = []
     for path in lookups:
         try:
@@ -68,7 +68,7 @@ def _explain(path: Path, place: int, value: Any, scope: Mapping[str, Any]) -> st
 
 
 def _status(path: Path, scope: Mapping[str, Any]) -> str:
-    """Add why a step's output is null, when its status tells."""
+    """Return why a step's output is null, if its status explains it."""
     if len(path) < 3 or path[0] != "steps" or path[2] != "output":
         return ""
     step = scope.get("steps", {}).get(path[1])
@@ -105,7 +105,7 @@ def _kind(value: Any) -> str:
 
 
 def written(path: Path) -> str:
-    """Write a chain of names as one would in a template."""
+    """Write a chain of names as in a template."""
     text = str(path[0])
     for part in path[1:]:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"

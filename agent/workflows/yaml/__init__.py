@@ -1,3 +1,4 @@
-"""YAML with line numbers: `source` reads values that know their place, `fast_scanner` is its quick path,
-`errors` explains what a parser rejects.
+"""YAML with line numbers. Entry point: `source.read_source`, which reads values with their lines.
+`fast_scanner` makes ruamel.yaml faster, `errors` explains what the parser rejects. It imports
+`diagnostics`.
 """

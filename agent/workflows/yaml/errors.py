@@ -1,4 +1,4 @@
-"""Text that is no YAML: what ruamel.yaml found, in the words of the person who wrote it."""
+"""Explains the errors of ruamel.yaml to the author of a file."""
 
 import re
 from typing import Any, Final
@@ -14,13 +14,13 @@ _STRANGE = re.compile(r"found character '(.+)' that cannot start any token")
 
 
 def explain(error: MarkedYAMLError) -> tuple[Any, str, str | None]:
-    """Return where a text stops being YAML, why, and what would be right."""
+    """Return where a text is not YAML, why, and what would be right."""
     problem, context = str(error.problem or ""), str(error.context or "")
     strange = _STRANGE.fullmatch(problem)
     mark = error.problem_mark or error.context_mark
     hint: str | None = None
     if context in _UNENDED and ("<stream end>" in problem or "end of stream" in problem):
-        # Where it begins is where a person must look; where it ends is only the end of the file.
+        # The begin of the construct is what helps a person; its end is only the end of the file.
         mark, message = error.context_mark, _UNENDED[context]
     elif "expected the node content" in problem and "<stream end>" in problem:
         message, hint = "the file ends where a value belongs", "close what is open"

@@ -1,8 +1,8 @@
-"""YAML 1.2 events from ruamel.yaml, a good deal faster than by its own loop.
+"""YAML 1.2 events from ruamel.yaml, much faster than by its own loop.
 
-The subclasses change no rule of YAML: they only keep ruamel from asking again, for each of a
-parser's questions about one token, whether more tokens must be fetched first. A test holds their
-events against ruamel's own.
+The subclasses change no rule of YAML. They only keep ruamel from checking, for each of a parser's
+questions about one token, whether more tokens must be fetched first. A test compares their events with
+ruamel's own.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from ruamel.yaml.scanner import Scanner
 
 
 def events(text: str) -> Iterator[Any]:
-    """Yield the YAML events of a text; raise `ruamel.yaml.error.YAMLError` where it is no YAML."""
+    """Yield the YAML events of a text; raise `ruamel.yaml.error.YAMLError` if it is not YAML."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Reader = _Reader
     yaml.Scanner = _Scanner
@@ -41,7 +41,7 @@ class _Reader(Reader):
 
 
 class _Scanner(Scanner):
-    # A plain attribute in place of a property, as in the parser: they are read a million times.
+    # An attribute in place of a property, as in the parser: it is read a million times.
     reader: Any = None
 
     def __init__(self, loader: Any) -> None:

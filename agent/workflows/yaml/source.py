@@ -1,7 +1,7 @@
-"""A workflow file as values that know their lines.
+"""A workflow file as values with their lines.
 
-Only YAML that is plain JSON in other clothes is accepted: text keys, no tags, one document, no
-duplicate keys. Size, depth and what aliases multiply are bounded before they cost anything.
+Only YAML that is equivalent to JSON is accepted: text keys, no tags, one document, no duplicate keys.
+Size, depth and the values that aliases repeat are bounded before they use memory.
 """
 
 import json
@@ -45,7 +45,7 @@ _NO_NUMBERS: Final = frozenset(
 
 
 class Source:
-    """A scanned file: its value, and where everything in it stands."""
+    """A scanned file: its value, and the line and column of everything in it."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
@@ -53,12 +53,12 @@ class Source:
         self.value: Any = None
         self.marks: dict[Path, Mark] = {}
         self.problems: list[Problem] = []
-        """What is wrong with it as YAML and leaves a value all the same: a key twice, a tag."""
+        """Problems that leave a value all the same: a repeated key, a tag."""
 
     def problem(
         self, path: Path, message: str, hint: str | None = None, *, at_value: bool = False
     ) -> Problem:
-        """Make a problem at a path, or at the nearest thing above it that has a place."""
+        """Return a problem at a path, or at the nearest ancestor with a line."""
         known = path
         while known and known not in self.marks:
             known = known[:-1]
@@ -68,10 +68,10 @@ class Source:
 
 
 def read_source(file: str, content: str | bytes) -> Source:
-    """Scan a file's content; raise `WorkflowError` where it is not YAML, or more than we accept.
+    """Scan a file's content; raise `WorkflowError` if it is not YAML, or exceeds a bound.
 
-    What does not keep the rest from being understood is in the source's `problems`, for its reader
-    to tell with everything else.
+    Problems that leave the rest readable are in the source's `problems`; the caller reports them with
+    everything else.
     """
     if len(content) > MAX_BYTES:
         raise WorkflowError([Problem(file, None, None, "", f"larger than {MAX_BYTES:,} bytes")])
@@ -111,7 +111,7 @@ class _Open:
         self.anchor = anchor
         self.first_value = first_value
         self.height = 1
-        """Its levels of nesting, itself included; what an alias repeats counts."""
+        """Its levels of nesting, itself and aliases included."""
         self.key: Any = _NO_KEY
         self.key_mark: Any = None
         self.merges: list[tuple[Any, Any]] = []
@@ -122,13 +122,13 @@ _AGAIN: Final = "(again)"
 
 
 class _Builder:
-    """Builds a source's value from events, collecting what is wrong on the way."""
+    """Builds a source's value from events and collects problems."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int, int]] = {}
-        """By name: a value, how many values it holds, and its height."""
+        """By name: a value, the number of values in it, and its height."""
         self._count = 0
 
     def build(self) -> None:
@@ -156,12 +156,12 @@ class _Builder:
             self._place(value, event.start_mark)
 
     def refuse_at(self, mark: Any, message: str, hint: str | None = None) -> None:
-        """Note a problem at one of ruamel's marks."""
+        """Add a problem at one of ruamel's marks."""
         line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
         self._refuse(line, column, message, hint)
 
     def refuse_character(self, position: int) -> None:
-        """Note a character that YAML does not allow."""
+        """Add a problem for a character that YAML does not allow."""
         text = self.source.text
         line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
         message = f"not YAML: it holds the control character {text[position : position + 1]!r}"
@@ -178,7 +178,7 @@ class _Builder:
         raise WorkflowError(self.source.problems)
 
     def _path(self) -> Path:
-        """Where the next value goes."""
+        """Return the path of the next value."""
         if not self._stack:
             return ()
         top = self._stack[-1]
@@ -201,14 +201,14 @@ class _Builder:
             self._refuse_key(event.start_mark)
         path = self._path()
         if path in self.source.marks:
-            # What stands under a key for the second time must not move the marks of the first.
+            # A repeated key must not move the marks of the first.
             path = (*path, _AGAIN)
         opened = _Open(value, path, event.anchor, self._count)
         self._place(value, event.start_mark)
         self._stack.append(opened)
 
     def _raise_height(self, height: int, mark: Any) -> None:
-        """Take a value of this height into what is open; aliases could nest without a bound."""
+        """Add a value of this height to what is open; aliases could nest without a bound."""
         if len(self._stack) + height > MAX_DEPTH:
             self._stop(mark, f"nested deeper than {MAX_DEPTH} levels")
         if self._stack:
@@ -240,15 +240,15 @@ class _Builder:
                 target.setdefault(key, value)
 
     def _alias(self, event: Any) -> tuple[Any, int, int]:
-        # An anchor is known once its value is complete, so nothing can hold itself.
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        # An anchor is known once its value is complete, so no value can contain itself.
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
             self._stop(event.start_mark, f"*{event.anchor} stands before &{event.anchor} is set")
-        assert found is not None
-        return found
+        assert anchored is not None
+        return anchored
 
     def _place(self, value: Any, mark: Any) -> None:
-        """Put a value where it belongs: at the top, in a list, or as a key or its value."""
+        """Put a value in its place: at the top, in a list, or as a key or its value."""
         line, column = mark.line + 1, mark.column + 1
         if not self._stack:
             self.source.value = value
@@ -266,7 +266,7 @@ class _Builder:
 
     def _put(self, top: _Open, value: Any, mark: Mark) -> None:
         if top.key == "<<":
-            # A list is still empty here: what it holds is looked at when the mapping is closed.
+            # A list is still empty here: it is read when the mapping is closed.
             top.merges.append((value, top.key_mark))
             return
         if top.key in top.value:
@@ -289,7 +289,7 @@ class _Builder:
         if event.style is None or event.style == "":
             return self._plain(text, event.start_mark)
         if "\0" in text or not (text.isascii() or _is_storable(text)):
-            self.refuse_at(event.start_mark, "the text holds a character that cannot be stored")
+            self.refuse_at(event.start_mark, "the text contains a character that cannot be stored")
             return ""
         return text
 
@@ -307,7 +307,7 @@ class _Builder:
         return float(text) if _NUMBER.fullmatch(text) else text
 
     def _refuse_tag(self, event: Any) -> None:
-        # A lone "!" only says "not a plain scalar"; any other tag asks for a type of its own.
+        # A lone "!" only means "not a plain scalar"; any other tag asks for a type.
         if event.tag is not None and str(event.tag) != "!":
             self.refuse_at(event.start_mark, f"tags are not used in workflow files: {event.tag}")
 

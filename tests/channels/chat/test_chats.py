@@ -13,7 +13,7 @@ from agent.store.engine import outages, workflow_versions
 from agent.workflows.compile.compiler import compile_text
 from tests.support.approvals import asked, asks, everything, gated, say, token
 from tests.support.chat import Chat, Open, close
-from tests.support.chat_server import Failure, Shown, shown_to, told
+from tests.support.chat_server import Failure, Shown, received, shown_to
 from tests.support.engine import eventually, graph, step
 from tests.support.step_functions import runs
 
@@ -55,14 +55,14 @@ def _tasks(chat: Chat, workflow: str) -> list[str]:
 
 
 def test_a_stranger_can_do_nothing_but_get_a_code(chat: Chat) -> None:
-    """Whoever is not paired gets a code, whatever they write, and is shown nothing."""
+    """An unpaired account gets a code, whatever it writes, and nothing else."""
     counted = token()
     task_id, approval = asked(chat.engine, gated("pay", counted))
     stranger = chat.peer.identity(1)
     for text in ("/approvals", f"/approve {approval['id']}", "/cancel " + task_id, "hello"):
-        chat.peer.say(stranger, text)
+        chat.peer.write(stranger, text)
     eventually(lambda: len(chat.peer.messages) >= 4)
-    assert all("does not know you" in each.text for each in chat.peer.messages)
+    assert all("agent pair" in each.text for each in chat.peer.messages)
     assert len({each.text for each in chat.peer.messages}) == 4, "each code is a new one"
     assert chat.engine.status(task_id) == "running"
     assert everything(chat.engine, task_id)[0]["status"] == "pending"
@@ -71,20 +71,20 @@ def test_a_stranger_can_do_nothing_but_get_a_code(chat: Chat) -> None:
 
 @BOTH
 def test_pairing_by_a_code_that_counts_once(chat: Chat) -> None:
-    """The newest code pairs its person, once; an old one, or one too late, pairs nobody."""
+    """The newest code pairs its account, once; a replaced or expired one does not."""
     one, other = chat.peer.identity(1), chat.peer.identity(2)
     old = chat.code(one)
     chat.peer.messages.clear()
     new = chat.code(one)
-    with pytest.raises(Exception, match="nobody waits"):
+    with pytest.raises(Exception, match="is unknown"):
         chat.confirm(old)
     found = chat.confirm(new.lower())
     assert (found.channel, found.identity) == (chat.peer.name, one)
-    with pytest.raises(Exception, match="nobody waits"):
+    with pytest.raises(Exception, match="is unknown"):
         chat.confirm(new)
     late = chat.code(other)
     chat.engine.skip(3601)
-    with pytest.raises(Exception, match="its time is over"):
+    with pytest.raises(Exception, match="has expired"):
         chat.confirm(late)
     with chat.engine.database.connect("reader") as connection:
         paired = pairings.listed(connection)
@@ -112,8 +112,8 @@ def test_a_button_decides_and_the_message_says_so(chat: Chat) -> None:
     assert any("approved: step pay" in toast for toast in chat.peer.toasts)
 
 
-def test_a_second_press_is_told_what_was_decided(chat: Chat) -> None:
-    """The first answer counts, from wherever; buttons that are left say what it was."""
+def test_a_second_press_gets_the_decision(chat: Chat) -> None:
+    """The first answer counts, from any channel; later presses get the decision."""
     ada, bob = chat.pair(1), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token()))
     to_ada, to_bob = _question(chat, ada), _question(chat, bob)
@@ -136,11 +136,11 @@ def test_buttons_are_good_for_one_person_and_a_while(chat: Chat) -> None:
     for who, pressed in ((bob, approve), (ada, "made-up"), (chat.peer.identity(3), approve)):
         chat.peer.press(who, pressed)
     eventually(lambda: len(chat.peer.toasts) == 3, lambda: chat.peer.toasts)
-    assert chat.peer.toasts[:2] == ["this button is not known"] * 2
+    assert chat.peer.toasts[:2] == ["this button is not valid for this account"] * 2
     assert "not paired" in chat.peer.toasts[2]
     chat.engine.skip(8 * 86_400)
     chat.peer.press(ada, approve)
-    eventually(lambda: any("too old" in toast for toast in chat.peer.toasts))
+    eventually(lambda: any("has expired" in toast for toast in chat.peer.toasts))
     assert everything(chat.engine, task_id)[0]["status"] == "pending"
 
 
@@ -157,60 +157,60 @@ def test_who_is_no_longer_paired_decides_nothing(chat: Chat) -> None:
 
 
 def test_scopes_bound_what_people_may_do(chat: Chat) -> None:
-    """Who may read sees and changes nothing; who may approve does not operate."""
+    """The scope `read` allows no change; the scope `approve` does not include operating."""
     reader, approver = chat.pair(1), chat.pair(2, "approve")
     counted = token()
     task_id, _ = asked(chat.engine, gated("pay", counted))
     approve = _question(chat, reader).buttons["Approve"]
     with chat.engine.database.connect("writer") as tx, tx.transaction():
         assert pairings.remove(tx, chat.peer.name, reader)
-    chat.peer.messages[:] = [each for each in chat.peer.messages if each.place != reader]
+    chat.peer.messages[:] = [each for each in chat.peer.messages if each.recipient != reader]
     chat.pair(1, "read")
     chat.peer.press(reader, approve)
     eventually(lambda: any("needs the scope 'approve'" in toast for toast in chat.peer.toasts))
-    chat.peer.say(approver, f"/cancel {task_id}")
-    told(chat.peer, approver, "/cancel needs the scope 'operate'")
+    chat.peer.write(approver, f"/cancel {task_id}")
+    received(chat.peer, approver, "/cancel needs the scope 'operate'")
     assert runs[counted] == []
     chat.peer.press(approver, _question(chat, approver).buttons["Approve"])
     chat.engine.wait(task_id, "succeeded")
 
 
 def test_a_question_goes_to_those_who_may_answer(chat: Chat) -> None:
-    """`who` names one person: nobody else is shown it, and nobody else may answer."""
+    """`who` names one account: only that account gets the question and may answer."""
     ada, bob = chat.pair(1), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token(), who=[f"{chat.peer.name}:{ada}"]))
     _question(chat, ada)
-    chat.peer.say(bob, f"/approve {approval['id']}")
-    told(chat.peer, bob, "may not answer this")
-    assert not [each for each in chat.peer.messages if each.place == bob and each.buttons]
+    chat.peer.write(bob, f"/approve {approval['id']}")
+    received(chat.peer, bob, "may not answer this")
+    assert not [each for each in chat.peer.messages if each.recipient == bob and each.buttons]
     chat.peer.press(ada, _question(chat, ada).buttons["Approve"])
     chat.engine.wait(task_id, "succeeded")
 
 
 def test_who_may_not_answer_is_not_asked(chat: Chat) -> None:
-    """Who was paired to look alone is told of failures, and asked nothing."""
+    """An account with the scope `read` gets failures, and no questions."""
     reader, approver = chat.pair(1, "read"), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token()))
     _question(chat, approver)
     say(chat.engine, approval, "deny")
     chat.engine.wait(task_id, "failed")
-    # What is told later has come, so what would have been told before has not.
-    told(chat.peer, reader, "failed: approval denied")
+    # A later message has arrived, so an earlier one would have as well.
+    received(chat.peer, reader, "failed: approval denied")
     assert not [
-        each for each in chat.peer.messages if each.place == reader and QUESTION in each.text
+        each for each in chat.peer.messages if each.recipient == reader and QUESTION in each.text
     ]
 
 
 def test_an_answer_to_a_message_is_the_value(chat: Chat) -> None:
-    """Who answers the question's message gives its value; one that does not fit is told why."""
+    """A reply to the question's message is its answer; an invalid one gets the reason."""
     ada = chat.pair()
     schema = {"type": "integer", "minimum": 1}
     task_id, _ = asked(chat.engine, asks("which", "input", schema=schema))
-    shown = told(chat.peer, ada, QUESTION)
+    shown = received(chat.peer, ada, QUESTION)
     assert set(shown.buttons) == {"Deny"}
-    chat.peer.say(ada, "0", answers=shown)
-    told(chat.peer, ada, "less than the minimum")
-    chat.peer.say(ada, "42", answers=shown)
+    chat.peer.write(ada, "0", answers=shown)
+    received(chat.peer, ada, "less than the minimum")
+    chat.peer.write(ada, "42", answers=shown)
     document = chat.engine.wait(task_id, "succeeded")
     assert document["steps"][0]["output"]["value"] == 42
 
@@ -218,14 +218,14 @@ def test_an_answer_to_a_message_is_the_value(chat: Chat) -> None:
 def test_an_answer_may_come_before_its_question_is_on_record(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who answers while the agent still writes down what it has shown is understood."""
+    """A reply that arrives before the agent has recorded its message counts."""
     ada = chat.pair()
     record = store.record_message
 
     def slowly(*given: Any) -> None:
-        shown = told(chat.peer, ada, QUESTION)
-        chat.peer.say(ada, "42", answers=shown)
-        # An answer that is taken too early is not understood, and Ada is told so.
+        shown = received(chat.peer, ada, QUESTION)
+        chat.peer.write(ada, "42", answers=shown)
+        # Taken too early, the reply would not be understood as an answer.
         deadline = time.monotonic() + 1
         while chat.peer.messages[-1] is shown and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -252,10 +252,10 @@ def test_what_cannot_be_shown_whole_has_no_button(chat: Chat) -> None:
     """A request that is too long to read there is cut, says so, and takes a command."""
     ada = chat.pair()
     task_id, approval = asked(chat.engine, gated("pay", token(), value="🦆" * 12_000))
-    shown = told(chat.peer, ada, QUESTION)
+    shown = received(chat.peer, ada, QUESTION)
     assert not shown.buttons
     assert f"agent approvals {approval['id'][-8:]}" in shown.text
-    chat.peer.say(ada, f"/approve {approval['id'][-8:]} seen elsewhere")
+    chat.peer.write(ada, f"/approve {approval['id'][-8:]} seen elsewhere")
     chat.engine.wait(task_id, "succeeded")
 
 
@@ -287,11 +287,11 @@ def test_expiry_and_renewal_are_shown(chat: Chat) -> None:
 
 
 def test_withdrawn_questions_are_shown_as_such(chat: Chat) -> None:
-    """Who cancels a task takes its question back, everywhere."""
+    """Cancelling a task withdraws its question in every chat."""
     ada = chat.pair()
     task_id, _ = asked(chat.engine, gated("pay", token()))
     _question(chat, ada)
-    chat.peer.say(ada, f"/cancel {task_id} not today")
+    chat.peer.write(ada, f"/cancel {task_id} not today")
     _ended(chat, ada, "⊘ withdrawn")
 
 
@@ -303,37 +303,39 @@ def test_commands_do_what_they_say(chat: Chat) -> None:
         "name: greet\ninputs: {word: {type: string}}\n"
         'steps:\n  ask: {approval: {message: "Say {{ inputs.word }}?"}}\n',
     )
-    chat.peer.say(ada, '/run greet word="good morning"')
+    chat.peer.write(ada, '/run greet word="good morning"')
     task_id = eventually(lambda: _tasks(chat, "greet"))[0]
     short = task_id[-8:]
-    told(chat.peer, ada, f"started greet: task {short}")
-    asked_for = told(chat.peer, ada, "Say good morning?")
+    received(chat.peer, ada, f"started greet: task {short}")
+    asked_for = received(chat.peer, ada, "Say good morning?")
     approval = everything(chat.engine, task_id)[0]["id"]
     assert set(asked_for.buttons) == {"Approve", "Deny"}
     for text, answer in {
-        "/status": "questions that wait for an answer: 1",
-        "/tasks": f"{short}  greet: running, waits for somebody",
-        "/tasks failed": "there are none",
-        "/tasks nonsense": "there is no status 'nonsense'",
+        "/status": "open questions: 1",
+        "/tasks": f"{short}  greet: waiting, waits for a person",
+        "/tasks waiting": f"{short}  greet: waiting",
+        "/tasks running": "no tasks",
+        "/tasks failed": "no tasks",
+        "/tasks nonsense": "there is no activity 'nonsense'",
         f"/task {short}": "◔ ask (approval): waiting",
         f"/why {short}": f"step ask waits for an answer to {approval[-8:]}: Say good morning?",
         "/approvals": f"{approval[-8:]}  approval  greet: Say good morning?",
         f"/approvals {approval[-8:]}": "step ask of greet",
         f"/pause {short} for a while": "paused",
         f"/resume {short}": "resumed",
-        "/help": "/approvals [ID] – what waits for an answer; one in full",
+        "/help": "/approvals [ID] – list the open questions, or show one",
         f"/deny {approval[-8:]} not so loud": "denied: step ask",
     }.items():
         chat.peer.messages.clear()
-        chat.peer.say(ada, text)
-        told(chat.peer, ada, answer)
+        chat.peer.write(ada, text)
+        received(chat.peer, ada, answer)
     chat.engine.wait(task_id, "failed")
-    chat.peer.say(ada, f"/why {short}")
-    told(chat.peer, ada, f"approval denied by {ada}: not so loud")
-    told(chat.peer, ada, f"✗ greet {short} failed")
-    chat.peer.say(ada, f"/retry {short}")
+    chat.peer.write(ada, f"/why {short}")
+    received(chat.peer, ada, f"approval denied by {ada}: not so loud")
+    received(chat.peer, ada, f"✗ greet {short} failed")
+    chat.peer.write(ada, f"/retry {short}")
     again = eventually(lambda: _tasks(chat, "greet")[1:])[0]
-    chat.peer.say(ada, f"/cancel {again}")
+    chat.peer.write(ada, f"/cancel {again}")
     chat.engine.wait(again, "canceled")
 
 
@@ -342,20 +344,20 @@ def test_edits_are_approved_as_edited(chat: Chat) -> None:
     ada = chat.pair()
     counted = token()
     task_id, approval = asked(chat.engine, gated("pay", counted, editable=["with.value"]))
-    chat.peer.say(ada, f"/edit {approval['id']} with.token=other")
-    told(chat.peer, ada, "may not be edited")
-    chat.peer.say(ada, f"/edit {approval['id']}")
-    told(chat.peer, ada, "write it as /edit ID KEY=VALUE…")
-    chat.peer.say(ada, f"/edit {approval['id']} with.value=30")
+    chat.peer.write(ada, f"/edit {approval['id']} with.token=other")
+    received(chat.peer, ada, "may not be edited")
+    chat.peer.write(ada, f"/edit {approval['id']}")
+    received(chat.peer, ada, "write it as /edit ID KEY=VALUE…")
+    chat.peer.write(ada, f"/edit {approval['id']} with.value=30")
     chat.engine.wait(task_id, "succeeded")
     assert everything(chat.engine, task_id)[0]["decision"]["edits"] == {"with.value": 30}
 
 
-def test_what_is_no_command_is_told_what_would_be(chat: Chat) -> None:
+def test_a_text_that_is_no_command_gets_help(chat: Chat) -> None:
     """A mistake is answered like anything else."""
     ada = chat.pair()
-    chat.peer.say(ada, "good evening")
-    told(chat.peer, ada, "commands begin with a slash")
+    chat.peer.write(ada, "good evening")
+    received(chat.peer, ada, "commands begin with a slash")
 
 
 def test_workflows_have_commands_of_their_own(chat: Chat) -> None:
@@ -367,9 +369,9 @@ def test_workflows_have_commands_of_their_own(chat: Chat) -> None:
         "inputs: {most: {type: integer, default: 5}}\n"
         'steps: {look: {wait: 1ms}}\noutput: "{{ inputs.most }}"\n',
     )
-    chat.peer.say(ada, "/help")
-    told(chat.peer, ada, "/sort [KEY=VALUE]… – look through the post")
-    chat.peer.say(ada, "/sort most=7")
+    chat.peer.write(ada, "/help")
+    received(chat.peer, ada, "/sort [KEY=VALUE]… – look through the post")
+    chat.peer.write(ada, "/sort most=7")
     (task_id,) = eventually(lambda: _tasks(chat, "triage"))
     chat.peer.repeat()
     answer = f"started triage: task {task_id[-8:]}"
@@ -382,7 +384,7 @@ def test_workflows_have_commands_of_their_own(chat: Chat) -> None:
 
 @BOTH
 def test_deliveries_go_on_where_they_were(chat: Chat) -> None:
-    """What is asked while nobody delivers is delivered after a restart, once."""
+    """A question asked while no process delivers is delivered once after a restart."""
     ada = chat.pair()
     first, _ = asked(chat.engine, gated("pay", token()))
     _question(chat, ada)
@@ -398,7 +400,7 @@ def test_deliveries_go_on_where_they_were(chat: Chat) -> None:
 
 
 @BOTH
-def test_what_was_open_before_the_channel_is_told(chat: Chat) -> None:
+def test_a_new_channel_delivers_open_questions(chat: Chat) -> None:
     """A new channel begins with what waits for an answer already, and leaves the past alone."""
     ada = chat.pair()
     chat.channels.stop()
@@ -416,24 +418,24 @@ def test_what_was_open_before_the_channel_is_told(chat: Chat) -> None:
 
 @BOTH
 def test_what_fails_for_a_while_is_delivered_in_the_end(chat: Chat) -> None:
-    """Errors of the service, and being told to wait, are tried again, in order, visibly."""
+    """Errors of the service, and requests to wait, are retried in order and recorded."""
     ada = chat.pair()
     failures = (Failure(0), Failure(500), Failure(429, retry_after=1), Failure(502))
     chat.peer.fail("send", *failures)
     asked(chat.engine, gated("pay", token()))
     eventually(lambda: _cursor(chat).failures > 0)
     assert _cursor(chat).error
-    told(chat.peer, ada, QUESTION)
+    received(chat.peer, ada, QUESTION)
     eventually(lambda: _cursor(chat).failures == 0)
     assert sum(QUESTION in each.text for each in chat.peer.messages) == 1
     events = chat.engine.rows("SELECT data FROM events WHERE type = 'delivery.failed'")
-    assert len(events) == 1, "a failure that lasts is told once"
+    assert len(events) == 1, "a lasting failure is one event"
     assert chat.peer.name in events[0][0]
     assert '"given_up": false' in events[0][0]
 
 
-def test_a_refusal_holds_nobody_else_back(chat: Chat) -> None:
-    """Who has blocked the agent is left out, visibly; the others are told."""
+def test_a_rejected_delivery_does_not_hold_back_others(chat: Chat) -> None:
+    """An account that blocked the agent is skipped and recorded; the others get the message."""
     chat.pair(1)
     bob = chat.pair(2)
     chat.peer.fail("send", Failure(403, "account_inactive"))
@@ -449,21 +451,21 @@ def test_a_refusal_holds_nobody_else_back(chat: Chat) -> None:
 
 
 def test_the_service_comes_and_goes(chat: Chat) -> None:
-    """While nobody can be heard it is on record; afterwards nothing that was said is missing."""
+    """While receiving fails, the error is recorded; afterwards no message is missing."""
     ada = chat.pair()
     chat.peer.goes_away(is_away=True)
     eventually(lambda: _cursor(chat).trouble)
-    chat.peer.say(ada, "/status")
+    chat.peer.write(ada, "/status")
     chat.peer.goes_away(is_away=False)
-    told(chat.peer, ada, "questions that wait for an answer: 0")
+    received(chat.peer, ada, "open questions: 0")
     eventually(lambda: _cursor(chat).trouble is None)
 
 
-def test_failed_tasks_are_told(chat: Chat) -> None:
-    """A task that fails is told to everybody who is paired."""
+def test_failed_tasks_are_delivered(chat: Chat) -> None:
+    """Every paired account gets the failure of a task."""
     ada = chat.pair()
     document = chat.engine.run(graph(step("bad", "fail")), "failed")
-    shown = told(chat.peer, ada, f"✗ tested {document['id'][-8:]} failed")
+    shown = received(chat.peer, ada, f"✗ tested {document['id'][-8:]} failed")
     assert re.search(r"failed: .+", shown.text)
 
 
@@ -482,13 +484,13 @@ def test_of_several_processes_one_has_the_channel(chat: Chat, open_channels: Ope
     assert sum(QUESTION in each.text for each in chat.peer.messages) == 1
 
 
-def test_an_outage_of_the_store_is_told(chat: Chat) -> None:
+def test_an_outage_of_the_store_is_delivered(chat: Chat) -> None:
     """Everybody who is paired hears that large values cannot be stored, and when they can again."""
     ada, bob = chat.pair(1), chat.pair(2)
     outage = {"outage": "1", "store": "s3://bucket", "error": "connection refused"}
     outages.record(chat.engine.database, "artifacts.unreachable", outage)
     for who in (ada, bob):
-        told(chat.peer, who, "the artifact store s3://bucket does not answer")
+        received(chat.peer, who, "the artifact store s3://bucket does not answer")
     outages.record(chat.engine.database, "artifacts.reachable", outage)
     for who in (ada, bob):
-        told(chat.peer, who, "the artifact store s3://bucket answers again")
+        received(chat.peer, who, "the artifact store s3://bucket answers again")

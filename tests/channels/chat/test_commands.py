@@ -1,4 +1,4 @@
-"""Commands as they are read, who may give them, and what is said where one cannot be carried out."""
+"""Parsing of commands, the scopes they need, and the replies to those that fail."""
 
 import re
 
@@ -68,10 +68,10 @@ def test_what_is_no_command(text: str, problem: str) -> None:
         ("/cancel abcdef", "there is no task"),
         ("/approve 0199-nothing", "no approval id"),
         ("/approve abcdef", "there is no approval"),
-        ("/tasks nonsense", "there is no status 'nonsense'"),
+        ("/tasks nonsense", "there is no activity 'nonsense'"),
         ("/defer abcdef soon", "is not a duration"),
-        ("/tasks", "there are none"),
-        ("/approvals", "nothing waits for an answer"),
+        ("/tasks", "no tasks"),
+        ("/approvals", "no open questions"),
         ("/status", "tasks: none yet"),
     ],
 )
@@ -84,7 +84,7 @@ def test_what_cannot_be_carried_out_is_answered(
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_needs_its_scope(name: str) -> None:
-    """Nobody gives a command without its scope; in a chat nobody does who is not paired."""
+    """A command needs its scope, and in a chat a paired account."""
     needed = COMMANDS[name].scope
     for scope in SCOPES:
         principal = Principal("telegram", "1", implied([scope]), is_paired=True)
@@ -117,8 +117,8 @@ def test_scopes_are_those_of_the_api() -> None:
     }
     scopes = {
         f"{endpoint.method} {endpoint.path.removeprefix('/api/v1')}": endpoint.scope
-        for table in ROUTES
-        for endpoint in table.endpoints
+        for registry in ROUTES
+        for endpoint in registry.endpoints
     }
     assert {name: word.scope for name, word in COMMANDS.items()} == {
         "status": "read",
@@ -127,7 +127,7 @@ def test_scopes_are_those_of_the_api() -> None:
     }
 
 
-def test_help_lists_what_somebody_may_do() -> None:
+def test_help_lists_what_the_caller_may_do() -> None:
     """What needs another scope is not in the list."""
     reader = Principal("telegram", "1", implied(["read"]), is_paired=True)
     assert "/approve" not in commands.help_text(reader, {"sort": "sort the post"})

@@ -32,7 +32,7 @@ def test_nothing_is_shown_in_another_order_than_it_is() -> None:
     """A character that turns the direction of writing is shown as what it is."""
     asked, is_whole = message_texts.question(_DOCUMENT, 4000)
     assert is_whole
-    for text in (asked, message_texts.ending(_DOCUMENT, 4000)):
+    for text in (asked, message_texts.closed_question(_DOCUMENT, 4000)):
         assert "\u202e" not in text
         assert text.count(r"evil\u202efdp.exe") == 2
 
@@ -40,12 +40,12 @@ def test_nothing_is_shown_in_another_order_than_it_is() -> None:
 def test_buttons_show_what_they_answer() -> None:
     """A choice with a character that cannot be seen is not taken for another."""
     document = _DOCUMENT | {"kind": "input", "choices": ["yes", "yes\u200e"]}
-    labels = [label for label, _ in buttons.offered(document)]
+    labels = [label for label, _ in buttons.answers_of(document)]
     assert labels == ["yes", r"yes\u200e", "Deny"]
-    assert buttons.offered(document)[1][1]["value"] == "yes\u200e"
+    assert buttons.answers_of(document)[1][1]["value"] == "yes\u200e"
 
 
 def test_lines_and_errors_hide_nothing() -> None:
-    """Whatever a chat is told of tasks goes the same way."""
+    """Every other text about tasks is escaped as well."""
     assert "\u200f" not in message_texts.approval_line(_DOCUMENT | {"message": "a\u200fb"})
     assert message_texts.error({"message": "a\u200fb"}) == r"a\u200fb"

@@ -10,7 +10,7 @@ from tests.support.telegram_server import BotServer
 
 @pytest.mark.parametrize("peer", ["telegram"], indirect=True)
 def test_what_a_question_names_is_not_fetched(chat: Chat) -> None:
-    """A preview of an address that is asked about would do what nobody has said yes to."""
+    """A link preview would fetch an address that is not approved yet."""
     assert isinstance(chat.peer, BotServer)
     ada = chat.pair()
     message = "Fetch https://example.com/unsubscribe?all=yes now?"

@@ -24,7 +24,7 @@ output: "{{ steps.pay.output.stdout.strip() }}"
 
 @pytest.fixture
 def waiting(cli: Cli) -> dict[str, Any]:
-    """Return a task that waits for a person, in a directory where nobody runs tasks."""
+    """Return a task that waits for a person, in a directory without a running agent."""
     cli.write("paying.yaml", PAYING)
     found: dict[str, Any] = cli("run", "paying.yaml", "--wait", "--json", code=4).json
     return found
@@ -38,7 +38,7 @@ def _pending(cli: Cli) -> dict[str, Any]:
 @pytest.mark.process
 def test_questions_are_answered_one_after_the_other(cli: Cli, waiting: dict[str, Any]) -> None:
     """`run --wait` ends with 4; answers let the task go on; the edited request is what runs."""
-    assert waiting["activity"]["on"][0]["message"] == "What is it for?"
+    assert waiting["waiting_on"][0]["message"] == "What is it for?"
     first = _pending(cli)
     assert (first["kind"], first["task"], first["step"]) == ("input", waiting["id"], "purpose")
     assert "What is it for?" in cli("approvals").out
@@ -65,7 +65,7 @@ def test_questions_are_answered_one_after_the_other(cli: Cli, waiting: dict[str,
         assert task["output"] == "7"
         late = cli("deny", approval, "--reason", "no", code=3)
         assert f"approved already by {getpass.getuser()}" in late.err
-    assert cli("approvals").out.strip() == "nothing waits for an answer"
+    assert cli("approvals").out.strip() == "no open questions"
     assert [found["status"] for found in cli("approvals", "--all", "--json").json] == [
         "approved",
         "answered",
@@ -73,7 +73,7 @@ def test_questions_are_answered_one_after_the_other(cli: Cli, waiting: dict[str,
 
 
 def test_a_no_reaches_the_workflow(cli: Cli, waiting: dict[str, Any]) -> None:
-    """A denied step fails with the reason; with nobody running, the answer says so."""
+    """A denied step fails with the reason; without an agent, the answer warns."""
     approval = _pending(cli)["id"]
     denied = cli("deny", approval, "--reason", "not today")
     assert "denied" in denied.out

@@ -36,7 +36,7 @@ def test_a_budget_is_shown_and_raised(cli: Cli) -> None:
     task = paused["id"]
     short = task[-8:]
     shown = cli("show", task).out
-    assert f"agent budget {short} --tokens N   lets it go on" in shown
+    assert f"agent budget {short} --tokens N   resumes it" in shown
     assert f"agent resume {short}" not in shown, "it would only be paused again"
     before = cli("budget", task, "--json").json
     assert (before["calls"], before["usd"]) == (1, 0)
@@ -45,8 +45,8 @@ def test_a_budget_is_shown_and_raised(cli: Cli) -> None:
     cli("budget", task, "--time", "soon", code=2)
     cli("budget", task, "--step", "nope", "--tokens", "5", code=3)
     with cli.daemon():
-        said = cli("budget", task, "--tokens", "100000").out
-        assert "resumed" in said
+        output = cli("budget", task, "--tokens", "100000").out
+        assert "resumed" in output
         cli.wait_for(lambda: cli.task(task)["status"] == "succeeded")
     cli("budget", "--tokens", "5", code=2)
     day = cli("budget", "--json").json
@@ -57,5 +57,5 @@ def test_a_budget_is_shown_and_raised(cli: Cli) -> None:
     assert after["calls"] == 3
     assert after["usd"] > 1
     assert after["budgets"][0]["usd"] == after["usd"]
-    assert "3 calls of models" in cli("budget", task).out
+    assert "3 model calls" in cli("budget", task).out
     cli("budget", task, "--usd", "5", code=3)

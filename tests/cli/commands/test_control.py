@@ -23,7 +23,7 @@ steps:
 
 @pytest.fixture
 def task(cli: Cli) -> str:
-    """Return a task that nobody runs yet."""
+    """Return a task that no process runs yet."""
     cli.write("chain.yaml", CHAIN)
     result = cli("run", "chain.yaml", "--detach", "--json")
     assert result.json["status"] == "running"
@@ -42,10 +42,10 @@ def test_ids_by_their_end_or_their_start(cli: Cli, task: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["tasks", "show"])
-def test_a_task_that_nobody_runs_is_told_as_that(cli: Cli, task: str, command: str) -> None:
+def test_without_an_agent_commands_warn(cli: Cli, task: str, command: str) -> None:
     """Its status says what is on record; that nothing will come of it by itself stands beside."""
     asked = [command] if command == "tasks" else [command, task]
-    assert "no agent is running: `agent up` goes on" in cli(*asked).err
+    assert "no agent is running: `agent up` resumes" in cli(*asked).err
     assert cli(*asked, "--json").err == ""
     cli("cancel", task)
     assert cli(*asked).err == ""

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.cli.commands.deep_check import Reading, instant_of
+from agent.cli.commands.deep_check import DeepCheck, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database
-from agent.store.db.sqlite import driver
-from agent.store.read import audit_rows
+from agent.store.db.sqlite_driver import driver
+from agent.store.read import audit_reads, audit_rows
 from tests.support.cli import Cli
 from tests.support.rows import insert_task
 
@@ -81,7 +81,7 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
     }
     cli.write("built.py", f"open({str(ran)!r}, 'a').close()\ngraph = {graph!r}\n")
     refused = cli("validate", "built.py", code=2)
-    assert "not checked: to check a workflow in Python its file must be run" in refused.out
+    assert "not checked: the check of a workflow in Python runs its file" in refused.out
     assert "--trust runs it" in refused.out
     (document,) = cli("validate", "built.py", "--json", code=2).json["files"]
     assert document["ok"] is False
@@ -91,7 +91,7 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
 
 
 def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
-    """Without files the workflow directory is checked; an empty one is told."""
+    """Without files the workflow directory is checked; an empty one is an error."""
     assert "there are no workflow files" in cli("validate", code=2).err
     cli.write("workflows/good.yaml", GOOD)
     assert cli("validate", "--json").json["ok"] is True
@@ -111,7 +111,7 @@ def test_backup_and_prune(cli: Cli) -> None:
     kept = cli("run", "good.yaml", "--detach", "--json").json["id"]
     copy = cli.directory / "copy.db"
     assert cli("db", "backup", "copy.db", "--json").json["bytes"] == copy.stat().st_size
-    assert "already something here" in cli("db", "backup", "copy.db", code=3).err
+    assert "exists already" in cli("db", "backup", "copy.db", code=3).err
     assert "no such directory" in cli("db", "backup", "no/where.db", code=2).err
     assert cli("db", "prune", "--json").json["tasks"] == 0
     assert cli("db", "prune", "--days", "0", "--json").json["tasks"] == 1
@@ -144,18 +144,18 @@ def test_prune_says_what_it_keeps_and_gives_back(cli: Cli) -> None:
         assert "already running" in cli("db", "prune", "--vacuum", code=3).err
     again = cli("db", "prune", "--vacuum", "--json").json
     assert (again["bytes_freed"] > 0, again["free_bytes"]) == (True, 0)
-    assert "bytes back to the disk" in cli("db", "prune").out
+    assert "bytes of disk" in cli("db", "prune").out
 
 
 def test_doctor_reads_what_has_changed_since(cli: Cli) -> None:
-    """A duration or an instant; what was left out is said."""
+    """A duration or an instant; the summary names what was skipped."""
     cli.write("good.yaml", GOOD)
     cli("run", "good.yaml", "--json")
-    assert "1 tasks that have not ended before" in cli("doctor", "--deep", "--since", "2d").out
+    assert "1 tasks that had not ended before" in cli("doctor", "--deep", "--since", "2d").out
     shown = cli("doctor", "--deep", "--since", "2100-01-31T08:00", "--json").json["findings"][-1]
-    assert shown["message"].startswith("0 tasks that have not ended before 2100-01-31T08:00:00Z")
+    assert "the 0 tasks that had not ended before 2100-01-31T08:00:00Z" in shown["message"]
     assert "as in 2d" in cli("doctor", "--deep", "--since", "lately", code=2).err
-    assert "give both" in cli("doctor", "--since", "2d", code=2).err
+    assert "needs --deep" in cli("doctor", "--since", "2d", code=2).err
 
 
 def test_an_interrupted_doctor_says_where_to_go_on(
@@ -173,25 +173,25 @@ def test_an_interrupted_doctor_says_where_to_go_on(
                 raise KeyboardInterrupt
             yield task
 
-    collect = audit_rows.collect
-    monkeypatch.setattr(audit_rows, "collect", interrupted)
+    collect = audit_reads.collect
+    monkeypatch.setattr(audit_reads, "collect", interrupted)
     with database.connect("reader") as reader:
         with pytest.raises(KeyboardInterrupt):
-            list(Reading().findings(reader))
-        told = capsys.readouterr().err
-        assert "3 of 6 tasks were read" in told
-        since = instant_of(told.partition("--since ")[2].strip(" `\n"))
+            list(DeepCheck().results(reader))
+        notes = capsys.readouterr().err
+        assert "3 of 6 tasks were checked" in notes
+        since = instant_of(notes.partition("--since ")[2].strip(" `\n"))
         assert since == (1_800_000_000 + 2) * SECOND
         assert [task.task.id for task in collect(reader, since)] == ["t2", "t3", "t4", "t5"]
 
 
 def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
-    """A healthy place is exit code 0; no database, broken workflows and damage are told apart."""
+    """A healthy place is exit code 0; no database, broken workflows and damage have codes of their own."""
     result = cli("doctor", code=5)
     assert "agent init" in result.out
     cli("init")
     assert cli("doctor", "--deep", "--json").json["ok"] is True
-    assert "none is running" in cli("doctor").out
+    assert "no agent is running" in cli("doctor").out
     cli.write("workflows/bad.yaml", BAD)
     document = cli("doctor", "--json", code=3).json
     assert document["ok"] is False
@@ -207,14 +207,14 @@ def test_a_place_for_artifacts_that_cannot_be_used(cli: Cli) -> None:
     assert (artifacts["state"], "unheard-of" in artifacts["message"]) == ("error", True)
     assert "artifacts cannot be kept at unheard-of://bucket" in cli("run", "hello", code=5).err
     cli.write("config.toml", '[artifacts]\nurl = "kept"\n')
-    assert "artifacts: are kept at" in cli("doctor").out
+    assert "artifacts: stored at" in cli("doctor").out
 
 
 def test_doctor_reads_the_whole_database(cli: Cli) -> None:
     """`--deep` names the task and the step of what is not as it should be; the exit code says so."""
     cli("init")
     task_id = cli("run", "hello", "--wait", "--json").json["id"]
-    assert "everything was read (1 tasks)" in cli("doctor", "--deep").out
+    assert "checked everything (1 tasks)" in cli("doctor", "--deep").out
     raw = driver().module.connect(str(cli.directory / "data" / "agent.db"))
     raw.execute("UPDATE steps SET attempt = 7")
     raw.commit()

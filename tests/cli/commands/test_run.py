@@ -191,10 +191,10 @@ def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
     assert document["steps"][0]["status"] == "waiting"
     result = cli("run", "waiting.yaml", code=4)
     assert "agent signal" in result.out
-    assert "waits for somebody" in cli("tasks").out
+    assert "waits for a person" in cli("tasks").out
     for task in cli("tasks", "--json").json:
         cli("cancel", task["id"])
-    assert "waits for somebody" not in cli("tasks").out
+    assert "waits for a person" not in cli("tasks").out
 
 
 def test_children_are_found_beside_a_file(cli: Cli) -> None:
@@ -211,15 +211,15 @@ def test_children_are_found_beside_a_file(cli: Cli) -> None:
 
 def test_what_the_directory_defines_is_not_replaced_by_a_file_beside(cli: Cli) -> None:
     """A workflow that the agent knows stays what it is."""
-    said = "steps: {say: {shell: {argv: [echo, WORD], effect: none}}}\noutput: WORD\n"
-    cli.write("workflows/inner.yaml", "name: inner\n" + said.replace("WORD", "known"))
-    cli.write("elsewhere/inner.yaml", "name: inner\n" + said.replace("WORD", "strange"))
+    body = "steps: {say: {shell: {argv: [echo, WORD], effect: none}}}\noutput: WORD\n"
+    cli.write("workflows/inner.yaml", "name: inner\n" + body.replace("WORD", "known"))
+    cli.write("elsewhere/inner.yaml", "name: inner\n" + body.replace("WORD", "strange"))
     cli.write("elsewhere/outer.yaml", "name: outer\nsteps: {run: {workflow: {name: inner}}}\n")
     assert cli("run", "elsewhere/outer.yaml", "--json").json["output"] == {"run": "known"}
 
 
 def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
-    """The command does not wait for ever on what somebody has to do in a child task."""
+    """The command ends when a child task waits for a person."""
     cli.write("workflows/waiting.yaml", WAITING)
     cli.write("workflows/parent.yaml", "name: parent\nsteps: {run: {workflow: waiting}}\n")
     result = cli("run", "parent", "--wait", code=4)
@@ -227,7 +227,7 @@ def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
     (child,) = cli("show", parent, "--json").json["children"]
     assert f"step ask of the child task {child[-8:]} waits for a signal" in result.out
     assert f"agent signal {child[-8:]} go" in result.out
-    assert "which waits for somebody" in cli("show", parent).out
+    assert "which waits for a person" in cli("show", parent).out
     cli("signal", child, "go")
     assert cli("run", "parent", "--json", code=4).json["status"] == "running"
 

@@ -14,7 +14,7 @@ def _audited(cli: Cli) -> list[dict[str, Any]]:
 
 
 def test_a_token_that_ends(cli: Cli) -> None:
-    """Its end is told when it is made, and listed; one without an end is listed as such."""
+    """The expiry is printed at creation and in the list; `never` without one."""
     cli("init")
     made = cli("token", "create", "phone", "--scope", "read", "--expires", "90d", "--json").json
     cli("token", "create", "laptop", "--scope", "admin")

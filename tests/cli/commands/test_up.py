@@ -15,7 +15,7 @@ from tests.support.cli import PATIENCE_SECONDS, PROGRAM, ROOT, Cli
 pytestmark = pytest.mark.process
 
 SECONDS = f"600.{os.getpid()}"
-"""How long a step sleeps that never ends by itself; nobody else sleeps exactly that long."""
+"""How long a step sleeps that never ends by itself: a value that no other process uses."""
 
 QUICK = """\
 name: quick
@@ -98,7 +98,7 @@ def _step(document: Any, name: str) -> Any:
 
 
 def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
-    """A broken file is one line that says where to look; a taken port is told; no file is told twice."""
+    """A broken file is one line that names the next command; a port in use is reported."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -109,14 +109,14 @@ def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
         cli.write("workflows/sound.yaml", "name: sound\nsteps: {a: {wait: 1ms}}\n")
         with cli.daemon() as process:
             assert process.stdout is not None
-            told = "".join(iter(process.stdout.readline, "in another terminal, try:\n"))
+            greeting = "".join(iter(process.stdout.readline, "in another terminal, try:\n"))
             assert "agent run sound --wait" in process.stdout.readline()
             log = cli.directory / "daemon.log"
             cli.wait_for(lambda: "workflow.broken" in log.read_text())
-    assert "broken           3 problems: `agent validate` shows what is wrong\n" in told
-    assert "  sound" in told
+    assert "broken           3 problems: `agent validate` shows them\n" in greeting
+    assert "  sound" in greeting
     assert "workflow.loaded" not in log.read_text()
-    assert "it has no HTTP API: port " in told
+    assert "no HTTP API: port " in greeting
 
 
 def test_a_daemon_takes_what_others_hand_over(cli: Cli) -> None:
@@ -124,7 +124,7 @@ def test_a_daemon_takes_what_others_hand_over(cli: Cli) -> None:
     cli.write("workflows/quick.yaml", QUICK)
     cli.write("workflows/signalled.yaml", SIGNALLED)
     with cli.daemon():
-        assert "handed over" in cli("run", "quick").out
+        assert "queued task" in cli("run", "quick").out
         assert cli("run", "quick", "--wait", "--json").json["status"] == "succeeded"
         (first, second) = cli.wait_for(
             lambda: (
@@ -216,7 +216,7 @@ def test_what_outlasts_the_grace_is_put_back(cli: Cli) -> None:
 
 
 def test_an_unknown_effect_is_put_to_a_person(cli: Cli) -> None:
-    """After a kill in mid-effect nothing is repeated until somebody says what became of it."""
+    """After a kill in mid-effect nothing is repeated until a person resolves it."""
     cli.write("effect.yaml", EFFECT)
     with cli.daemon() as process:
         task_id = cli("run", "effect.yaml", "--json").json["id"]
@@ -260,7 +260,7 @@ def test_a_final_failure_on_record_is_applied_after_a_kill(cli: Cli) -> None:
 
 
 def test_a_killed_daemons_commands_do_not_outlive_the_next_start(cli: Cli) -> None:
-    """Also a command without an effect, of which nothing is recorded, is found and ended."""
+    """A command without an effect, which has no record, is also found and ended."""
     cli.write("sleeper.yaml", SLEEPER)
     with cli.daemon() as process:
         task_id = cli("run", "sleeper.yaml", "--json").json["id"]
@@ -277,7 +277,7 @@ def test_a_killed_daemons_commands_do_not_outlive_the_next_start(cli: Cli) -> No
 
 
 def test_run_goes_on_when_the_daemon_dies(cli: Cli) -> None:
-    """A command that waits takes the task over when whoever ran it is gone."""
+    """A command that waits takes the task over when the process that ran it is gone."""
     cli.write(
         "nap.yaml", "name: nap\nsteps: {nap: {wait: 3s}, end: {depends_on: [nap], wait: 1ms}}\n"
     )
@@ -310,17 +310,17 @@ def test_an_interrupted_run_leaves_a_task_that_can_go_on(cli: Cli, number: signa
     ) as process:
         cli.wait_for(lambda: _children_named("sleep", SECONDS))
         process.send_signal(number)
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
-    assert "Traceback" not in said
-    assert "agent up" in said
+    assert "Traceback" not in errors
+    assert "agent up" in errors
     assert not _children_named("sleep", SECONDS)
     (task,) = cli("tasks", "--json").json
     assert task["status"] == "running"
 
 
 def test_up_starts_a_first_task(cli: Cli) -> None:
-    """`agent up --run FILE` starts it once and says how to look at it."""
+    """`agent up --run FILE` starts one task and suggests how to show it."""
     path = cli.write("quick.yaml", QUICK)
     with cli.daemon("--run", str(path)):
         cli.wait_for(lambda: cli("tasks", "--status", "succeeded", "--json").json)
@@ -352,7 +352,7 @@ def _version_of(cli: Cli, name: str) -> Any:
 
 
 def _children_named(*argv: str) -> list[int]:
-    """Return living processes with exactly these arguments, whoever their parent is now."""
+    """Return running processes with exactly these arguments, whatever their parent is now."""
     wanted = b"\0".join(word.encode() for word in argv) + b"\0"
     found = []
     for entry in Path("/proc").iterdir():

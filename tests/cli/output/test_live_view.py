@@ -23,7 +23,8 @@ def shown_task(*steps: dict[str, Any]) -> dict[str, Any]:
     """Make a document of a running task."""
     return {
         "id": "01a1e789-73b7-7526-bc22-076a1ba79be8", "workflow": "x", "version": 2,
-        "status": "running", "started_at": NOW, "ended_at": NOW, "pause_reason": None,
+        "status": "running", "activity": "running", "started_at": NOW, "ended_at": NOW,
+        "pause_reason": None,
         "usage": {"turns": 0}, "steps": list(steps),
     }  # fmt: skip
 
@@ -68,7 +69,7 @@ def test_each_step_says_what_it_is_at() -> None:
         "none   shell ×0  succeeded  5.0 s, no items",
         "some   shell ×2  succeeded  5.0 s, 2 items",
         "held   wait      waiting    waits for the signal 'go'",
-        "lost   shell     skipped    its if was false; if false",
+        "lost   shell     skipped    its `if` was false; if false",
         "  asked echo\n",
         "● running: task 1ba79be8 of x version 2",
     ):
@@ -86,7 +87,7 @@ def test_a_graph_too_tall_for_the_screen_shows_what_is_at_work() -> None:
     assert len(lines) <= 17
     assert lines[0].startswith("✗ failed s60")
     assert lines[1].startswith("● running s61")
-    assert lines[-2] == "… 61 of 100 steps are done, 17 more at work"
+    assert lines[-2] == "… 61 of 100 steps done, 17 more active"
 
 
 def test_texts_do_not_steer_the_terminal() -> None:

@@ -22,9 +22,11 @@ def step(**given: Any) -> dict[str, Any]:
     }
 
 
-def failed_with(message: str) -> dict[str, Any]:
-    """Return a failed task whose only step failed with a message."""
+def failed_with(command: str | None) -> dict[str, Any]:
+    """Return a failed task whose only step failed with an error that names a command, or none."""
+    message = "its outcome is unknown. `agent fork it --from pay` is only text"
     failure = {"code": "unknown_outcome", "class": "unknown", "message": message}
+    failure |= {"command": command} if command else {}
     return {
         "id": "01HZX0000000000000ABCDEFGH",
         "status": "failed",
@@ -35,9 +37,9 @@ def failed_with(message: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("then", "words"),
     [
-        ("ask", "a question follows"),
-        ("retry", "the step tries again"),
-        ("reconcile", "the step finds out whether it happened"),
+        ("ask", "a person is asked"),
+        ("retry", "the step retries it"),
+        ("reconcile", "the step checks whether it happened"),
         ("fail", "the step fails"),
     ],
 )
@@ -45,10 +47,10 @@ def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -
     """It is no pause that the workflow asks for."""
     on = {"timer": 4_000_000_000_000_000, "in_doubt": then}
     text = task_view.reason(step(status="waiting", waiting_on=on))
-    assert text.startswith("its effect may still be under way until 20")
+    assert text.startswith("its effect may still be running until 20")
     assert text.endswith(f"; then {words}")
     plain = task_view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}))
-    assert plain.startswith("until 20")
+    assert plain.startswith("waits until 20")
 
 
 @pytest.mark.parametrize(
@@ -73,8 +75,7 @@ def test_a_retry_is_not_advised_where_it_fails_in_the_same_way(
     """The error names a fork, and so does the hint below the task."""
     lines: list[str] = []
     monkeypatch.setattr(task_view, "print_line", lambda text, _style="": lines.append(text))
-    advice = " `agent fork ABCDEFGH --from pay` runs the step" if is_advised else ""
-    task_view._print_hints(failed_with(f"its outcome is unknown.{advice}"))
-    said = "\n".join(lines)
-    assert ("fork ABCDEFGH --from pay" in said) is is_advised
-    assert ("retry" in said) is not is_advised
+    task_view._print_hints(failed_with("fork ABCDEFGH --from pay" if is_advised else None))
+    text = "\n".join(lines)
+    assert ("fork ABCDEFGH --from pay" in text) is is_advised
+    assert ("retry" in text) is not is_advised

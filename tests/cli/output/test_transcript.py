@@ -42,14 +42,14 @@ def test_a_loop_is_shown_as_it_goes_and_afterwards(cli: Cli) -> None:
         "look #2 tool.notes_read",
         "look #3 model turn 2",
     ]
-    assert "asks for notes_read" in lines[0] and "it is read" in lines[2]
-    assert "2 calls of models, 1 use of a tool," in watched.out
+    assert "calls notes_read" in lines[0] and "it is read" in lines[2]
+    assert "2 model calls, 1 tool call," in watched.out
 
     (task,) = cli("tasks", "--json").json
     shown = cli("show", task["id"], "look")
     assert "buy \\x1b[2Jmilk" in shown.out and "\x1b" not in shown.out + watched.err
     assert "read it" in shown.out and "100 tokens in, 3 out, $0.103000" in shown.out
-    assert "asked priced, stopped: tool_use" in shown.out
+    assert "model priced, stopped: tool_use" in shown.out
     document = cli("show", task["id"], "look", "--json").json
     assert [call["action"] for call in document["calls"]] == ["model", "tool.notes_read", "model"]
     assert document["usage"]["tokens_out"] == 10
@@ -57,7 +57,7 @@ def test_a_loop_is_shown_as_it_goes_and_afterwards(cli: Cli) -> None:
     whole = cli("show", task["id"], "--json").json
     assert whole["usage"] == document["usage"] == whole["steps"][0]["usage"]
     assert whole["steps"][1]["usage"] is None
-    assert "2 calls of models" in cli("show", task["id"]).out
+    assert "2 model calls" in cli("show", task["id"]).out
     assert "no calls" in cli("show", task["id"], "plain").out
     cli("show", task["id"], "nothing", code=3)
     watched = cli("watch", task["id"])

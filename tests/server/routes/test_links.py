@@ -371,9 +371,9 @@ def test_invalid_links_are_refused(owner: httpx.Client, person: httpx.Client) ->
     for link in (later, other, good[:-1], good + "=", "/links/x", f"{head}..{signature}"):
         for answer in (person.get(link), person.post(link, data={"decision": "approve"})):
             assert answer.status_code == 404
-            assert "This link is not known" in _seen(answer)
+            assert "This link is not valid" in _seen(answer)
     over = _link(approval, -1)
-    assert "This link's time is over" in _seen(person.get(over))
+    assert "This link has expired" in _seen(person.get(over))
     assert person.post(over, data={"decision": "approve"}).status_code == 404
     assert owner.get(f"/api/v1/approvals/{approval['id']}").json()["status"] == "pending"
 
@@ -454,7 +454,7 @@ def test_a_link_carries_its_question_and_expiry() -> None:
     """A link's content is read back unchanged until it expires."""
     token = link_token(KEY, "abc", 100 * SECOND)
     assert read_link(KEY, token, 99 * SECOND).approval_id == "abc"
-    with pytest.raises(BadLinkError, match="time is over"):
+    with pytest.raises(BadLinkError, match="has expired"):
         read_link(KEY, token, 100 * SECOND)
-    with pytest.raises(BadLinkError, match="not known"):
+    with pytest.raises(BadLinkError, match="not valid"):
         read_link(b"another key of enough bytes", token, 0)

@@ -117,6 +117,31 @@ def test_filters_of_tasks(running: Running, client: httpx.Client) -> None:
         assert client.get("/api/v1/tasks", params={"id": wrong}).status_code == 422
 
 
+def test_activity_is_shown_and_filtered(running: Running, client: httpx.Client) -> None:
+    """A task that only waits is `waiting`; its stored status is `running`."""
+    task_id = _start(client, "signalled")
+    found = wait_for(
+        lambda: (
+            (found := client.get(f"/api/v1/tasks/{task_id}").json())["activity"] == "waiting"
+            and found
+        )
+    )
+    assert (found["status"], found["waiting_on"]) == ("running", [{"step": "ask", "signal": "go"}])
+    for given, is_listed in (
+        ({"activity": "waiting"}, True),
+        ({"activity": "waiting", "status": "running"}, True),
+        ({"activity": "running"}, False),
+        ({"status": "running"}, True),
+        ({"activity": "waiting", "status": "paused"}, False),
+    ):
+        listed = client.get("/api/v1/tasks", params={**given, "workflow": "signalled"}).json()
+        assert (task_id in {task["id"] for task in listed["tasks"]}) is is_listed, given
+        assert {task["activity"] for task in listed["tasks"]} <= {given.get("activity", "waiting")}
+    assert client.get("/api/v1/tasks", params={"activity": "idle"}).status_code == 422
+    client.post(f"/api/v1/tasks/{task_id}/signals/go", json=1)
+    running.wait_for_task(client, task_id, "succeeded")
+
+
 def test_pause_resume_signal(running: Running, client: httpx.Client) -> None:
     """Commands report their result; a signal's value reaches the step that waits for it."""
     task_id = _start(client, "signalled")

@@ -160,7 +160,7 @@ def test_an_answer_that_drips(
     made = trial(provider, server.url(provider), timeout_seconds=0.5)
     outcome = run(made.attempt())
     assert isinstance(outcome, Retry) and outcome.error.code == "timeout"
-    assert made.journal.results[0].spend is None, "nobody knows what it has cost"
+    assert made.journal.results[0].spend is None, "what it has cost is unknown"
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])

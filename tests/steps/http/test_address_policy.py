@@ -60,7 +60,7 @@ def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatc
 
     async def connect_tcp(_: object, host: str, *rest: object, **more: object) -> None:
         reached.append(host)
-        raise httpcore.ConnectError("nobody is there")
+        raise httpcore.ConnectError("no server is there")
 
     monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect_tcp)
     outcome = run(attempt(http({"get": "http://rebound.example/"}, limits=Limits())))

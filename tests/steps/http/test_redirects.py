@@ -47,7 +47,7 @@ def test_a_body_stays_with_its_origin(
             assert isinstance(outcome, Failed), outcome
             assert outcome.error.code == "redirect_refused"
             assert f"to http://127.0.0.1:{other.port}, another origin" in outcome.error.message
-            assert "give the final address" in outcome.error.message
+            assert "write the final address" in outcome.error.message
             assert other.received == []
             assert made.journal.statuses == [FAILED]
             assert "hunter2" not in repr([outcome, made.journal.results])

@@ -36,7 +36,7 @@ def test_content_comes_back_by_its_hash(database: Database, content: bytes) -> N
 
 @pytest.mark.parametrize("content", [b"\0\1\2", b"long" * 1000], ids=["plain", "compressed"])
 def test_damaged_content_is_not_given_out(database: Database, content: bytes) -> None:
-    """What no longer has its hash is told as damage of its own, not of the database."""
+    """Content without its hash is reported as a damaged artifact, not as a damaged database."""
     with database.connect("writer") as connection:
         name = artifact_rows.put(connection, content, NOW)
         connection.execute("UPDATE artifacts SET data = :data", data=b"\0\1\3")

@@ -1,4 +1,4 @@
-"""Content outside the database: durable before its address is told, and never removed from under a row."""
+"""Content outside the database: durable before its address is returned, never removed while a row refers to it."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.bootstrap import vaults_of
+from agent.bootstrap import blob_stores_of
 from agent.config.models import ArtifactSettings
 from agent.config.settings import Settings
 from agent.core.clock import SECOND
@@ -109,11 +109,11 @@ def test_an_unreachable_store_is_no_wrong_configuration() -> None:
     """FTP's driver connects in its constructor: within the bounds of a call, and not before."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ftp://127.0.0.1:{silent.getsockname()[1]}/kept"
-        vaults = BlobStores(url, timeout_seconds=0.2)
+        stores = BlobStores(url, timeout_seconds=0.2)
         began = time.monotonic()
-        kept = vaults.vault(url)
+        kept = stores.open(url)
         with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
-            vaults.reach(url).call(kept.connect, vaults.timeout_seconds)
+            stores.breaker(url).call(kept.connect, stores.timeout_seconds)
         with pytest.raises(StoreError, match=r"has not answered within 0.2 s"):
             BlobStores(url).probe(url, 0.2)
         assert time.monotonic() - began < 20
@@ -158,7 +158,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
 
 def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    """A file that somebody else removed, or that was never there, is not missed."""
+    """Removing a file that does not exist is no error."""
     blobs.remove(str(tmp_path / "nothing"), 10**18)
     blobs.remove("memory://nothing-of-this-name", 10**18)
     unread: Any = blobs.read(str(tmp_path / "nothing"))
@@ -173,28 +173,28 @@ def test_options_of_the_configured_store_reach_its_driver(
     artifacts_settings = ArtifactSettings(
         url="faulty://bucket/kept", options={"token": "env:STORE_TOKEN", "region": "here"}
     )
-    vaults = vaults_of(Settings(base=tmp_path, artifacts=artifacts_settings))
-    address = vaults.vault(vaults.url).write("abc", b"content")
+    stores = blob_stores_of(Settings(base=tmp_path, artifacts=artifacts_settings))
+    address = stores.open(stores.url).write("abc", b"content")
     given = FaultyStore.given
     assert (given["token"], given["region"]) == ("a-very-secret-token", "here")
-    assert vaults.read(address) == b"content"
-    assert vaults.options("memory://elsewhere") == {}
+    assert stores.read(address) == b"content"
+    assert stores.options("memory://elsewhere") == {}
     with faulty_store.broken("raises"):
         FaultyStore.problem = OSError("refused a-very-secret-token")
         with pytest.raises(StoreError) as raised:
-            vaults.read(address)
+            stores.read(address)
     assert raised.value.message.endswith("cannot be read: refused [redacted]")
     monkeypatch.delenv("STORE_TOKEN")
     with pytest.raises(StoreError, match="STORE_TOKEN is not set"):
-        vaults.vault(vaults.url)
+        stores.open(stores.url)
 
 
 def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
     """Messages and events name the store by its host, and its addresses without the password."""
     given = ArtifactSettings(url="faulty://robot:a%20very-secret-word@bucket/kept")
-    vaults = vaults_of(Settings(base=tmp_path, artifacts=given))
-    kept = vaults.vault(vaults.url)
-    assert blobs.store_of(vaults.url) == "faulty://bucket"
+    stores = blob_stores_of(Settings(base=tmp_path, artifacts=given))
+    kept = stores.open(stores.url)
+    assert blobs.store_of(stores.url) == "faulty://bucket"
     with faulty_store.broken("raises"), pytest.raises(StoreError) as raised:
         kept.write("abc", b"content")
     assert "very-secret-word" not in raised.value.message
@@ -203,30 +203,30 @@ def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
 
 def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
     """The first call gives up in its time, the next ones at once; a late answer opens it again."""
-    vaults = BlobStores("faulty://bucket/kept")
-    address = vaults.vault(vaults.url).write("abc", b"content")
+    stores = BlobStores("faulty://bucket/kept")
+    address = stores.open(stores.url).write("abc", b"content")
     with faulty_store.broken("hangs"):
         with pytest.raises(StoreError, match=r"has not answered within 0.1 s") as raised:
-            vaults.read(address, 0.1)
+            stores.read(address, 0.1)
         assert raised.value.fault is Fault.UNREACHABLE
         calls = FaultyStore.calls
         for _ in range(10):
             with pytest.raises(StoreError):
-                vaults.read(address, 60)
+                stores.read(address, 60)
         assert FaultyStore.calls == calls
-    reach = vaults.reach(address)
+    breaker = stores.breaker(address)
     give_up = time.monotonic() + 60
-    while reach.reason is not None and time.monotonic() < give_up:
+    while breaker.reason is not None and time.monotonic() < give_up:
         time.sleep(0.01)
-    assert vaults.read(address) == b"content"
+    assert stores.read(address) == b"content"
 
 
 def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     """What it wrote it has read and removed; a store that takes nothing is an error."""
-    vaults = BlobStores()
+    stores = BlobStores()
     kept = tmp_path / "kept"
-    vaults.probe(str(kept), 60)
+    stores.probe(str(kept), 60)
     assert [path for path in kept.rglob("*") if path.is_file()] == []
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="Not a directory"):
-        vaults.probe(str(tmp_path / "file"), 60)
+        stores.probe(str(tmp_path / "file"), 60)

@@ -28,7 +28,7 @@ def lossy(postgres_url: str) -> Iterator[tuple[Proxy, Connection]]:
 def test_a_commit_that_landed_without_an_answer(
     lossy: tuple[Proxy, Connection], postgres_database: Database
 ) -> None:
-    """The caller is told that it is unknown; the row is there, as only looking can tell."""
+    """The caller gets `CommitUnknownError`; only a read shows that the row exists."""
     proxy, connection = lossy
     with pytest.raises(CommitUnknownError) as caught, connection.transaction():
         connection.execute("INSERT INTO numbers VALUES (1)")
@@ -74,7 +74,7 @@ def test_a_backend_ended_inside_a_transaction(postgres_database: Database) -> No
 
 
 def test_a_failed_sync_at_commit_is_unknown(sqlite_database: Database) -> None:
-    """What SQLite wrote before its disk failed would count after a crash: it cannot be told."""
+    """What SQLite wrote before its disk failed would count after a crash: the commit is unknown."""
 
     class DiskError(Exception):
         sqlite_errorcode = 1034  # IOERR_FSYNC

@@ -110,7 +110,7 @@ def test_sums_are_plain_numbers(database: Database) -> None:
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, "\ud800"])
 def test_a_value_with_no_place_is_the_rows_fault(database: Database, value: int | str) -> None:
-    """A number beyond 64 bits or a lone surrogate is told as a fault of the data."""
+    """A number beyond 64 bits or a lone surrogate is `Fault.DATA`."""
     with database.connect("writer") as connection:
         connection.execute("CREATE TABLE numbers (n bigint, t text)")
         column = "n" if isinstance(value, int) else "t"

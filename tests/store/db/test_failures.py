@@ -1,4 +1,4 @@
-"""What goes wrong outside is told in one clear message, with what to make of it."""
+"""Failures outside the agent give one clear message, with what to do."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.db import sqlite
+from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.postgres import PostgresConnection
@@ -21,7 +21,7 @@ from agent.store.schema import migrate
 
 @contextlib.contextmanager
 def _unprivileged() -> Iterator[None]:
-    """Be somebody whom file permissions bind: root is not."""
+    """Run as a user with file permissions: root ignores them."""
     if os.geteuid() != 0:
         yield
         return
@@ -78,16 +78,16 @@ def test_a_directory_that_may_not_be_written() -> None:
 
 
 def test_a_file_system_that_is_read_only() -> None:
-    """There SQLite says only that it cannot open the file, even to read: the reason is told."""
+    """SQLite only reports that it cannot open the file, even to read; the message has the reason."""
     with tempfile.TemporaryDirectory(prefix="agent-readonly-") as name:
         path = Path(name) / "agent.db"
         path.touch()
         vague = Exception("unable to open database file")
-        assert str(vague) in sqlite._message(Fault.LOST, path, vague)
+        assert str(vague) in sqlite_errors.message(Fault.LOST, path, vague)
         Path(name).chmod(0o555)
         try:
             with _unprivileged():
-                told = sqlite._message(Fault.LOST, path, vague)
+                told = sqlite_errors.message(Fault.LOST, path, vague)
         finally:
             Path(name).chmod(0o755)
         assert (
@@ -96,7 +96,7 @@ def test_a_file_system_that_is_read_only() -> None:
 
 
 def test_a_full_disk_undoes_the_transaction(sqlite_database: Database) -> None:
-    """It is told as full, nothing of the transaction stays, and the connection goes on."""
+    """The fault is `FULL`, nothing of the transaction stays, and the connection can be used again."""
     with sqlite_database.connect("writer") as writer:
         writer.execute("CREATE TABLE texts (t text)")
         ((pages,),) = writer.query("PRAGMA page_count")
@@ -139,7 +139,7 @@ def test_an_error_of_a_full_disk_is_told_as_full(
 
 @pytest.mark.parametrize("content", [b"This is a letter, not a database. " * 200, b"SQLite" * 5])
 def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
-    """Somebody else's file is refused and left as it is."""
+    """A file of another program is refused and left as it is."""
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
     for use in (migrate.check, migrate.upgrade):
@@ -150,7 +150,7 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_damaged_database(sqlite_database: Database) -> None:
-    """Pages overwritten by something else are told as damage, not as a defect of ours."""
+    """Overwritten pages are reported as damage, not as a defect of the agent."""
     assert sqlite_database.path is not None
     size = sqlite_database.path.stat().st_size
     with sqlite_database.path.open("r+b") as file:
@@ -172,7 +172,7 @@ def test_a_directory_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
-    """It is told as something that cannot be opened."""
+    """The message says that it cannot be opened."""
     for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=str(tmp_path)) as caught:
             use(Database(f"sqlite:///{tmp_path}"))
@@ -233,7 +233,7 @@ def test_a_connection_that_the_server_ended(postgres_database: Database) -> None
 def test_an_interrupted_exchange_breaks_the_connection(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers that nobody read must never be taken for those of the next statement."""
+    """Unread answers must never be taken for those of the next statement."""
     with postgres_database.connect("writer") as connection:
         assert isinstance(connection, PostgresConnection)
 
@@ -252,7 +252,7 @@ def test_a_lock_that_is_not_had_in_time(postgres_database: Database) -> None:
     """Waiting for a row is bounded by the transaction's own limit, and told as busy."""
     with (
         postgres_database.connect("writer") as holder,
-        postgres_database.connect("turn") as waiter,
+        postgres_database.connect("worker") as waiter,
     ):
         holder.execute("INSERT INTO workers VALUES ('w', 1, 0, 'h', 1, 's', 1, NULL)")
         with holder.transaction():
@@ -300,9 +300,9 @@ def test_an_old_sqlite_is_used_without_its_defect() -> None:
         sqlite_version_info = (3, 31, 0)
 
     with pytest.warns(UserWarning, match="pysqlite3"):
-        assert sqlite.choose(Old).journal_mode == "delete"
+        assert sqlite_driver.choose(Old).journal_mode == "delete"
     with pytest.raises(StoreError, match="too old"):
-        sqlite.choose(Ancient)
+        sqlite_driver.choose(Ancient)
 
 
 @pytest.mark.skipif(
@@ -314,20 +314,21 @@ def test_pythons_own_sqlite_serves(tmp_path: Path) -> None:
 import json, sys, warnings
 sys.modules["pysqlite3"] = None
 warnings.simplefilter("ignore")
-from agent.store import schema, sqlite
+from agent.store.db import sqlite_driver
 from agent.store.db.database import Database
+from agent.store.schema import migrate
 database = Database("sqlite:///{tmp_path}/agent.db")
-schema.upgrade(database)
-schema.check(database)
-assert sqlite.driver().module.__name__ == "sqlite3"
-with database.connect("turn") as turn, database.connect("writer") as writer:
+migrate.upgrade(database)
+migrate.check(database)
+assert sqlite_driver.driver().module.__name__ == "sqlite3"
+with database.connect("worker") as turn, database.connect("writer") as writer:
     for connection in (turn, writer):
         with connection.transaction():
             connection.execute(
                 "INSERT INTO step_logs (task_id, step_id, attempt, at, stream, text) SELECT"
                 " r.a, r.a, r.b, r.b, r.a, r.a FROM " + database.sql.rows(a="text", b="int")
                 + " WHERE r.a NOT IN " + database.sql.ids(), rows="[]", ids='["x"]')
-    assert writer.query("PRAGMA journal_mode") == [(sqlite.driver().journal_mode,)]
+    assert writer.query("PRAGMA journal_mode") == [(sqlite_driver.driver().journal_mode,)]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

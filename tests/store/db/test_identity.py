@@ -38,11 +38,11 @@ HARM = pytest.mark.parametrize("harm", [delete, move, replace, delete_log])
 
 
 @HARM
-@pytest.mark.parametrize("role", ["turn", "writer"])
+@pytest.mark.parametrize("role", ["worker", "writer"])
 def test_a_commit_into_nowhere_is_an_error(
     sqlite_database: Database, role: str, harm: Callable[[Path], None]
 ) -> None:
-    """Whoever would acknowledge it learns that the file is no longer there."""
+    """The commit raises, since the file is no longer there."""
     path = sqlite_database.path
     assert path is not None
     with sqlite_database.connect(role) as connection:  # type: ignore[arg-type]
@@ -116,28 +116,28 @@ def test_a_worker_that_its_database_does_not_know_ends(sqlite_database: Database
 
 def test_a_gate_whose_file_was_removed_is_found_again(sqlite_database: Database) -> None:
     """Writers that opened it before and after the removal still take turns."""
-    gate = sqlite_database.gate
+    gate = sqlite_database.write_lock
     assert gate is not None
     old = gate.open()
-    old.take(1.0)
-    old.drop()
+    old.acquire(1.0)
+    old.release()
     gate.path.unlink()
     new = gate.open()
-    old.take(1.0)
+    old.acquire(1.0)
     with pytest.raises(WriteLockTimeoutError):
-        new.take(0.05)
+        new.acquire(0.05)
     old.close()
-    new.take(1.0)
+    new.acquire(1.0)
     new.close()
 
 
-def test_a_symlink_leads_to_the_same_gate(sqlite_database: Database, tmp_path: Path) -> None:
-    """Two names of a database have one gate."""
+def test_a_symlink_leads_to_the_same_write_lock(sqlite_database: Database, tmp_path: Path) -> None:
+    """Two names of a database have one write lock."""
     path = sqlite_database.path
     assert path is not None
     link = tmp_path / "link.db"
     link.symlink_to(path)
     other = Database(f"sqlite:///{link}")
-    assert other.gate is not None
-    assert sqlite_database.gate is not None
-    assert other.gate.path == sqlite_database.gate.path
+    assert other.write_lock is not None
+    assert sqlite_database.write_lock is not None
+    assert other.write_lock.path == sqlite_database.write_lock.path

@@ -1,4 +1,4 @@
-"""What may be stored, and how a refusal is told."""
+"""What may be stored, and the message of a refusal."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The write gate: a busy daemon starves nobody, and writers leave a mark."""
+"""The write lock: a busy daemon starves no other writer, and commits are counted."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60
 def _commit_back_to_back(url: str, is_running: Event, is_over: Event) -> None:
     """Be a busy daemon: hold the database nearly all the time."""
     number = 0
-    with Database(url).connect("turn") as turn:
+    with Database(url).connect("worker") as turn:
         while not is_over.is_set():
             with turn.transaction():
                 number += 1
@@ -69,7 +69,7 @@ def test_a_busy_turn_starves_no_writer(sqlite_database: Database) -> None:
                 _add(writer, "writer", number)
                 ((mine,),) = writer.query("SELECT max(id) FROM pairs WHERE who = 'writer'")
                 overtaken += mine - seen - 1
-    # About one a commit; without the gate it is thousands.
+    # About one per commit; without the lock it is thousands.
     assert overtaken < 30 * 100
 
 
@@ -88,36 +88,36 @@ def test_a_busy_writer_does_not_starve_the_turn(sqlite_database: Database) -> No
 
 
 def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Database) -> None:
-    """While a writer's transaction is open nobody passes; a turn's leaves the gate open."""
-    assert sqlite_database.gate is not None
-    other = sqlite_database.gate.open()
+    """A writer's open transaction holds the lock; a worker's does not."""
+    assert sqlite_database.write_lock is not None
+    other = sqlite_database.write_lock.open()
     with (
         sqlite_database.connect("writer") as writer,
-        sqlite_database.connect("turn") as turn,
+        sqlite_database.connect("worker") as turn,
     ):
         with writer.transaction(), pytest.raises(WriteLockTimeoutError):
-            other.take(0.0)
-        other.take(0.0)
-        other.drop()
+            other.acquire(0.0)
+        other.acquire(0.0)
+        other.release()
         with turn.transaction():
-            other.take(0.0)
-            other.drop()
+            other.acquire(0.0)
+            other.release()
         with pytest.raises(ZeroDivisionError), writer.transaction():
             raise ZeroDivisionError
-        other.take(0.0)
-        other.drop()
+        other.acquire(0.0)
+        other.release()
     other.close()
 
 
 def test_a_gate_that_is_never_opened_is_told(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody stuck at the gate makes others busy, with a message, and hangs nobody."""
+    """A writer that keeps the lock makes others fail as busy, with a message; none hangs."""
     monkeypatch.setattr(sqlite, "PATIENCE_SECONDS", 0.1)
-    assert sqlite_database.gate is not None
-    stuck = sqlite_database.gate.open()
-    stuck.take(0.0)
-    for role in ("turn", "writer"):
+    assert sqlite_database.write_lock is not None
+    stuck = sqlite_database.write_lock.open()
+    stuck.acquire(0.0)
+    for role in ("worker", "writer"):
         with (
             sqlite_database.connect(role) as connection,
             pytest.raises(StoreError, match="locked") as caught,
@@ -131,7 +131,7 @@ def test_a_gate_that_is_never_opened_is_told(
         assert connection.in_transaction
 
 
-def test_a_dead_holder_frees_the_gate(tmp_path: Path) -> None:
+def test_a_dead_holder_frees_the_write_lock(tmp_path: Path) -> None:
     """The lock ends with its process, so nothing has to be cleaned up after a crash."""
     gate = WriteLock(tmp_path / "db.gate")
     context = multiprocessing.get_context("spawn")
@@ -142,23 +142,23 @@ def test_a_dead_holder_frees_the_gate(tmp_path: Path) -> None:
         assert is_held.wait(PATIENCE_SECONDS)
         mine = gate.open()
         with pytest.raises(WriteLockTimeoutError):
-            mine.take(0.05)
+            mine.acquire(0.05)
     finally:
         holder.kill()
         holder.join(PATIENCE_SECONDS)
-    mine.take(PATIENCE_SECONDS)
+    mine.acquire(PATIENCE_SECONDS)
     mine.close()
 
 
 def _hold(path: Path, is_held: Event) -> None:
     handle = WriteLock(path).open()
-    handle.take(PATIENCE_SECONDS)
+    handle.acquire(PATIENCE_SECONDS)
     is_held.set()
     threading.Event().wait()
 
 
-def test_a_forgotten_connection_frees_the_gate(sqlite_database: Database) -> None:
-    """A writer that was dropped inside its transaction holds up nobody."""
+def test_a_forgotten_connection_frees_the_write_lock(sqlite_database: Database) -> None:
+    """A writer that was dropped inside its transaction blocks no other."""
     forgotten = sqlite_database.connect("writer")
     forgotten._begin()
     del forgotten
@@ -187,7 +187,7 @@ def test_a_full_disk_hides_no_commit(
 def test_writers_leave_a_mark(sqlite_database: Database) -> None:
     """Each commit of a writer moves the mark; a rollback and a turn's commit do not."""
     other = Database(sqlite_database.url)
-    with sqlite_database.connect("writer") as writer, sqlite_database.connect("turn") as turn:
+    with sqlite_database.connect("writer") as writer, sqlite_database.connect("worker") as turn:
         writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
         assert other.write_mark() == 0
         _add(writer, "writer", 1)
@@ -219,9 +219,9 @@ def test_marks_of_two_writers_add_up(sqlite_database: Database) -> None:
         assert sqlite_database.write_mark() == 40
 
 
-def test_a_database_without_a_gate(sqlite_url: str, tmp_path: Path) -> None:
-    """One that no other process writes needs no gate, has no file for it, and leaves no mark."""
-    database = Database(sqlite_url, gate=False)
+def test_a_database_without_a_write_lock(sqlite_url: str, tmp_path: Path) -> None:
+    """One that no other process writes needs no lock, has no file for it, and counts no commits."""
+    database = Database(sqlite_url, has_write_lock=False)
     with database.connect("writer") as writer, writer.transaction():
         writer.execute("CREATE TABLE pairs (n bigint)")
     assert database.write_mark() == 0

@@ -129,7 +129,7 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
     """Takeover, the events' cursor and a task's own rows cost the same however full the tables."""
     database.clock = HandClock()
     fill(database)
-    with database.connect("turn") as connection:
+    with database.connect("worker") as connection:
         without_index = scans(connection, "SELECT id FROM tasks WHERE phase = :p", {"p": "x"})
         assert without_index, "what reads a whole table is told apart"
         asked = record_statements(connection)
@@ -139,6 +139,8 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
         views.events(connection, 1, 5, "t1", 10)
         views.logs(connection, "t1", None, None, 0, 10)
         views.tasks(connection, None, None, 10)
+        for activity in ("waiting", "running", "failed"):
+            views.tasks(connection, None, None, 10, active=activity)
         workers.living(connection)
         lineage.retried_as(connection, "t1")
         problems = {

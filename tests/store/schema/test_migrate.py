@@ -56,7 +56,7 @@ def _describe_sqlite(database: Database) -> dict[str, list[str]]:
     described = {}
     for name, sql in rows:
         inner = re.sub(r"\)(\s*)$", r"\1", sql or "") if name.startswith("table") else sql or ""
-        # A table that was made anew is quoted.
+        # A recreated table is quoted.
         inner = re.sub(r'^CREATE TABLE "(\w+)"', r"CREATE TABLE \1", inner)
         # A column that was only added has no line of its own.
         lines = re.split(r",\s*\n|, (?=\w+ (?:BIGINT|TEXT))", re.sub(r"[ \t]+", " ", inner))
@@ -160,7 +160,7 @@ def test_an_older_database_is_refused_until_upgraded(database: Database) -> None
 
 
 def test_an_empty_database_is_told_apart(tmp_path: Path, empty_postgres_url: str) -> None:
-    """No file, or one without tables, is told as that."""
+    """A missing file, or one without tables, is reported as such."""
     path = tmp_path / "agent.db"
     with pytest.raises(StoreError, match="no database at") as caught:
         migrate.check(Database(f"sqlite:///{path}"))

@@ -17,8 +17,8 @@ from agent.core.clock import SECOND, Clock
 from agent.models.registry import ModelRegistry, model_of
 from agent.steps.process.processes import start_time
 from agent.store.db.database import Database
-from agent.store.db.sqlite import driver
-from agent.store.read import audit_rows
+from agent.store.db.sqlite_driver import driver
+from agent.store.read import audit_reads
 from agent.tasks import checker
 from agent.tasks.checker import ExternalWitness
 from agent.tasks.commit.batch import Batch
@@ -463,7 +463,7 @@ def patterns(sound: Path) -> checker.Patterns:
     learned = checker.Patterns()
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         assert list(checker.violations(reader, patterns=learned)) == []
-        for task in audit_rows.collect(reader):
+        for task in audit_reads.collect(reader):
             pattern = learned.of(task)
             is_to_be_learned = task.task.workflow_name in ("done", "failed", "asking", "model")
             assert (pattern is not None and learned.is_sound(pattern)) is is_to_be_learned
@@ -536,7 +536,7 @@ def test_tasks_that_have_ended_before_are_left_out(sound: Path, tmp_path: Path) 
     raw.execute("UPDATE steps SET attempt = 7 WHERE name IN ('one', 'ask', 'broken')")
     raw.close()
     with Database(f"sqlite:///{path}").connect("reader") as reader:
-        assert audit_rows.task_count(reader, since=6) == 7
+        assert audit_reads.task_count(reader, since=6) == 7
         for since, steps in ((None, ["ask", "broken", "one"]), (6, ["ask", "broken"])):
             found = checker.violations(reader, since=since)
             assert sorted({str(violation.step) for violation in found}) == steps
@@ -548,14 +548,14 @@ def test_a_wide_task_is_read_in_a_page_of_its_own(
     """However small the pages are, each task is read once and whole."""
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         whole = [
-            (task.task.id, task.step_rows, task.event_rows) for task in audit_rows.collect(reader)
+            (task.task.id, task.step_rows, task.event_rows) for task in audit_reads.collect(reader)
         ]
         for name, value in (("EVENTS_AT_ONCE", 1), ("TASKS_AT_ONCE", 3)):
-            monkeypatch.setattr(audit_rows, name, value)
+            monkeypatch.setattr(audit_reads, name, value)
             for since in (None, 0):
                 assert whole == [
                     (task.task.id, task.step_rows, task.event_rows)
-                    for task in audit_rows.collect(reader, since)
+                    for task in audit_reads.collect(reader, since)
                 ]
 
 

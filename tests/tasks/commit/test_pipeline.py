@@ -294,7 +294,7 @@ def test_neither_landed(distant: tuple[Proxy, Hand], postgres_database: Database
     with psycopg.connect(postgres_database.url, autocommit=True) as server:
         server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'agent turn' AND datname = current_database()"
+            " WHERE application_name = 'agent worker' AND datname = current_database()"
         )
     with pytest.raises(StoreError, match="not known"):
         complete(hand, first)
@@ -344,7 +344,7 @@ def test_a_busy_worker_loses_nothing_with_its_connections(
             ]
             server.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'agent turn' AND datname = current_database()"
+                " WHERE application_name = 'agent worker' AND datname = current_database()"
             )
             task_ids += [work.result(60) for work in works]
     for task_id in task_ids:

@@ -196,7 +196,7 @@ class Walk:
         elif what == "lose" and task.phase != "failing":
             for step in self.running():
                 if step.attempt < step.max_attempts:
-                    transitions.lose(locked, step, locked.now, ERROR, is_alone=True)
+                    transitions.lose(locked, step, locked.now, ERROR, must_isolate=True)
         elif what == "deadline" and task.status == "running" and task.phase == "normal":
             self.has_missed_deadline = True
             task.deadline = locked.now

@@ -196,7 +196,7 @@ def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
         )
     hand.fail("bad")
     child_id = child_of(hand, first)
-    with pytest.raises(RefusedError, match=f"task {child_id}, which it started, has not ended"):
+    with pytest.raises(RefusedError, match=f"its child task {child_id} has not ended"):
         hand.operator.retry(first)
     hand.operator.cancel(child_id)
     with pytest.raises(RefusedError, match="may still be under way"):

@@ -60,7 +60,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def engine(database: Database) -> Iterator[Engine]:
     """Return a worker whose large values are kept in the faulty store."""
     database.clock = HandClock()
-    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), shutdown_seconds=1.0)
     yield engine
     faulty_store.recover()
@@ -100,7 +100,8 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
             each for each in task_documents.list_tasks(engine._connection) if each["id"] == stuck
         ]
         assert listed["delay"]["store"] == "faulty://bucket"
-        assert engine.document(stuck)["activity"]["state"] == "waiting"
+        assert [on["step"] for on in engine.document(stuck)["waiting_on"]] == ["big"]
+        assert listed["activity"] == "running", "its attempt goes on once the store answers"
         assert [*engine.worker.health.messages()] == ["artifacts faulty://bucket"]
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
     assert engine.wait(stuck, "succeeded")["steps"][0]["delay"] is None
@@ -113,7 +114,7 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
 def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -> None:
     """A driver that connects in its constructor delays only the steps that need the store."""
     url = faulty_store.CONNECTING_URL
-    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken(how):
         engine = Engine(database, limits=Limits(artifacts_url=url))
         try:
@@ -135,7 +136,7 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
 def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> None:
     """An outage at the start ends without a step that needs the store."""
     url = faulty_store.CONNECTING_URL
-    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken("raises"):
         engine = Engine(database, limits=Limits(artifacts_url=url))
         eventually(lambda: told(engine) == ["artifacts.unreachable"])
@@ -149,7 +150,7 @@ def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> No
 
 def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
     """Attempts that are over and wait for the store take up no slot."""
-    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), slots=2)
     try:
         with faulty_store.broken("raises"):
@@ -237,7 +238,7 @@ def test_an_outcome_outlives_what_the_process_lacks(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    def pack_or_fail(*arguments: Any) -> artifact_rows.Packed:
+    def pack_or_fail(*arguments: Any) -> artifact_rows.PackedContent:
         if next(failures, None) is not None:
             raise MemoryError
         return pack(*arguments)
@@ -348,7 +349,7 @@ def test_an_isolated_step_that_waits_for_its_upload_stops_nothing(engine: Engine
 
 def test_a_step_that_waits_again_under_a_new_identity_says_so_again(database: Database) -> None:
     """A worker that was declared dead claims the step again, which still lacks its value."""
-    database.vaults = BlobStores(faulty_store.URL, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     limits = Limits(artifacts_url=faulty_store.URL)
     engine = Engine(database, limits=limits, lease_seconds=1.0)
     delays = "SELECT count(*) FROM events WHERE type = 'step.delayed' AND task_id = :id"
@@ -378,7 +379,7 @@ def test_a_step_that_waits_again_under_a_new_identity_says_so_again(database: Da
 def test_an_outage_that_ends_between_two_workers_is_over(sqlite_database: Database) -> None:
     """The next worker finds the outage open, reaches the store, and records that it is over."""
     database, url = sqlite_database, faulty_store.CONNECTING_URL
-    database.vaults = BlobStores(url, timeout_seconds=0.3)
+    database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken("raises"):
         first = Engine(database, limits=Limits(artifacts_url=url))
         eventually(lambda: told(first) == ["artifacts.unreachable"])

@@ -195,18 +195,18 @@ def test_a_graph_of_two_thousand_steps_compiles_quickly() -> None:
     assert graph.steps[1000].refers_to == ["s500"]
 
 
-def test_every_circle_is_told_and_a_long_one_is_cut() -> None:
-    """Circles that share no step are told one by one; a long path is shown by its ends."""
+def test_every_cycle_is_reported_and_a_long_one_is_cut() -> None:
+    """Cycles that share no step are reported one by one; a long path is shown by its ends."""
     text = "name: x\nsteps:\n"
     text += "  a: {nap: , depends_on: [c, b]}\n  b: {nap: , depends_on: [a]}\n"
     text += "  c: {nap: , depends_on: [b]}\n  d: {nap: , depends_on: [d]}\n"
     text += "".join(f"  s{n}: {{nap: , depends_on: [s{(n + 1) % 500}]}}\n" for n in range(500))
-    told = [problem.message.partition("circle: ")[2] for problem in check_text(text, kinds=KINDS)]
-    assert told[:2] == ["a -> c -> b -> a", "d -> d"]
-    assert len(told) == 3
-    assert told[2].startswith("s0 -> s1 -> ")
-    assert " -> ... 481 more ... -> " in told[2]
-    assert told[2].endswith(" -> s499 -> s0")
+    paths = [problem.message.partition("cycle: ")[2] for problem in check_text(text, kinds=KINDS)]
+    assert paths[:2] == ["a -> c -> b -> a", "d -> d"]
+    assert len(paths) == 3
+    assert paths[2].startswith("s0 -> s1 -> ")
+    assert " -> ... 481 more ... -> " in paths[2]
+    assert paths[2].endswith(" -> s499 -> s0")
 
 
 BEGINNING = "name: x\nsteps:\n  a: {nap: }\n"

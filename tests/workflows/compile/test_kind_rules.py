@@ -1,4 +1,4 @@
-"""The rules of the real kinds of steps: what breaks one is told with its key and a way out."""
+"""The rules of the real kinds of steps: a violation is reported with its key and what would be right."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every rule of the language: what breaks it is told with its line, its key and a way out."""
+"""Every rule of the language: a violation is reported with its line, its key and what would be right."""
 
 import pytest
 
@@ -60,8 +60,8 @@ BAD: list[tuple[str, int | None, str, str]] = [
     ("name: x\nsteps: {9a: {nap: }}", 2, "steps.9a", "is not a name"),
     ("name: x\nsteps:\n  a: {nap: }\n  a: {nap: }\n", 4, "steps.a", "already set in line 3"),
     (S + "  b: 5\n", 4, "steps.b", "a step is a mapping"),
-    (S + "  b: {}\n", 4, "steps.b", "does not say what it does; there are do, nap"),
-    (S + "  b: {depends_on: a}\n", 4, "steps.b", "does not say what it does"),
+    (S + "  b: {}\n", 4, "steps.b", "the step has no kind; there are do, nap"),
+    (S + "  b: {depends_on: a}\n", 4, "steps.b", "the step has no kind"),
     (S + "  b: {dos: {what: x}}\n", 4, "steps.b.dos", "no kind of step 'dos'; did you mean 'do'?"),
     (S + "  b: {llm: {prompt: x}}\n", 4, "steps.b.llm", "not available yet"),
     (S + "  b: {approval: {message: x}}\n", 4, "steps.b.approval", "not available yet"),
@@ -96,7 +96,7 @@ BAD: list[tuple[str, int | None, str, str]] = [
     (S + "  b: {nap: , depends_on: zzz}\n", 4, "steps.b.depends_on[0]", "there is no step 'zzz'"),
     (S + "  b: {nap: , depends_on: [a, a]}\n", 4, "steps.b.depends_on[1]", "named twice"),
     (S + "  b: {nap: , depends_on: 5}\n", 4, "steps.b.depends_on", "must be text"),
-    (S + "  b: {nap: , depends_on: b}\n", 4, "steps.b.depends_on", "in a circle: b -> b"),
+    (S + "  b: {nap: , depends_on: b}\n", 4, "steps.b.depends_on", "in a cycle: b -> b"),
     (S + "  b: {nap: , run_on: allways}\n", 4, "steps.b.run_on", "did you mean 'always'?"),
     (S + "  b: {nap: , on_failure: stop}\n", 4, "steps.b.on_failure", "must be run, and is"),
     (S + "  b: {nap: , on_failure: run, run_on: success}\n", 4, "steps.b.on_failure", "give one"),

@@ -1,4 +1,4 @@
-"""What `agent doctor` says of channels: turned on, open, heard, delivering."""
+"""The checks of `agent doctor` on channels: can they be opened, do they receive and deliver."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from agent.store.db.database import Connection
 
 
-def channel_findings(
+def channel_checks(
     settings: "Settings", connection: "Connection", *, is_running: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Return (what, state, message) for each channel that the configuration turns on."""
     for name in settings.channels.turned_on:
         cursor = cursors.cursor(connection, name)
         paired = len(pairings.listed(connection, name))
-        state, message = _standing(cursor, is_running=is_running)
+        state, message = _delivery_state(cursor, is_running=is_running)
         if state == "ok" and name in CHATS:
             message += f"; {paired} paired"
             if not paired:
                 state = "warning"
-                message = "nobody is paired: write to it, then `agent pair CODE`"
+                message = "no account is paired: write to the bot, then `agent pair CODE`"
         yield f"channel {name}", state, message
     host = urlsplit(settings.channels.webhook.link_base_url).hostname
     known = {"localhost", "127.0.0.1", "::1", settings.server.host, *settings.server.allowed_hosts}
@@ -34,19 +34,19 @@ def channel_findings(
         yield (
             "channel webhook",
             "warning",
-            f"links lead to {host}, which is not among allowed_hosts in [server]: they are refused",
+            f"links lead to {host}, which allowed_hosts in [server] does not list: they are refused",
         )
 
 
-def _standing(cursor: "Cursor | None", *, is_running: bool) -> tuple[str, str]:
+def _delivery_state(cursor: "Cursor | None", *, is_running: bool) -> tuple[str, str]:
     if cursor is None:
-        return ("warning", "it has not been used yet" + ("" if is_running else ": `agent up`"))
+        return ("warning", "not used yet" + ("" if is_running else ": `agent up` starts it"))
     if cursor.trouble is not None:
         return "error", cursor.trouble
     if cursor.failures:
         return (
             "error",
-            f"the last delivery failed {cursor.failures} times, is tried again"
-            f" at {to_iso(cursor.retry_at)}: {cursor.error}",
+            f"the last delivery failed {cursor.failures} times, next attempt at"
+            f" {to_iso(cursor.retry_at)}: {cursor.error}",
         )
-    return "ok", "everything is delivered" if is_running else "it waits for `agent up`"
+    return "ok", "everything is delivered" if is_running else "`agent up` starts it"

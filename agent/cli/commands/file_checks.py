@@ -1,4 +1,4 @@
-"""What `agent doctor` says of files: who can change what the agent acts on, and read its secrets."""
+"""The checks of `agent doctor` on files: which users can change them, or read secrets."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from agent.config.settings import Settings
 
 
-def file_findings(settings: "Settings") -> Iterator[tuple[str, str, str]]:
-    """Say what is exposed to other users: (what, state, message)."""
+def file_checks(settings: "Settings") -> Iterator[tuple[str, str, str]]:
+    """Yield (what, state, message) for everything that is exposed to other users."""
     from agent.config import file_exposure
 
     try:
@@ -17,22 +17,22 @@ def file_findings(settings: "Settings") -> Iterator[tuple[str, str, str]]:
         yield "files", "error", f"trusted_users or trusted_groups in [agent]: {error}"
         return
     if trust.is_for_everyone:
-        yield "files", "warning", "not checked: trusted_users in [agent] trusts everyone"
+        yield "files", "warning", "not checked: trusted_users in [agent] trusts every user"
         return
-    found = [("files", "warning", remark) for remark in file_exposure.remarks(settings)]
+    results = [("files", "warning", remark) for remark in file_exposure.remarks(settings)]
     for weakness in file_exposure.exposed(settings, trust):
         message = f"{weakness.path} {weakness.problem}: {weakness.remedy}"
-        found.append(("files", "error", message))
-    found += [
+        results.append(("files", "error", message))
+    results += [
         ("files", "warning", f"{path} can be read by other users: chmod 600 {path}")
         for path in file_exposure.readable(settings, trust)
     ]
-    found += _secrets(settings)
-    yield from found or [("files", "ok", "only trusted users can change what the agent acts on")]
+    results += _secrets(settings)
+    yield from results or [("files", "ok", "only trusted users can change what the agent acts on")]
 
 
 def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
-    """Look at the files that hold secrets, as the configuration and the workflows name them."""
+    """Check the files with secrets that the configuration and the workflows name."""
     from agent.config import file_exposure
     from agent.core.file_trust import can_be_read_by_others, weaknesses
     from agent.daemon import workflow_overview

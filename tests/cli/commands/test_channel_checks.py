@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.commands.channel_findings import channel_findings
+from agent.cli.commands.channel_checks import channel_checks
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import ServerSettings, Settings
 from agent.store.channels import cursors as store
@@ -13,15 +13,15 @@ from agent.store.db.database import Database
 
 def _found(database: Database, settings: Settings) -> list[tuple[str, str, str]]:
     with database.connect("reader") as connection:
-        return list(channel_findings(settings, connection, is_running=True))
+        return list(channel_checks(settings, connection, is_running=True))
 
 
 def test_how_a_channel_fares(sqlite_database: Database, tmp_path: Path) -> None:
-    """Not used yet, in trouble, failing, well: each is said."""
+    """Doctor shows whether a channel is unused, in trouble, failing or well."""
     webhook = WebhookSettings(url="https://example.com", secret="env:HOOK")
     settings = Settings(base=tmp_path, channels=ChannelSettings(webhook=webhook))
     ((_, state, message),) = _found(sqlite_database, settings)
-    assert (state, message) == ("warning", "it has not been used yet")
+    assert (state, message) == ("warning", "not used yet")
     with sqlite_database.connect("writer") as tx, tx.transaction():
         store.start(tx, "webhook", 1)
     assert _found(sqlite_database, settings)[0][1:] == ("ok", "everything is delivered")
