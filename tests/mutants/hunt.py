@@ -1,9 +1,9 @@
-"""Break the engine in one way after another and see which test notices.
+"""Apply one mutant after another to the engine and report which test notices it.
 
     python -m tests.mutants.hunt [NAME …]
 
-Each break is made in a copy of the tree, on which a fast part of the suite runs until its first
-failure. A break that nothing notices is a test that is missing.
+Each mutant is applied to a copy of the tree. A fast part of the suite runs on the copy until its
+first failure. If no test notices a mutant, a test is missing.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ SUBSET = (
     "tests/tasks/rules/test_fanout.py",
     "tests/tasks/rules/test_waits.py",
     "tests/tasks/operator/test_control.py",
-    # After what is about single cases: a property takes minutes to cut a failure down.
+    # After the tests of single cases: a property test takes minutes to shrink a failure.
     "tests/tasks/commit/test_task_cache.py",
     "tests/tasks/commit/test_pipeline.py",
     "tests/tasks/rescue/test_workers.py",
@@ -63,12 +63,12 @@ SUBSET = (
     "tests/bad_input/test_directories.py",
     "tests/workflows/test_schema_cost.py",
 )
-"""Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
+"""They cover every promise of the engine. PostgreSQL runs only where SQLite cannot show the defect."""
 MOST_SECONDS = 900
 
 
 def copy_to(directory: Path) -> None:
-    """Copy the tree, so that it may be broken."""
+    """Copy the tree, so that mutants can be applied to the copy."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -80,10 +80,12 @@ def copy_to(directory: Path) -> None:
 
 @contextlib.contextmanager
 def broken(mutant: Mutant, copy: Path) -> Iterator[None]:
-    """Break a copy in this way for as long as the block lasts."""
+    """Apply a mutant to a copy until the block ends."""
     path = copy / mutant.path
     text = path.read_text(encoding="utf-8")
-    assert text.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.path} once"
+    assert text.count(mutant.old) == 1, (
+        f"{mutant.name}: {mutant.path} must contain its text exactly once"
+    )
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
         yield
@@ -92,7 +94,7 @@ def broken(mutant: Mutant, copy: Path) -> Iterator[None]:
 
 
 def hunt(mutant: Mutant, copy: Path) -> str | None:
-    """Return the test that notices a break, or None."""
+    """Return the first test that notices a mutant, or None."""
     try:
         with broken(mutant, copy):
             done = subprocess.run(
@@ -105,18 +107,18 @@ def hunt(mutant: Mutant, copy: Path) -> str | None:
                 timeout=MOST_SECONDS,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return "nothing ends any more"
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    if found is not None:
-        return found[1]
+        return f"timed out after {MOST_SECONDS} s"
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if failed is not None:
+        return failed[1]
     if done.returncode == 0:
         return None
-    # A test that never ends takes the whole run down, and says so in its last words.
+    # A test that hangs ends the whole run; the end of the output names it.
     return f"exit code {done.returncode}: {(done.stdout + done.stderr).strip()[-200:]}"
 
 
 def main() -> int:
-    """Hunt all breaks, or those that are named; the status is bad if one survives."""
+    """Hunt all mutants, or the named ones; the exit code is 1 if one survives."""
     wanted = [mutant for mutant in MUTANTS if not sys.argv[1:] or mutant.name in sys.argv[1:]]
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="agent-mutants-") as directory:
@@ -129,9 +131,9 @@ def main() -> int:
             by = caught or "SURVIVED: " + mutant.why
             seconds = time.monotonic() - began
             print(
-                f"{number:2}/{len(wanted)}  {mutant.name:<38} {by}  ({seconds:.0f} s)", flush=True
+                f"{number:2}/{len(wanted)}  {mutant.name:<55} {by}  ({seconds:.0f} s)", flush=True
             )
-    print(f"{len(wanted) - survivors} of {len(wanted)} breaks were noticed")
+    print(f"{len(wanted) - survivors} of {len(wanted)} mutants were noticed")
     return 1 if survivors else 0
 
 
