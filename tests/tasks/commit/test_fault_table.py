@@ -50,7 +50,7 @@ attempts need values from outside the database."""
 
 def cells(*phases: Phase) -> list[tuple[Phase, AnyCause]]:
     """Return the cells of some phases."""
-    return [(phase, cause) for phase in phases for cause in RESPONSES[phase]]
+    return [(phase, cause) for phase in phases for cause in sorted(RESPONSES[phase])]
 
 
 def error_of(cause: AnyCause) -> Exception:
