@@ -68,7 +68,7 @@ def test_a_decision_that_was_tampered_with_is_found(
     parked(hand)
     (approval,) = pending(hand)
     say(hand, approval, "approve")
-    hand.turn()
+    hand.commit()
     hand.succeed("pay")
     assert find_violations(sqlite_database) == []
     _tamper(sqlite_database, sql)

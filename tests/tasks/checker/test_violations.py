@@ -103,8 +103,8 @@ def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     asyncio.run(_fill(database))
     committer = Committer(database, Clock())
     committer.enroll()
-    room = ClaimCapacity(slots=1, running=0, lease_us=60 * SECOND)
-    committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), room)
+    capacity = ClaimCapacity(slots=1, running=0, lease_us=60 * SECOND)
+    committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), capacity)
     committer.session.disconnect()
     return path
 

@@ -50,7 +50,7 @@ attempts need values from outside the database."""
 
 def cells(*phases: Phase) -> list[tuple[Phase, AnyCause]]:
     """Return the cells of some phases."""
-    return [(phase, cause) for phase in phases for cause in RESPONSES[phase]]
+    return [(phase, cause) for phase in phases for cause in sorted(RESPONSES[phase])]
 
 
 def error_of(cause: AnyCause) -> Exception:
@@ -137,7 +137,7 @@ def test_a_batch(
     response = RESPONSES[phase][cause]
     if cause is Cause.CONFIRMED_LATE:
         lose_acknowledgement(hand, monkeypatch)
-        hand.turn(batch)
+        hand.commit(batch)
     elif cause is Cause.DROPPED:
         failing = FailOnce(transaction.run, StoreError(Fault.BUSY, "the one before"))
         monkeypatch.setattr(transaction, "run", failing)
@@ -151,17 +151,17 @@ def test_a_batch(
         failing = FailOnce(transaction.run, error_of(cause))
         monkeypatch.setattr(transaction, "run", failing)
         if response in (Response.RELOAD, Response.SPLIT):
-            hand.turn(batch)
+            hand.commit(batch)
             assert failing.calls == 2
         else:
             with pytest.raises(type(error_of(cause))):
-                hand.turn(batch)
+                hand.commit(batch)
             assert_given_up(hand, cause, generation)
     is_committed = response in (Response.PROCEED, Response.RELOAD, Response.SPLIT)
     assert hand.status(task_id) == ("succeeded" if is_committed else "running")
     assert hand.committer.cache.generation > generation
     if not is_committed:
-        hand.turn(batch)
+        hand.commit(batch)
         assert hand.status(task_id) == "succeeded", "the batch can be sent again"
 
 
@@ -176,20 +176,20 @@ def test_a_part_of_a_batch(
         lose_acknowledgement(hand, monkeypatch)
         whole = FailOnce(transaction.run, StoreError(Fault.DATA, "the whole"))
         monkeypatch.setattr(transaction, "run", whole)
-        hand.turn(batch)
+        hand.commit(batch)
         assert hand.status(task_id) == "succeeded"
         return
     whole = FailOnce(transaction.run, StoreError(Fault.DATA, "the whole"))
     monkeypatch.setattr(transaction, "run", FailOnce(whole, error_of(cause), at=2))
     if response is Response.REFUSE:
-        hand.turn(batch)
+        hand.commit(batch)
         assert hand.document(task_id)["error"]["code"] == "bad_outcome"
         return
     generation = hand.committer.cache.generation
     with pytest.raises(type(error_of(cause))):
-        hand.turn(batch)
+        hand.commit(batch)
     assert_given_up(hand, cause, generation)
-    hand.turn(batch)
+    hand.commit(batch)
     assert hand.status(task_id) == "succeeded", "the batch can be sent again"
 
 
@@ -216,7 +216,7 @@ def test_the_inputs_of_attempts(
         assert (hand.names(), hand.committer.pending_attempts) == ([], 1)
     else:
         assert response is Response.SPLIT
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["a"]
     hand.succeed("a")
     assert hand.status(task_id) == "succeeded"

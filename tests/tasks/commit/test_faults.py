@@ -119,22 +119,22 @@ def test_a_due_task_that_cannot_be_looked_at_stops_no_other(
     """It is set aside for a while; what is due beside it, settles and comes new goes on."""
     bad, good = two_that_are_due(hand)
     before = rewrite(hand, bad, "waiting_on", "{broken")
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(good) == "succeeded"
     new = hand.start(graph(step("c"), name="new"))
     hand.succeed("c")
     assert hand.status(new) == "succeeded"
-    turns = hand.committer.session.sequence
-    assert not hand.turn().result.has_more, "nobody looks at it again at once"
-    assert hand.committer.session.sequence == turns + 1
+    commits = hand.committer.session.sequence
+    assert not hand.commit().result.has_more, "nobody looks at it again at once"
+    assert hand.committer.session.sequence == commits + 1
     rewrite(hand, bad, "waiting_on", before)
-    hand.turn()
+    hand.commit()
     assert hand.names() == []
     measured = hand.clock.monotonic
     monkeypatch.setattr(hand.clock, "monotonic", lambda: measured() + 61)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["a"]
     hand.succeed("a")
     assert hand.status(bad) == "succeeded"
@@ -155,7 +155,7 @@ def test_a_step_whose_record_cannot_be_read_fails_alone(hand: Hand, quiet: None)
     """It was claimed and cannot be prepared: that is told as its failure, and its worker lives."""
     bad, good = two_that_are_due(hand)
     before = rewrite(hand, bad, "checkpoint", "{broken")
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["b"]
     # It was committed twice: what the first transaction left of it is no longer true.
     assert hand.committer.cache.take([bad], hand.clock.now()) == {}
@@ -376,7 +376,7 @@ def test_an_intent_its_failure_and_the_next_attempt_in_one_turn(hand: Hand) -> N
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent),
         JournalEntry(claim_of(claimed), claimed.graph, result=result),
     ]
-    hand.turn(Batch(entries=notes, completions=[settle_of(claimed, RETRY)]))
+    hand.commit(Batch(entries=notes, completions=[settle_of(claimed, RETRY)]))
     assert hand.claimed("a").attempt == 2
     found = hand.rows(
         "SELECT c.attempt, o.status FROM tool_calls AS c JOIN idempotency_outcomes AS o"

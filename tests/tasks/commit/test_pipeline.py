@@ -36,7 +36,7 @@ from tests.support.engine import (
 from tests.support.postgres_proxy import Proxy, proxied
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
-ROOM = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
+CAPACITY = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
 
 
 @pytest.fixture
@@ -80,14 +80,14 @@ def launched(postgres_database: Database) -> Iterator[Start]:
 
 def start(hand: Hand, count: int = 2) -> list[str]:
     """Start tasks that are remembered, and whose first steps run."""
-    hand.turn()
+    hand.commit()
     return hand.submit(*(CHAIN for _ in range(count)))
 
 
 def send(hand: Hand, task_id: str, name: str) -> InFlightTx:
     """Send the turn in which a step succeeds."""
     settle = settle_of(hand.running.pop((task_id, name)), Succeeded(name))
-    return hand.committer.send(Batch(completions=[settle]), ROOM)
+    return hand.committer.send(Batch(completions=[settle]), CAPACITY)
 
 
 def complete(hand: Hand, tx: InFlightTx) -> CommitResult | None:
@@ -118,11 +118,11 @@ def finish(hand: Hand, *task_ids: str) -> None:
     """Let everything that runs succeed until the tasks have ended."""
     for _ in range(10):
         if hand.running:
-            hand.turn(
+            hand.commit(
                 Batch(completions=[settle_of(each, Succeeded(1)) for each in hand.running.values()])
             )
         else:
-            hand.turn()
+            hand.commit()
     assert {hand.status(task_id) for task_id in task_ids} == {"succeeded"}
 
 
@@ -155,7 +155,7 @@ def test_two_turns_are_in_the_air(hand: Hand) -> None:
 def test_a_turn_may_be_about_a_task_that_is_unconfirmed(hand: Hand) -> None:
     """What is not remembered, since its last turn has not landed, is read behind that turn."""
     pair = graph(step("a"), step("b"), step("c", after=["a", "b"]))
-    hand.turn()
+    hand.commit()
     task_id = hand.start(pair)
     first, second = send(hand, task_id, "a"), send(hand, task_id, "b")
     assert not second.is_unconfirmed
@@ -177,7 +177,7 @@ def test_what_somebody_has_changed_is_read(hand: Hand) -> None:
     assert second.is_dropped
     hand.running[(two, "a")] = kept
     hand.operator.resume(one)
-    hand.turn()
+    hand.commit()
     finish(hand, one, two)
 
 
@@ -200,7 +200,7 @@ def test_a_steps_change_shows_in_its_tasks_row(hand: Hand) -> None:
     version = "SELECT xmin::text FROM tasks WHERE id = :id"
     before = hand.rows(version, id=task_id)
     claimed = hand.claimed("a")
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
     assert hand.rows(version, id=task_id) != before
 
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_stored_ends_its_own_step_alone(hand: Hand) -> None:
     bad.text = '"\x00"'
     settle = settle_of(hand.running.pop((one, "a")), bad)
     kept = hand.running[(two, "a")]
-    first = hand.committer.send(Batch(completions=[settle]), ROOM)
+    first = hand.committer.send(Batch(completions=[settle]), CAPACITY)
     second = send(hand, two, "a")
     assert complete(hand, first) is not None
     if complete(hand, second) is None:
@@ -253,7 +253,7 @@ def test_both_landed_and_no_answer_came(
     before = hand.committer.session.sequence
     proxy.may_answer.clear()
     first, second = send(hand, one, "a"), send(hand, two, "a")
-    wait_for_turn(postgres_database, hand, before + 2)
+    wait_for_commit(postgres_database, hand, before + 2)
     proxy.lose = b"COMMIT\0"
     proxy.may_answer.set()
     assert complete(hand, first) is not None
@@ -271,7 +271,7 @@ def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: D
     kept = hand.running[(two, "a")]
     proxy.may_answer.clear()
     first = send(hand, one, "a")
-    wait_for_turn(postgres_database, hand, before + 1)
+    wait_for_commit(postgres_database, hand, before + 1)
     proxy.deafen()
     second = send(hand, two, "a")
     proxy.lose = b"COMMIT\0"
@@ -309,9 +309,9 @@ def test_a_turn_that_failed_is_no_heartbeat(postgres_database: Database) -> None
     async def take_in() -> None:
         worker = Worker(postgres_database, EngineSettings())
         busy = StoreError(Fault.BUSY, "somebody is in the way")
-        await worker._handle([(InFlightTx(Batch(), ROOM), busy)])
+        await worker._handle([(InFlightTx(Batch(), CAPACITY), busy)])
         assert worker._is_commit_due()
-        await worker._handle([(InFlightTx(Batch(), ROOM), CommitResult(TxResult()))])
+        await worker._handle([(InFlightTx(Batch(), CAPACITY), CommitResult(TxResult()))])
         assert not worker._is_commit_due()
         worker.database_thread.close()
 
@@ -355,7 +355,7 @@ def test_a_busy_worker_loses_nothing_with_its_connections(
     assert ("step.succeeded", 3 * len(task_ids)) in counts
 
 
-def wait_for_turn(database: Database, hand: Hand, number: int) -> None:
+def wait_for_commit(database: Database, hand: Hand, number: int) -> None:
     """Wait until the server has committed a turn, asking it directly."""
     with database.connect("reader") as reader:
         eventually(lambda: workers.turn_of(reader, hand.committer.worker_id) == number)

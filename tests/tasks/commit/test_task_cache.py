@@ -56,7 +56,7 @@ def test_what_others_write_is_seen(hand: Hand) -> None:
     assert "tasks" in reads(hand, "a")
     assert hand.names() == []
     hand.operator.resume(task_id)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["b"]
 
 
@@ -110,7 +110,7 @@ def test_the_poll_looks_whatever_is_remembered(hand: Hand) -> None:
     hand.start(CHAIN)
     hand.committer.cache._next_due = 2**62
     asked = record_statements(hand.committer.connection)
-    hand.turn(must_poll=True)
+    hand.commit(must_poll=True)
     assert any("next_wake_time <=" in sql for sql in asked)
 
 

@@ -124,7 +124,7 @@ def test_an_outcome_under_an_old_claim_changes_nothing(hand: Hand) -> None:
     old = hand.claimed("a")
     hand.settle({"a": Paused(1)})
     assert hand.claimed("a").claim_token == old.claim_token + 1
-    (late,) = hand.turn(Batch(completions=[settle_of(old, FAILURE)])).result.settled
+    (late,) = hand.commit(Batch(completions=[settle_of(old, FAILURE)])).result.settled
     assert late[1] is False
     assert hand.statuses(task_id) == {"a": "running", "b": "pending"}
     hand.succeed("a")
@@ -141,7 +141,7 @@ def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(han
     hand.operator.cancel(task_id)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert hand.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
     assert "tool_call.succeeded" in hand.types(task_id)
     assert hand.statuses(task_id) == {"pay": "waiting"}
@@ -155,8 +155,8 @@ def test_a_late_result_wakes_the_step_that_waits_on_it(hand: Hand) -> None:
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
-    hand.turn()
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit()
     again = hand.claimed("pay")
     assert [call.response for call in again.calls] == [{"paid": True}]
     hand.settle({"pay": Succeeded({"paid": True})})
@@ -170,14 +170,14 @@ def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
     call_id = intend(hand, claimed)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(
+    hand.commit(
         Batch(
             entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
             completions=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
         )
     )
     if hand.names() == []:
-        hand.turn()
+        hand.commit()
     assert hand.names() == ["pay"], "an early answer is not lost"
 
 
@@ -190,7 +190,7 @@ def test_nothing_begins_under_a_claim_that_is_gone(hand: Hand, is_late: bool) ->
         hand.operator.cancel(task_id)
     intend(hand, claimed)
     saved = JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")
-    hand.turn(Batch(entries=[saved]))
+    hand.commit(Batch(entries=[saved]))
     ((checkpoint,),) = hand.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
     recorded = len(hand.rows("SELECT 1 FROM tool_calls"))
     assert (recorded, checkpoint) == ((0, None) if is_late else (1, "1"))

@@ -313,7 +313,7 @@ def test_two_that_take_over_at_once(
         monkeypatch.setattr(reads, "lock_tasks", lock_tasks)
         assert take(first) == (1, 0)
         first.skip(60)
-        first.turn()
+        first.commit()
         return lock_tasks(*arguments, **options)
 
     # The second has found the step, and has not locked its task yet.

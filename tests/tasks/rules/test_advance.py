@@ -351,6 +351,6 @@ def test_clean_up_has_its_own_time(hand: Hand) -> None:
     hand.fail("bad")
     assert hand.claimed("tidy").task.deadline is None
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     hand.succeed("tidy")
     assert hand.statuses(task_id) == {"bad": "failed", "tidy": "succeeded"}

@@ -28,7 +28,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
         )
     hand.running.clear()
     hand.committer.enroll()
-    hand.turn()
+    hand.commit()
     again = hand.claimed("it")
     assert again.attempt == 2
     (note,) = intend(hand, (again, intent_of(again, 700)))
@@ -36,13 +36,13 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert hand.status(task_id) == "paused"
     hand.settle({"it": Paused()})
     budget_pause.raise_budget(hand.operator, task_id, tokens=1100)
-    hand.turn()
+    hand.commit()
     again = hand.claimed("it")
     assert (again.attempt, again.checkpoint) == (2, None)
     intent = intent_of(again, 700)
     assert intend(hand, (again, intent))[0].refusal is None
     result = result_of(intent, Spend(100, 50, 150))
-    hand.turn(Batch(entries=[JournalEntry(claim_of(again), again.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(again), again.graph, result=result)]))
     assert used(hand, task_id) == (150, 150, 400, 400)
     hand.settle({"it": Succeeded("hi")})
     assert hand.status(task_id) == "succeeded"
@@ -71,7 +71,7 @@ def test_a_late_result_settles_once(hand: Hand) -> None:
         claim_of(claimed), claimed.graph, result=result_of(intent, Spend(10, 5, 15))
     )
     for _ in range(2):
-        hand.turn(Batch(entries=[note]))
+        hand.commit(Batch(entries=[note]))
         assert used(hand, task_id) == (15, 15, 0, 0)
 
 
@@ -91,7 +91,7 @@ def test_time_is_a_budget(hand: Hand) -> None:
     )
     assert hand.claimed("one").task.deadline is None, "what is in flight may finish"
     hand.skip(61)
-    hand.turn()
+    hand.commit()
     assert hand.status(task_id) == "paused"
     assert "the task's time is over" in hand.document(task_id)["pause_reason"]
     hand.succeed("one")
@@ -101,7 +101,7 @@ def test_time_is_a_budget(hand: Hand) -> None:
         budget_pause.raise_budget(hand.operator, task_id, seconds=30)
     budget_pause.raise_budget(hand.operator, task_id, seconds=600)
     assert hand.status(task_id) == "running"
-    hand.turn()
+    hand.commit()
     hand.succeed("two")
     assert hand.status(task_id) == "succeeded"
 
@@ -122,7 +122,7 @@ def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
     assert hand.status(task_id) == "paused"
     budget_pause.raise_budget(hand.operator, task_id, step="it", seconds=600)
     assert hand.status(task_id) == "running"
-    hand.turn()
+    hand.commit()
     deadline = hand.claimed("it").deadline
     assert deadline is not None and 0 < (deadline - hand.clock.now()) / SECOND < 600
     hand.succeed("it")

@@ -219,7 +219,7 @@ def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:
     ((step_id,),) = hand.rows(
         "SELECT id FROM steps WHERE task_id = :id AND name = 'run'", id=task_id
     )
-    hand.turn(Batch(child_ends=[ChildEnd(child_id, "succeeded", task_id, step_id)]))
+    hand.commit(Batch(child_ends=[ChildEnd(child_id, "succeeded", task_id, step_id)]))
     assert hand.statuses(task_id)["run"] == "waiting"
 
 
@@ -229,10 +229,10 @@ def test_a_lost_word_is_made_up_for_by_looking(hand: Hand) -> None:
     task_id = hand.start(parent("child"))
     hand.settle({"run": Waiting(ChildRequest("child", {}))})
     hand.succeed("c")
-    hand.turn()
+    hand.commit()
     assert hand.names() == []
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     claimed = hand.claimed("run")
     assert claimed.waited is not None
     assert claimed.waited.result["status"] == "succeeded"
@@ -251,7 +251,7 @@ def test_a_child_asked_for_under_a_pause_starts_paused(hand: Hand) -> None:
     assert hand.names() == []
     assert hand.status(child_of(hand, task_id)) == "paused"
     hand.operator.resume(task_id)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["c"]
 
 
@@ -290,9 +290,9 @@ def test_the_end_of_an_earlier_child_says_nothing_of_the_next(hand: Hand) -> Non
     ((step_id,),) = hand.rows("SELECT parent_step_id FROM tasks WHERE id = :id", id=first)
     hand.succeed("c")
     end = Batch(child_ends=[ChildEnd(first, "succeeded", task_id, step_id)])
-    hand.turn(end)
+    hand.commit(end)
     hand.settle({"run": asked})
-    hand.turn(end)
+    hand.commit(end)
     assert hand.names() == ["c"]
     assert hand.statuses(task_id)["run"] == "waiting"
 

@@ -49,7 +49,7 @@ def test_slots_are_counted_over_turns(hand: Hand) -> None:
     hand.slots = 3
     hand.submit(*[named(f"t{number}") for number in range(5)])
     assert len(hand.names()) == 3
-    hand.turn()
+    hand.commit()
     assert len(hand.names()) == 3
     hand.succeed(*hand.names())
     assert len(hand.names()) == 2
@@ -59,7 +59,7 @@ def test_more_tasks_than_a_worker_remembers(hand: Hand, monkeypatch: pytest.Monk
     """What is claimed is equipped, however many tasks were seen before and in the same turn."""
     monkeypatch.setattr(known_tasks, "_MOST_TASKS", 2)
     hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
-    hand.turn()
+    hand.commit()
     assert len(hand.names()) == 10
     hand.succeed(*hand.names())
     assert hand.rows("SELECT DISTINCT status FROM tasks") == [("succeeded",)]
@@ -71,7 +71,7 @@ def test_a_higher_priority_goes_first(hand: Hand) -> None:
         hand.submit(named(priority), slots=0, priority=priority)
     order = []
     hand.slots = 1
-    hand.turn()
+    hand.commit()
     while hand.names():
         order += hand.names()
         hand.succeed(*hand.names())
@@ -83,7 +83,7 @@ def test_the_workflow_says_its_priority(hand: Hand) -> None:
     hand.submit(named("plain"), slots=0)
     hand.submit(named("urgent", priority="high"), slots=0)
     hand.slots = 1
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["urgent0"]
 
 
@@ -99,7 +99,7 @@ def test_low_priority_is_never_starved(hand: Hand) -> None:
         if hand.names():
             hand.succeed(*hand.names())
         else:
-            hand.turn()
+            hand.commit()
         rounds += 1
         assert rounds < 20, "it is served after some seconds, not some day"
 
@@ -108,7 +108,7 @@ def test_a_wide_task_does_not_hold_every_slot(hand: Hand) -> None:
     """A narrow task that comes after a wide one gets its step into the next turn."""
     hand.submit(named("wide", steps=40), slots=0)
     hand.slots = 4
-    hand.turn()
+    hand.commit()
     assert len(hand.names()) == 4
     narrow = graph(step("n0"), step("n1", after=["n0"]), step("n2", after=["n1"]), name="narrow")
     (task_id,) = hand.submit(narrow)
@@ -124,7 +124,7 @@ def test_many_tasks_take_turns(hand: Hand) -> None:
     """Each of three wide tasks gets its share of the slots."""
     hand.submit(*[named(letter, steps=10) for letter in "abc"], slots=0)
     hand.slots = 6
-    hand.turn()
+    hand.commit()
     assert sorted(name[0] for name in hand.names()) == ["a", "a", "b", "b", "c", "c"]
 
 
@@ -135,14 +135,14 @@ def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:
     survivor.start(graph(step("beside"), name="innocent"))
     lose(victim)
     assert "step.lost" in victim.types(poison)
-    survivor.turn()
+    survivor.commit()
     late = survivor.start(graph(step("late"), name="late"))
     assert survivor.names() == ["beside"]
     survivor.succeed("beside")
     assert survivor.names() == ["poison"]
     assert survivor.claimed("poison").attempt == 2
     survivor.succeed("poison")
-    survivor.turn()
+    survivor.commit()
     assert survivor.names() == ["late"]
     survivor.succeed("late")
     assert survivor.status(late) == "succeeded"
@@ -176,7 +176,7 @@ def test_nothing_starts_beside_a_step_that_runs_alone(start: Start, checked: Dat
 def test_one_task_per_dedupe_key(hand: Hand) -> None:
     """In one turn, in a later one, and by another process: the same key is the same task."""
     twice = [Submission(graph=named("a"), dedupe_key="k") for _ in range(2)]
-    created = hand.turn(Batch(submissions=twice)).result.created
+    created = hand.commit(Batch(submissions=twice)).result.created
     (task_id,) = set(created.values())
     assert hand.committer.session.sequence == 1, "the turn had to be split"
     assert hand.submit(named("a"), dedupe_key="k") == [task_id]
@@ -235,7 +235,7 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     monkeypatch.setattr(begin_tx, "begin", begin_and_free)
     result = hand.succeed("a").result
     monkeypatch.undo()
-    hand.turn(Batch(completions=result.carried_completions))
+    hand.commit(Batch(completions=result.carried_completions))
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(task_id) == "succeeded"
@@ -285,14 +285,14 @@ def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> N
     lost = {"code": "lost", "class": "crash", "message": "its worker died", "attempt": 1}
     assert first.steps(task_id)["poison"]["error"] == lost
     assert first.steps(other_id)["beside"]["error"] == lost
-    second.turn()
+    second.commit()
     assert second.names() == ["poison"]
     lose(second)
     error = second.steps(task_id)["poison"]["error"]
     assert error["code"] == "process_died"
     assert error["message"].startswith("the process died while this step ran isolated")
     assert second.steps(other_id)["beside"]["error"] == lost
-    third.turn()
+    third.commit()
     claimed = third.claimed("beside") if "beside" in third.names() else third.claimed("poison")
     last = claimed if claimed.step.name == "poison" else None
     if last is None:
@@ -309,7 +309,7 @@ def test_others_beside_an_isolated_step_leave_the_cause_open(checked: Database) 
     first, second = Hand(checked), Hand(checked)
     task_id = first.start(graph(step("poison"), name="poisonous"))
     lose(first)
-    second.turn()
+    second.commit()
     assert second.names() == ["poison"]
     second.start(graph(step("beside"), name="innocent"))
     assert second.names() == ["beside", "poison"]

@@ -46,7 +46,7 @@ def lose(hand: Hand) -> None:
         )
     hand.running.clear()
     hand.committer.enroll()
-    hand.turn()
+    hand.commit()
 
 
 def test_a_day_holds_across_tasks_and_workers(
@@ -105,7 +105,7 @@ def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
     assert hand.rows("SELECT count(*) FROM tool_calls") == [(1,)]
     hand.settle({"it": Paused()}, second)
     hand.operator.resume(second)
-    hand.turn()
+    hand.commit()
     other = hand.claimed("it", second)
     tomorrow = intent_of(other, 10, **given, day="2030-02-01")
     assert intend(hand, (other, tomorrow))[0].refusal is None
@@ -132,7 +132,7 @@ def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
     result = result_of(intent, None, status=CallStatus.FAILED, error=error, latency_ms=1500)
     note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     for _ in range(2):
-        hand.turn(Batch(entries=[note]))
+        hand.commit(Batch(entries=[note]))
         assert times(hand) == [(1500, 0)], "a result counts once"
     (spent,) = hand.rows("SELECT tokens_used, tokens_reserved FROM daily_spend")
     assert spent == (0, 400)
@@ -146,7 +146,7 @@ def test_more_than_was_set_aside_counts_in_full(hand: Hand) -> None:
     intent = intent_of(claimed, 10, ms=1000, daily_ms=5000)
     intend(hand, (claimed, intent))
     result = result_of(intent, Spend(5, 5, 10), latency_ms=4500)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert times(hand) == [(4500, 0)]
     again = intent_of(claimed, 10, number=2, ms=1000, daily_ms=5000)
     (note,) = intend(hand, (claimed, again))

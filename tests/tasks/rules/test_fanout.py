@@ -122,8 +122,8 @@ def test_many_items_are_made_over_several_turns(hand: Hand) -> None:
     expand(hand, list(range(1200)))
     ((first,),) = hand.rows("SELECT count(*) FROM steps WHERE parallel_index >= 0")
     assert 0 < first <= 500
-    hand.turn()
-    hand.turn()
+    hand.commit()
+    hand.commit()
     assert hand.rows("SELECT count(*) FROM steps WHERE parallel_index >= 0") == [(1200,)]
     assert len(hand.names()) == 50
     hand.operator.cancel(task_id)

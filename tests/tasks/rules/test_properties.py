@@ -115,14 +115,14 @@ def test_backoff_stays_within_its_bounds(
 def test_only_a_silence_that_was_watched_is_death(looks: list[tuple[float, bool]]) -> None:
     """A worker is dead after a lease without a turn, as far as the observer could see."""
     liveness = FailureDetector(lease_seconds=60)
-    now, turn, silent = 0.0, 0, None
+    now, commits, silent = 0.0, 0, None
     for pause, has_moved in looks:
         now += pause
-        turn += has_moved
+        commits += has_moved
         # A long time without a look may have been ours to miss: it counts as a third of a lease.
         silent = 0.0 if has_moved or silent is None else silent + min(pause, 20)
-        found = liveness.observe([("w", turn)], now)
-        assert found == ([("w", turn)] if silent > 60 else [])
+        found = liveness.observe([("w", commits)], now)
+        assert found == ([("w", commits)] if silent > 60 else [])
 
 
 class Walk:
@@ -131,7 +131,7 @@ class Walk:
     def __init__(self, graph: Graph) -> None:
         submission = Submission(graph=graph)
         self.locked: LockedTask = creation.create(NO_DATABASE, submission, 1, 1)
-        self.turn = 0
+        self.commits = 0
         self.begun: set[tuple[int, int]] = set()
         self.has_missed_deadline = False
 
@@ -145,9 +145,9 @@ class Walk:
 
     def claim(self, slots: int) -> None:
         """Claim what is due."""
-        self.turn += 1
-        room = ClaimCapacity(slots, len(self.running()), SECOND, "w", self.turn)
-        for _, step in claiming.claim([self.locked], room).steps:
+        self.commits += 1
+        capacity = ClaimCapacity(slots, len(self.running()), SECOND, "w", self.commits)
+        for _, step in claiming.claim([self.locked], capacity).steps:
             place = (step.index, step.parallel_index)
             assert step.attempt <= step.max_attempts
             if not step.is_item:

@@ -83,10 +83,10 @@ def test_a_childs_unknown_effect_is_put_to_a_person(hand: Hand) -> None:
     intend(hand, hand.claimed("pay"))
     hand.settle({"pay": Failed(StepError("gone", "unknown", "nobody knows"))})
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     hand.settle({"run": Failed(StepError("child_failed", "child", "it failed"))})
     hand.operator.retry(first)
-    hand.turn()
+    hand.commit()
     hand.settle({"run": ASKED})
     (call,) = hand.claimed("pay").calls
     assert (call.status, call.attempt, call.on_unknown) == ("unknown", 0, "ask")
@@ -101,7 +101,7 @@ def test_what_a_child_gave_too_late_for_its_parent_is_taken(hand: Hand) -> None:
     hand.succeed("c")
     hand.operator.cancel(first)
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     hand.settle({"run": ASKED}, second)
     claimed = hand.claimed("run", second)
     assert claimed.waited is not None
@@ -151,11 +151,11 @@ def test_a_child_that_somebody_retries_at_the_moment_fails_the_step(hand: Hand) 
     child_id = child_of(hand, first)
     hand.fail("c")
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     hand.settle({"run": Failed(StepError("child_failed", "child", "it failed"))})
     alone = hand.operator.retry(child_id).task_id
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     hand.settle({"run": ASKED}, second)
     error = hand.document(second)["error"]
     assert (error["code"], alone in error["message"]) == ("child_alive", True)
@@ -214,7 +214,7 @@ def test_a_child_that_is_held_is_asked_for_again(hand: Hand) -> None:
     hand.operator.cancel(first)
     hand.running.clear()
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     if hand.database.is_sqlite:
         # There is one writer: nobody can hold it.
         hand.settle({"run": ASKED}, second)

@@ -54,11 +54,11 @@ def test_a_retry_of_a_retry_keeps_the_origin(hand: Hand) -> None:
     first = hand.start(graph(step("a")))
     hand.fail("a")
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     hand.fail("a")
     third = hand.operator.retry(second).task_id
     assert hand.document(third)["origin"] == first
-    hand.turn()
+    hand.commit()
     hand.succeed("a")
     assert hand.status(third) == "succeeded"
 
@@ -95,7 +95,7 @@ def test_a_retried_groups_items_share_the_tasks_window(hand: Hand) -> None:
         hand.settle(dict.fromkeys(hand.names(), FAILURE))
     assert hand.status(first) == "failed"
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     seen = []
     while hand.names():
         assert len(hand.names()) <= 2
@@ -105,7 +105,7 @@ def test_a_retried_groups_items_share_the_tasks_window(hand: Hand) -> None:
     assert seen == [f"each[{number}]" for number in range(5)]
     assert hand.status(second) == "failed"
     third = hand.operator.retry(second).task_id
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["each[3]"]
     hand.succeed("each[3]")
     assert hand.status(third) == "succeeded"
@@ -119,7 +119,7 @@ def test_a_failure_in_a_retried_group_skips_what_is_held_back(hand: Hand) -> Non
     hand.operator.cancel(first)
     hand.running.clear()
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["each[0]"]
     hand.succeed("each[0]")
     hand.fail("each[1]")
@@ -142,12 +142,12 @@ def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
         hand.operator.retry(first)
     hand.skip(3700)
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     (call,) = hand.claimed("pay", second).calls
     assert (call.status, call.number, call.on_unknown) == ("unknown", 1, "ask")
     hand.settle({"pay": Waiting(UnknownCall(call.call_id))})
     hand.operator.resolve(second, "pay", "done", {"paid": True})
-    hand.turn()
+    hand.commit()
     assert [known.response for known in hand.claimed("pay", second).calls] == [{"paid": True}]
     hand.succeed("pay")
 
@@ -157,16 +157,16 @@ def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
     first = hand.start(graph(step("pay")))
     intend(hand, hand.claimed("pay"), on_unknown="retry")
     hand.settle({"pay": Retry(ERROR, is_unknown=True)})
-    hand.turn()
+    hand.commit()
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed, on_unknown="retry")
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     (call,) = hand.claimed("pay", again).calls
     assert (call.status, call.attempt, call.error) == ("unknown", 0, None)
     hand.succeed("pay")
@@ -180,10 +180,10 @@ def test_a_retry_inherits_no_failure(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     assert hand.claimed("pay", again).calls == []
     hand.succeed("pay")
 

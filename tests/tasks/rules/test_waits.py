@@ -71,10 +71,10 @@ def test_backoff_grows_and_nothing_runs_before_its_time(hand: Hand) -> None:
         after = hand.clock.now()
         delay = wake_at(hand, task_id)
         assert before + expected * SECOND <= delay <= after + expected * SECOND
-        hand.turn()
+        hand.commit()
         assert hand.names() == []
         hand.skip(expected + 1)
-        hand.turn()
+        hand.commit()
         assert hand.names() == ["a"]
     hand.settle({"a": RETRY})
     assert hand.status(task_id) == "failed"
@@ -90,7 +90,7 @@ def test_what_a_remote_asks_for_is_a_lower_bound(hand: Hand) -> None:
         assert before + expected * SECOND <= wake_at(hand, task_id)
         assert wake_at(hand, task_id) <= hand.clock.now() + expected * SECOND
         hand.skip(expected + 1)
-        hand.turn()
+        hand.commit()
 
 
 def test_a_step_asks_to_be_left_alone(engine: Engine) -> None:
@@ -150,7 +150,7 @@ def test_one_signal_wakes_one_waiter(hand: Hand) -> None:
     hand.operator.signal(task_id, "go", 1)
     assert sorted(hand.statuses(task_id).values()) == ["pending", "waiting"]
     hand.operator.signal(task_id, "go", 2)
-    hand.turn()
+    hand.commit()
     waited = [hand.claimed(name).waited for name in ("a", "b")]
     assert [found.result["value"] for found in waited if found is not None] == [1, 2]
 
@@ -200,8 +200,8 @@ def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
     assert runs[token] == [1, 2]
 
 
-@pytest.mark.parametrize("is_one_turn", [False, True], ids=["before", "with it"])
-def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: bool) -> None:
+@pytest.mark.parametrize("is_one_commit", [False, True], ids=["before", "with it"])
+def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_commit: bool) -> None:
     """The late word of an effect may come while the next attempt decides to ask: it wins."""
     task_id = hand.start(graph(step("a")))
     first = hand.claimed("a")
@@ -212,13 +212,13 @@ def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: boo
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, "paid")
     late = JournalEntry(claim_of(first), first.graph, result=result)
     asking = settle_of(second, Waiting(UnknownCall(call_id)))
-    if is_one_turn:
-        hand.turn(Batch(entries=[late], completions=[asking]))
+    if is_one_commit:
+        hand.commit(Batch(entries=[late], completions=[asking]))
     else:
-        hand.turn(Batch(entries=[late]))
-        hand.turn(Batch(completions=[asking]))
+        hand.commit(Batch(entries=[late]))
+        hand.commit(Batch(completions=[asking]))
     if hand.names() == []:
-        hand.turn()
+        hand.commit()
     (known,) = hand.claimed("a").calls
     assert known.response == "paid"
     assert hand.rows("SELECT 1 FROM approvals WHERE status = 'pending'") == []

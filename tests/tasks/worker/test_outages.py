@@ -287,18 +287,18 @@ def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
 
 def test_a_value_that_is_there_is_not_fetched_again() -> None:
     """A step that waits for two values has one of them read once, however long the other takes."""
-    room = BlockedSteps()
-    room.fetched.missing = {"a", "b"}
+    blocked = BlockedSteps()
+    blocked.fetched.missing = {"a", "b"}
     task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
     waiting = StepRow.new("step", "task", 0)
-    room.add(LockedTask(task, graph(step("one")), 0), waiting, is_isolated=False)
-    assert room.wanted == {"a", "b"}
-    assert room.supply("a", b"content") == []
-    assert room.wanted == {"b"}
-    room.tidy()
-    assert room.fetched.contents == {"a": b"content"}
-    assert [each.step for each in room.supply("b", None)] == [waiting]
-    assert room.wanted == set()
+    blocked.add(LockedTask(task, graph(step("one")), 0), waiting, is_isolated=False)
+    assert blocked.wanted == {"a", "b"}
+    assert blocked.supply("a", b"content") == []
+    assert blocked.wanted == {"b"}
+    blocked.tidy()
+    assert blocked.fetched.contents == {"a": b"content"}
+    assert [each.step for each in blocked.supply("b", None)] == [waiting]
+    assert blocked.wanted == set()
 
 
 def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None:
