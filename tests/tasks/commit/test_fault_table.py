@@ -128,7 +128,7 @@ def test_the_table_is_complete() -> None:
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.COMMIT))
-def test_a_batch(
+def test_the_response_to_a_failed_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the committer does with a batch whose transaction failed."""
@@ -166,7 +166,7 @@ def test_a_batch(
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.PART))
-def test_a_part_of_a_batch(
+def test_the_response_to_a_failed_part_of_a_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part that cannot be stored is replaced by a failure; any other error is the batch's."""
@@ -194,7 +194,7 @@ def test_a_part_of_a_batch(
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.LOAD, Phase.LOAD_ONE))
-def test_the_inputs_of_attempts(
+def test_the_response_to_unreadable_attempt_inputs(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claimed attempt is started, blocked, failed or kept for the next commit; never lost."""
@@ -223,7 +223,7 @@ def test_the_inputs_of_attempts(
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.POLL, Phase.ENROLL))
-def test_outside_a_batch(
+def test_the_response_to_a_failure_outside_a_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The committer raises; the worker tries again, or ends."""
@@ -253,7 +253,7 @@ def test_outside_a_batch(
         and cause is not Cause.CODE
     ],
 )
-def test_the_worker(
+def test_the_response_of_the_worker(
     phase: Phase, cause: AnyCause, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It pauses, sends the batch again at once, takes a new identity, or ends with the error."""
