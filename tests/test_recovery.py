@@ -67,9 +67,9 @@ class Dying(Hand):
         """Run the startup pass."""
         return recovery.recover(self.database, self.clock)
 
-    def note(self, claimed: AttemptInput, **told: Any) -> None:
+    def note(self, claimed: AttemptInput, **entry: Any) -> None:
         """Let an attempt record something."""
-        self.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
+        self.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **entry)]))
 
     def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
         """Return columns of a step's row."""
@@ -256,7 +256,7 @@ def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
 
 
 def test_a_remote_is_not_asked_before_the_effects_time_is_over(dying: Dying) -> None:
-    """The remote may still be processing what the dead worker sent, and would deny that it happened."""
+    """The remote may still be processing the request, and would deny that it happened."""
     dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now(), on_unknown="reconcile")
@@ -456,7 +456,7 @@ def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str)
     task_id = dying.start(Graph(name="parent", steps=[sub, step("bad"), tidy]))
     dying.settle({"sub": Waiting(ChildRequest("child", {}))})
     ((child_id,),) = dying.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
-    # `fail_fast` skips the step that waits; whoever was to cancel the child dies with this turn.
+    # `fail_fast` skips the step that waits; the worker dies before it cancels the child.
     dying.settle({"bad": Failed(StepError("no", "code", "no"))})
     assert dying.status(task_id) == ("failed" if parent == "has ended" else "running")
     assert dying.status(child_id) == "running"

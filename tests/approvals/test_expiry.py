@@ -125,7 +125,7 @@ def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
         hand.operator.pause(task_id)
     hand.skip(2 * HOUR)
     hand.commit()
-    assert len(pending(hand)) == 2, "a turn leaves paused tasks alone"
+    assert len(pending(hand)) == 2, "a commit does not touch paused tasks"
     assert expiry.check_due(hand.database, hand.clock) == {"expired": 1, "reminded": 1}
     assert expiry.check_due(hand.database, hand.clock) == {}
     (approval,) = pending(hand, answered)
@@ -159,8 +159,8 @@ def test_a_task_cancelled_since_it_was_found_stays_as_it_is(
     before = hand.rows("SELECT count(*) FROM events")
     assert expiry.check_due(hand.database, hand.clock) == {}
     assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
-    told = hand.rows("SELECT type FROM events ORDER BY id")[before[0][0] :]
-    assert told == [("approval.withdrawn",), ("task.canceled",)]
+    events = hand.rows("SELECT type FROM events ORDER BY id")[before[0][0] :]
+    assert events == [("approval.withdrawn",), ("task.canceled",)]
     assert find_violations(hand.database) == []
 
 

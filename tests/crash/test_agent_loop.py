@@ -1,4 +1,4 @@
-"""An agent's loop of ten turns dies at every one of its commits: its transcript stays the same."""
+"""An agent's loop of ten turns crashes at every one of its commits: its transcript stays the same."""
 
 import itertools
 import json
@@ -53,7 +53,7 @@ def agent_step(turns: int, name: str = "it") -> Step:
 
 
 class LoopStory(Story):
-    """An agent's task, and what must be on record of it."""
+    """An agent's task, and what must be recorded of it."""
 
     def _answer(self, task_id: str, title: str, call_id: str) -> None:
         ((request,),) = self._rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
@@ -66,7 +66,7 @@ class LoopStory(Story):
             return
 
     def check(self) -> None:
-        """Hold the record and the world against one run of the loop."""
+        """Check the record and the effects against one run of the loop."""
         super().check()
         rows = self._rows(
             "SELECT c.number, c.response, c.tokens_in, c.tokens_out FROM tool_calls AS c"
@@ -101,10 +101,10 @@ class LoopStory(Story):
 
 
 @pytest.mark.parametrize("way", [Way.DIED_BEFORE, Way.DIED_AFTER], ids=["before", "after"])
-def test_every_commit_of_a_loop(
+def test_a_loop_survives_a_crash_at_every_commit(
     way: Way, sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that was said is asked again, no recorded call runs twice, the spend is exact."""
+    """No model call is repeated, no recorded call runs twice, the spend is exact."""
     monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.01)
     shape = Shape([agent_step(TURNS)], once=[])
@@ -116,8 +116,8 @@ def test_every_commit_of_a_loop(
     assert at > 2 * TURNS
 
 
-def test_a_turn_costs_as_much_late_as_early(sqlite_template: Path, tmp_path: Path) -> None:
-    """In a loop of 200 turns what is written for one does not grow with those before it."""
+def test_the_cost_of_a_turn_does_not_grow(sqlite_template: Path, tmp_path: Path) -> None:
+    """In a loop of 200 turns the bytes written for a turn do not grow with the earlier ones."""
     path = tmp_path / "long.db"
     shutil.copyfile(sqlite_template, path)
     engine = Engine(Database(f"sqlite:///{path}", clock=HandClock()))
@@ -139,13 +139,13 @@ def test_a_turn_costs_as_much_late_as_early(sqlite_template: Path, tmp_path: Pat
     early = sum(sizes[number] for number in range(21, 61))
     late = sum(sizes[number] for number in range(361, 401))
     assert late <= early * 1.1
-    told = [size for (size,) in events]
-    assert sum(told[-150:-50]) <= sum(told[50:150]) * 1.1
+    sizes = [size for (size,) in events]
+    assert sum(sizes[-150:-50]) <= sum(sizes[50:150]) * 1.1
 
 
 @pytest.mark.measured
-def test_the_engine_takes_little_of_its_own(sqlite_template: Path, tmp_path: Path) -> None:
-    """Less than 5 ms of CPU for a call, be it of the model or of a tool, all included."""
+def test_the_engines_own_cpu_per_call_is_small(sqlite_template: Path, tmp_path: Path) -> None:
+    """Less than 5 ms of CPU for each call of the model or of a tool."""
     path = tmp_path / "measured.db"
     shutil.copyfile(sqlite_template, path)
     engine = Engine(Database(f"sqlite:///{path}", clock=HandClock()))
@@ -160,7 +160,7 @@ def test_the_engine_takes_little_of_its_own(sqlite_template: Path, tmp_path: Pat
 
 
 def _cpu_seconds(engine: Engine, measured: Graph) -> float:
-    """Return what a task takes of this process; what else the machine does can only add to it."""
+    """Return the CPU time that a task takes of this process; other load can only add to it."""
     before = time.process_time()
     task_id = engine.submit(measured)
     while engine.status(task_id) == "running":

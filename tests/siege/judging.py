@@ -1,4 +1,4 @@
-"""The judge of a siege: holds what the world saw against what tasks promise.
+"""The judge of a siege: compares the remotes' ledger with what tasks promise.
 
 It reads a `Record` and knows nothing of the engine, its database or its checker.
 """
@@ -102,7 +102,7 @@ def _count(record: Record, effect: str, promised: Effect) -> Iterator[str]:
 def _outcome(
     record: Record, effect: str, promised: Effect, step: dict[str, Any] | None
 ) -> Iterator[str]:
-    """What is recorded of a step agrees with what happened."""
+    """The recorded result of a step agrees with what happened."""
     sent = record.sent[effect]
     acted = sum(each.acted for each in sent)
     status = step["status"] if step is not None else "missing"

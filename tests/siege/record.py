@@ -1,4 +1,4 @@
-"""What a siege knows in the end, from outside alone: the judge reads this and nothing else."""
+"""The record of a siege, collected from outside only: the judge reads nothing else."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What the engine takes from outside itself: time, ids, chance, and the database's thread."""
+"""The engine's sources from outside: time, ids, chance, and the database's thread."""
 
 import random
 from collections.abc import Callable
@@ -48,12 +48,12 @@ class SimulatedClock(Clock):
         self._furthest_us = max(self._furthest_us, self._jumped_us)
 
     def set_right(self) -> None:
-        """Undo all that set it back: what is due by the wall clock would be as late as that."""
+        """Undo all that set the clock back: otherwise what is due would be as late as that."""
         self._jumped_us = self._furthest_us
 
 
 class SeededSource(Source):
-    """Ids as they really are, time first, with the rest drawn from a seed."""
+    """Ids of the real form, time first, with the rest drawn from a seed."""
 
     def __init__(self, clock: SimulatedClock, chance: random.Random) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The people of a run: operators who interfere, and one who in the end gives all that is waited for."""
+"""The people of a run: operators who interfere, and one who in the end answers everything."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class People:
             self._by_key.setdefault(key, set()).add(task_id)
 
     def broken_promises(self) -> list[str]:
-        """Tell what was delivered under one key and became several tasks."""
+        """Return the deliveries under one key that became several tasks."""
         return [f"{key} became {ids}" for key, ids in self._by_key.items() if len(ids) > 1]
 
     def operator(self, database: Database) -> Operator:
@@ -96,7 +96,7 @@ class People:
         return command
 
     def _some(self, database: Database, number: int) -> str | None:
-        """Return some child, or the task that came last: a retry, a fork or a child perhaps."""
+        """Return some child, or the newest task: perhaps a retry, a fork or a child."""
         condition = "parent_task_id IS NOT NULL" if number == SOME_CHILD else "1 = 1"
         with database.connect("reader") as connection:
             found = connection.query(f"SELECT id FROM tasks WHERE {condition} ORDER BY id")
@@ -149,7 +149,7 @@ class People:
         return self._say(database, question, "answer", truth)
 
     def _resolve(self, database: Database, approval_id: str, verdict: Any) -> str:
-        """Say what became of an effect by naming its step, as the command does."""
+        """Resolve an unknown effect by its step's name, as the command does."""
         with database.connect("reader") as connection:
             ((task_id, name, item),) = connection.query(
                 "SELECT a.task_id, s.name, s.parallel_index FROM approvals AS a"
@@ -170,7 +170,7 @@ class People:
         return answered.message
 
     def _truth(self, database: Database, request: str) -> str:
-        """Say of an effect whether it happened, after a look at the world."""
+        """Return whether an effect happened, as the world has recorded it."""
         asked = json.loads(request)
         self._machine.result.happened["person: saw another request"] += "now" in asked
         given = (asked["request"] or {}).get("arguments")
@@ -185,7 +185,7 @@ class People:
         return "done" if self._machine.world.has_seen(remote_key) else "retry"
 
     async def attend(self) -> None:
-        """Answer whatever is asked, as long as things go wrong."""
+        """Answer questions while faults go on."""
         while not self._machine.is_calm:
             await asyncio.sleep(self._machine.loop.chance.uniform(0.5, 3.0))
             try:
@@ -250,7 +250,7 @@ class People:
         self._machine.tell("settler", f"fork: {said}")
 
     async def settle(self) -> list[str]:
-        """Give everything that is waited for, and return what is still open."""
+        """Answer everything that is waited for, and return what is still open."""
         found: list[str] = await self._machine.visit("settler", self._settle)
         return found
 
@@ -306,7 +306,7 @@ def _questions(database: Database) -> list[tuple[Any, ...]]:
 
 
 def _try(command: Callable[[], object]) -> None:
-    """Do something that may have become needless since one looked."""
+    """Do something that may have become impossible since the last check."""
     try:
         command()
     except (RefusedError, NotFoundError):

@@ -1,4 +1,4 @@
-"""What tests do to tasks of a `Hand` beside its turns: intents, dead workers, broken rows."""
+"""What tests do to tasks of a `Hand` beside its commits: intents, dead workers, broken rows."""
 
 from agent.core import ids
 from agent.steps.types.attempt_input import AttemptInput
@@ -32,7 +32,7 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
 
 
 def lose(hand: Hand) -> None:
-    """Let a worker be declared dead, and what it held be recovered."""
+    """Declare a worker dead, and recover its steps."""
     with hand.database.connect("writer") as tx:
         with tx.transaction():
             workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")

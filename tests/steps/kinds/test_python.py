@@ -293,7 +293,7 @@ def test_a_pause_takes_effect_at_the_next_checkpoint(is_async: bool) -> None:
     ],
 )
 def test_an_output_that_is_not_plain_json_names_the_key(output: Json, where: str) -> None:
-    """Such an output fails the step, never the turn that would store it."""
+    """Such an output fails the step, never the commit that would store it."""
     outcome = run(python(lambda: output).attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.message.startswith(where)

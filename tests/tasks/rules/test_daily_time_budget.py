@@ -204,8 +204,8 @@ def test_a_spilled_result_is_settled_later(hand: Hand, tmp_path: Path) -> None:
     with hand.database.connect("writer") as connection:
         assert spilled_results.replay(hand.database, connection, hand.committer.graphs) == 1
     assert times(hand) == [(1500, 0)]
-    ((told,),) = hand.rows("SELECT error FROM tool_calls")
-    assert "no such thing" in told and "final" in told
+    ((error,),) = hand.rows("SELECT error FROM tool_calls")
+    assert "no such thing" in error and "final" in error
     hand.settle({"it": Succeeded()})
 
 
