@@ -131,7 +131,7 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
     fill(database)
     with database.connect("worker") as connection:
         without_index = scans(connection, "SELECT id FROM tasks WHERE phase = :p", {"p": "x"})
-        assert without_index, "what reads a whole table is told apart"
+        assert without_index, "what reads a whole table is recognized"
         asked = record_statements(connection)
         views.task(connection, "t1")
         views.steps(connection, "t1")
