@@ -107,7 +107,8 @@ def test_workers_killed_and_stopped_beyond_their_lease(postgres_url: str, tmp_pa
         stopped.send_signal(signal.SIGSTOP)
         those.end(killed, signal.SIGKILL)
         eventually(
-            lambda: not those.live_identities(stopped) and not those.living(killed), those.describe
+            lambda: not those.live_identities(stopped) and not those.live_identities(killed),
+            those.describe,
         )
         gate.touch()
         eventually(lambda: those.are_ended(task_ids), those.describe)

@@ -49,8 +49,9 @@ attempts need values from outside the database."""
 
 
 def cells(*phases: Phase) -> list[tuple[Phase, AnyCause]]:
-    """Return the cells of some phases."""
-    return [(phase, cause) for phase in phases for cause in sorted(RESPONSES[phase])]
+    """Return the cells of some phases, in the same order in every process."""
+    causes = {phase: sorted(RESPONSES[phase], key=lambda cause: cause.name) for phase in phases}
+    return [(phase, cause) for phase in phases for cause in causes[phase]]
 
 
 def error_of(cause: AnyCause) -> Exception:
