@@ -58,11 +58,11 @@ class LoopStory(Story):
     def _answer(self, task_id: str, title: str, call_id: str) -> None:
         ((request,),) = self._rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
         n = json.loads(request)["arguments"]["n"]
-        said = ("done", f"did {n}") if acted[(task_id, n)] else ("retry", None)
+        verdict = ("done", f"did {n}") if acted[(task_id, n)] else ("retry", None)
         try:
-            Operator(self.plain, self.clock).resolve(task_id, title, *said)
+            Operator(self.plain, self.clock).resolve(task_id, title, *verdict)
         except RefusedError:
-            # The late word about it came first.
+            # Its late result came first.
             return
 
     def check(self) -> None:
@@ -75,8 +75,10 @@ class LoopStory(Story):
             id=self.task_id,
         )
         assert [row[0] for row in rows] == list(range(1, 2 * TURNS + 2)), self.describe()
-        said = [json.loads(row[1]) for row in rows[::2]]
-        wished = [use["arguments"]["n"] for each in said for use in each.get("tool_uses", ())]
+        answers = [json.loads(row[1]) for row in rows[::2]]
+        wished = [
+            use["arguments"]["n"] for answer in answers for use in answer.get("tool_uses", ())
+        ]
         assert wished == [1000 + n for n in range(TURNS)]
         did = [json.loads(row[1]) for row in rows[1::2]]
         texts = [each["text"] if isinstance(each, dict) else each for each in did]
@@ -139,8 +141,8 @@ def test_the_cost_of_a_turn_does_not_grow(sqlite_template: Path, tmp_path: Path)
     early = sum(sizes[number] for number in range(21, 61))
     late = sum(sizes[number] for number in range(361, 401))
     assert late <= early * 1.1
-    sizes = [size for (size,) in events]
-    assert sum(sizes[-150:-50]) <= sum(sizes[50:150]) * 1.1
+    event_sizes = [size for (size,) in events]
+    assert sum(event_sizes[-150:-50]) <= sum(event_sizes[50:150]) * 1.1
 
 
 @pytest.mark.measured

@@ -61,8 +61,8 @@ class Tracer:
             text=True,
         )  # fmt: skip
         assert self._strace.stderr is not None
-        said = self._strace.stderr.readline()
-        assert "attached" in said, said
+        line = self._strace.stderr.readline()
+        assert "attached" in line, line
         process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The siege: agents under faults, judged from outside alone.
+"""The siege: agents under faults, judged only from outside.
 
     python -m tests.siege --sqlite 100 --postgres 100 [--seed 1] [--plant duplicate]
 
@@ -89,7 +89,7 @@ def rows_of(result: Result) -> dict[str, int]:
             each.answer in ("cut", "500", "stall") for each in sent
         ),
         "repeated under a known key": sum(each.answer == "replayed" for each in sent),
-        "remotes asked whether they acted": sum(map(len, record.said.values())),
+        "remotes asked whether they acted": sum(map(len, record.confirmations.values())),
         "person: it happened": verdicts["done"] + verdicts["fail"],
         "person: it did not, do it": verdicts["retry"],
         "violations": len(result.violations),

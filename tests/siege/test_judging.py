@@ -69,7 +69,7 @@ def test_repetitions_with_a_reason_are_no_violations() -> None:
     retried[:0] = [Sent(-3, acted=False, answer="429"), Sent(-2, acted=False, answer="cut")]
     record.verdicts["t0/open"]["call-1"] = "retry"
     record.sent["t0/asked"].insert(0, Sent(0, acted=False, answer="cut"))
-    record.said["t0/asked"] += [None, False]
+    record.confirmations["t0/asked"] += [None, False]
     first = record.sent["t0/keyed"][0]
     record.sent["t0/keyed"] = [
         Sent(first.at, acted=True, answer="cut"),
@@ -85,7 +85,7 @@ def test_a_success_without_a_response_is_a_violation() -> None:
     record = sound()
     record.sent["t0/asked"] = [Sent(2, acted=True, answer="cut")]
     assert any("taken for done" in sentence for sentence in violations(record))
-    record.said["t0/asked"].append(True)
+    record.confirmations["t0/asked"].append(True)
     assert violations(record) == []
 
 

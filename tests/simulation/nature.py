@@ -27,7 +27,7 @@ class SimulatedClock(Clock):
         """The latest instant that it ever showed: nothing on record is in the future of that."""
 
     def now(self) -> int:
-        # No two looks at a real clock show the same.
+        # No two reads of a real clock are equal.
         self._reads += 1
         now = EPOCH_US + int(self._loop.time() * SECOND) + self._jumped_us + self._reads
         self.latest = max(self.latest, now)

@@ -56,7 +56,7 @@ class People:
         await asyncio.sleep(operation["at"])
         for _ in range(3):
             try:
-                said = await self._machine.visit("operator", self._command(operation))
+                answer = await self._machine.visit("operator", self._command(operation))
             except (RefusedError, NotFoundError, NotAllowedError, InvalidAnswerError) as error:
                 self._machine.tell("operator", f"{operation['do']}: refused: {error}")
                 return
@@ -64,8 +64,8 @@ class People:
                 self._machine.tell("operator", f"{operation['do']}: {error}")
                 await asyncio.sleep(1.0)
                 continue
-            self._machine.tell("operator", f"{operation['do']}: {said}")
-            if said not in IN_VAIN:
+            self._machine.tell("operator", f"{operation['do']}: {answer}")
+            if answer not in IN_VAIN:
                 self._machine.result.happened[f"person: {operation['do']}"] += 1
             return
 
@@ -129,12 +129,12 @@ class People:
         question = chance.choice(asked)
         if question[1] == "approval" and chance.random() < 0.3:
             return self._say(database, question, "deny")
-        said = self._answer(database, question)
+        answer = self._answer(database, question)
         try:
             # A second tap on the same button.
             self._answer(database, question)
         except RefusedError:
-            return said
+            return answer
         raise AssertionError(f"approval {question[0]} was decided twice")
 
     def _answer(self, database: Database, question: tuple[Any, ...]) -> str:
@@ -218,13 +218,13 @@ class People:
             if self._machine.loop.chance.random() < 0.3:
                 continue
             try:
-                said = self.operator(database).retry(task_id)
+                answer = self.operator(database).retry(task_id)
             except RefusedError as error:
                 self._machine.tell("settler", f"retry: refused: {error}")
                 refused += 1
                 continue
-            self._machine.result.happened["person: retry"] += said.is_changed
-            self._machine.tell("settler", f"retry: {said.message}")
+            self._machine.result.happened["person: retry"] += answer.is_changed
+            self._machine.tell("settler", f"retry: {answer.message}")
         return refused
 
     async def fork_after_answers(self) -> None:
@@ -245,9 +245,9 @@ class People:
         ]
         if not behind:
             return
-        said = self._fork_from(database, *self._machine.loop.chance.choice(behind))
+        answer = self._fork_from(database, *self._machine.loop.chance.choice(behind))
         self._machine.result.happened["person: fork after an answer"] += 1
-        self._machine.tell("settler", f"fork: {said}")
+        self._machine.tell("settler", f"fork: {answer}")
 
     async def settle(self) -> list[str]:
         """Answer everything that is waited for, and return what is still open."""

@@ -138,7 +138,7 @@ class _Machine:
         raise structlog.DropEvent
 
     def run(self) -> Result:
-        """Live through the scenario and look at what it left."""
+        """Run the scenario and check what it left."""
         before = functions.world, notifications.CHECK_SECONDS, processes.orphans
         functions.world = self.world
         notifications.CHECK_SECONDS = 0.5  # type: ignore[misc]

@@ -240,7 +240,7 @@ def test_a_busy_worker_detects_dead_workers(postgres_database: Database) -> None
     task_id = silent.start(graph(step("a")))
     engine = Engine(postgres_database, lease_seconds=1.0, poll_seconds=30.0)
     try:
-        # Each of these wakes the worker before it would have looked by itself.
+        # Each of these wakes the worker before its own poll.
         eventually(
             lambda: (
                 engine.submit(graph(step("b"), name="busy"))
