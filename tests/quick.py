@@ -27,7 +27,7 @@ MOST_MODULES = 10
 
 
 def changed_files() -> list[str]:
-    """Return the files that differ from the commit where this branch left `main`, new ones included."""
+    """Return the files that differ from where this branch left `main`, new ones included."""
     base = _git("merge-base", "main", "HEAD") or ["HEAD"]
     return sorted(
         {*_git("diff", "--name-only", base[0]), *_git("ls-files", "-o", "--exclude-standard")}

@@ -185,7 +185,7 @@ def test_a_recorded_final_failure_is_applied(
 
 
 def test_another_worker_applies_a_recorded_final_failure(dying: Dying) -> None:
-    """Takeover by a running worker uses the same function: the recorded result decides there too."""
+    """Takeover by a running worker uses the same function: the recorded result decides."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -529,7 +529,7 @@ def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_result_spilled_at_exit_is_settled_at_the_next_start(
     away: OutOfReach, fault: Fault
 ) -> None:
-    """A result that could not be committed is written to a file, also by a worker that had to end."""
+    """A result that could not be committed is in a file, also if the worker had to end."""
     away.fault = fault
     lose_a_result(away)
     with away.connect("reader") as reader:

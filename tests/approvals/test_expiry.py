@@ -165,7 +165,7 @@ def test_a_task_cancelled_meanwhile_is_not_changed(
 
 
 def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
-    """A step that still waits on a decided question goes on at the loop's next check, or at a start.
+    """A step that still waits on a decided question goes on at the loop's next check or at a start.
 
     The engine never leaves one so: a decision wakes its step in the same transaction.
     """

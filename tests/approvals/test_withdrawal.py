@@ -30,7 +30,7 @@ def test_cancelling_a_task_withdraws_its_question(engine: Engine) -> None:
 
 
 def test_another_steps_failure_withdraws_the_question(engine: Engine) -> None:
-    """With fail_fast a waiting step is skipped, and its question withdrawn; so it is at a deadline."""
+    """With fail_fast, or at a deadline, a waiting step is skipped and its question withdrawn."""
     gate = Gate()
     failing = step("other", "gated_failure", given={"gate": gate.name})
     task_id, approval = asked(engine, gated("pay", token()), failing)

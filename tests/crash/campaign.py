@@ -41,7 +41,7 @@ HOUSEHOLDS = 3
 SQLITE_ROUND = 50
 POSTGRES_ROUND = 50
 POSTGRES_CHECK_EVERY = 10
-"""The checker reads the whole database, and eight workers write much: it runs after this number of kills."""
+"""The checker reads the whole database, so it runs only after this number of kills."""
 WORKERS = 8
 STARTING, WORKING, AT_EFFECT = "while it started", "while it worked", "just after an effect"
 PAUSE_SECONDS = 0.015

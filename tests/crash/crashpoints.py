@@ -124,7 +124,7 @@ class Points:
 
         def be() -> None:
             while not is_leaving.wait(0.02):
-                # A daemon that is stopped in a commit holds the lock, and the disk may fail here too.
+                # A daemon stopped in a commit holds the lock, and the disk may fail here too.
                 with contextlib.suppress(StoreError):
                     if self.those.are_ended([self._task_id]):
                         is_over.set()

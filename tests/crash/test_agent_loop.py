@@ -1,4 +1,4 @@
-"""An agent's loop of ten turns crashes at every one of its commits: its transcript stays the same."""
+"""An agent's loop of ten turns crashes at each of its commits: its transcript stays the same."""
 
 import itertools
 import json

@@ -28,7 +28,7 @@ def points(sqlite_template: Path, tmp_path: Path) -> Iterator[Points]:
 
 
 def test_faults_at_some_syncs(points: Points) -> None:
-    """Killed in a sync, killed again during recovery, or given a disk error: every task ends correctly."""
+    """Kills in a sync, kills during recovery, and disk errors: every task ends correctly."""
     points.begin()
     assert points.kill(6)
     assert points.kill(3)

@@ -84,7 +84,7 @@ def _held(those: Agents, gate: Path) -> Graph:
 
 
 def test_workers_killed_and_stopped_beyond_their_lease(postgres_url: str, tmp_path: Path) -> None:
-    """Live workers take over from dead and stopped ones; a stopped one returns with a new identity."""
+    """Live workers take over from dead and stopped ones; a stopped one gets a new identity."""
     # A slow machine may have anybody declared dead: what follows then must not take long either.
     settings = {
         "AGENT_ENGINE__LEASE_SECONDS": "3",

@@ -233,7 +233,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an outcome of a task released meanwhile counts as late",
-        "a worker drops its own outcome when another process released the task during the transaction",
+        "a worker drops its outcome when another process unlocks the task meanwhile",
         "agent/tasks/commit/begin.py",
         "if task_id not in scope.tasks and task_id not in task_ids\n",
         "if task_id not in scope.tasks\n",

@@ -63,7 +63,7 @@ def test_a_falsified_record_is_noticed(name: str) -> None:
 
 
 def test_repetitions_with_a_reason_are_no_violations() -> None:
-    """A refusal, a `retry` by a person, a `no` by the remote, and a known key allow another request."""
+    """A refusal, a person's `retry`, a remote's `no`, and a known key allow another request."""
     record = sound()
     retried = record.sent["t0/open"]
     retried[:0] = [Sent(-3, acted=False, answer="429"), Sent(-2, acted=False, answer="cut")]

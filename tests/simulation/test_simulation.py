@@ -69,7 +69,7 @@ FAULTS = {
 
 
 def test_every_fault_occurs_often_enough(sqlite_template: Path) -> None:
-    """Faults that occurred are counted, not the drawn ones: a fault that never strikes proves nothing.
+    """Counted are the faults that occurred: a drawn fault that never strikes proves nothing.
 
     Every task ends here too.
     """

@@ -170,7 +170,7 @@ def test_prune_removes_ended_workers_and_their_events(database: Database) -> Non
 def test_a_backup_is_consistent_while_others_write(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
-    """The copy is one state of the database, readable only by its owner, and works like the original."""
+    """The copy is one state of the database, readable only by its owner, and works alike."""
     is_over = threading.Event()
     is_writing = threading.Event()
 

@@ -221,7 +221,7 @@ def keep(meeting_place: Path) -> None:
                     time.sleep(0.1)
             ending.touch()
             server.stop()
-            # Removed while the lock is held: a new process waits for it, then starts another server.
+            # Removed under the lock: a new process waits for it, then starts another server.
             address.unlink()
             ending.unlink()
     finally:

@@ -94,7 +94,7 @@ def test_a_breaking_upgrade_is_refused_while_a_worker_commits(empty_postgres_url
 
 @pytest.mark.usefixtures("breaking")
 def test_a_breaking_upgrade_goes_on_once_silent_workers_are_dead(empty_postgres_url: str) -> None:
-    """A worker of this machine whose process is gone is dead at once; another one after one lease."""
+    """A worker of this machine without a process is dead at once; another one after a lease."""
     migrate_to(EARLIER, empty_postgres_url)
     database = Database(empty_postgres_url)
     _enroll(database, "here", socket.gethostname())

@@ -49,7 +49,7 @@ def test_content_is_synced_before_it_gets_its_name(
 def test_content_that_is_stored_while_it_is_pruned_is_kept(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Between the removal of its old row and of its file a new row may come: the file stays for it."""
+    """A new row may come between the removal of the old row and of the file: the file stays."""
     url = str(tmp_path / "kept") if kind == "directory" else f"memory://pruned-{os.getpid()}"
     now = sqlite_database.clock.now()
     remove = blobs.remove
@@ -106,7 +106,7 @@ def test_a_wrong_configuration_is_an_error_at_the_start(
 
 
 def test_an_unreachable_store_does_not_stop_the_start() -> None:
-    """FTP's driver connects in its constructor: within the timeout of a call, and not at the start."""
+    """FTP's driver connects in its constructor: a call does that, with its timeout."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ftp://127.0.0.1:{silent.getsockname()[1]}/kept"
         stores = BlobStores(url, timeout_seconds=0.2)
@@ -124,7 +124,7 @@ def test_an_unreachable_store_does_not_stop_the_start() -> None:
 
 
 def test_a_drivers_error_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever an object store's driver raises, the content is sent again and not stored elsewhere."""
+    """Whatever the driver of an object store raises, the content is sent there again."""
 
     class NoCredentialsError(Exception):
         pass
@@ -143,7 +143,7 @@ def test_a_drivers_error_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is retried for as long as the disk is full, and must not fill the space that becomes free."""
+    """It is retried while the disk is full, and must not fill the space that becomes free."""
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

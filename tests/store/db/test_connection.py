@@ -192,7 +192,7 @@ def test_a_statement_larger_than_the_buffers(writer: Connection) -> None:
 
 
 def test_a_listener_is_notified_of_a_commit(database: Database, writer: Connection) -> None:
-    """It wakes when a writer commits with a notification, not on a rollback; hints do not pile up."""
+    """It wakes on a commit with a notification, not on a rollback; hints do not pile up."""
     with writer, database.connect("listener") as listener:
         assert not listener.wait_for_notify(0.0)
         with pytest.raises(ZeroDivisionError), writer.transaction():

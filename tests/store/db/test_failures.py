@@ -33,7 +33,7 @@ def _unprivileged() -> Iterator[None]:
 
 
 def test_a_read_only_database_file(sqlite_database: Database) -> None:
-    """Reading works; upgrading, connecting to write and writing report that it cannot be written."""
+    """Reading works; upgrades, writing connections and writes report that it is read-only."""
     assert sqlite_database.path is not None
     with tempfile.TemporaryDirectory(prefix="agent-readonly-") as name:
         directory = Path(name)

@@ -674,7 +674,7 @@ def test_an_external_witness_confirms_a_sound_database(sound: Path) -> None:
 
 
 def test_a_contradicting_external_witness_is_reported(sound: Path, tmp_path: Path) -> None:
-    """Effects that happened twice, without an intent, never, or despite a recorded failure; lost tasks."""
+    """Effects that happened twice, never, without an intent or despite a failure; lost tasks."""
     key = _call_of(sound)
     assert any(
         "happened 2 times" in each for each in _held_against(sound, ExternalWitness({key: 2}))

@@ -40,7 +40,7 @@ def _append(database: Database, *words: str) -> None:
 
 
 def test_listeners_get_what_operators_and_other_processes_commit(engine: Engine) -> None:
-    """Events of commands in this process and in another one are delivered once each, in the log's order."""
+    """Events of this and of other processes are delivered once each, in the log's order."""
     task_id = engine.submit(graph(other("wait", "wait", config={"signal": "go"})))
     engine.wait_step(task_id, "wait", "waiting")
     command = [sys.executable, "-c", _PAUSE, engine.database.url, task_id]

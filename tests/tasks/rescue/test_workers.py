@@ -196,7 +196,7 @@ def test_a_silent_workers_steps_are_taken_over(postgres_database: Database) -> N
 def test_a_worker_with_a_wrong_clock_follows_the_databases_clock(
     postgres_database: Database,
 ) -> None:
-    """Work that other processes make due is due at once, although the worker's clock was set back."""
+    """Work of other processes is due at once, although the worker's clock was set back."""
     clock = postgres_database.clock = Clock()
     engine = Engine(postgres_database, lease_seconds=1.0)
     try:

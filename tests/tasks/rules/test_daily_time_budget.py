@@ -89,7 +89,7 @@ def test_a_daily_time_budget_holds_across_tasks_and_workers(
 
 
 def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
-    """A reservation that a crash left counts for all tasks of that day, and for none of the next."""
+    """A reservation that a crash left counts for all tasks of that day, and not of the next."""
     first = hand.start(graph(ask("it"), name="first"))
     claimed = hand.claimed("it", first)
     given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}

@@ -1,4 +1,4 @@
-"""The event log: gapless, consistent with the rows, readable by cursor, and delivered to listeners."""
+"""The event log: gapless, true to the rows, readable by cursor, delivered to listeners."""
 
 from typing import Any
 
