@@ -102,7 +102,7 @@ def test_a_worker_without_its_file_ends(
 
 
 def test_a_worker_that_its_database_does_not_know_ends(sqlite_database: Database) -> None:
-    """Other content in the same file has no row of this worker: it does not begin anew there."""
+    """Other content in the same file has no row of this worker: it does not enroll there."""
     engine = Engine(sqlite_database, lease_seconds=3.0)
     engine.run(graph(step("one")))
     with sqlite_database.connect("writer") as connection, connection.transaction():
