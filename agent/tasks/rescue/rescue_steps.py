@@ -56,40 +56,24 @@ def take_over(
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
     is still under way; otherwise an unknown effect is not decided before its own time is over. Any
     step of a worker that `has_crashed` may be the cause, and runs isolated next time. Steps of tasks
-    that other transactions hold are left for the next pass.
+    that other transactions hold, or whose definition cannot be read, are left for the next pass.
     """
     total = 0
     for owner in owners:
-        while True:
+        step_ids = [row[0] for row in reads.owned_steps(connection, owner)]
+        cause = _Cause(is_process_gone, has_crashed, len(step_ids) == 1)
+        for first in range(0, len(step_ids), MAX_STEPS_AT_ONCE):
+            batch = step_ids[first : first + MAX_STEPS_AT_ONCE]
             with connection.transaction():
-                count, _ = take_over_batch(
-                    connection,
-                    graphs,
-                    owner,
-                    clock.now(),
-                    is_process_gone=is_process_gone,
-                    has_crashed=has_crashed,
-                )
-            if count == 0:
-                break
-            total += count
+                total += _take_over_batch(connection, graphs, owner, batch, cause, clock.now())
     return total
 
 
-def take_over_batch(
-    tx: Connection,
-    graphs: GraphCache,
-    owner: str,
-    now: int,
-    *,
-    is_process_gone: bool,
-    has_crashed: bool = True,
-) -> tuple[int, int]:
-    """Put back some steps of a dead worker; return how many, and how many could not be locked."""
-    owned = [
-        StepRow.read(values)
-        for values in reads.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
-    ]
+def _take_over_batch(
+    tx: Connection, graphs: GraphCache, owner: str, step_ids: list[str], cause: "_Cause", now: int
+) -> int:
+    """Put back some steps of a dead worker; return how many could be locked and read."""
+    owned = [StepRow.read(values) for values in reads.steps_by_id(tx, STEP_COLUMNS, step_ids)]
     locked_tasks = _lock_tasks(tx, graphs, {step.task_id for step in owned}, now)
     # Read again under the locks: a step may have moved since.
     places = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
@@ -100,12 +84,11 @@ def take_over_batch(
     ]
     others = _apply_recorded(tx, locked_tasks, lost)
     if others:
-        # Other steps may run beside an isolated one once its time is over; then any may be the cause.
-        _put_back(tx, locked_tasks, others, _Cause(is_process_gone, has_crashed, len(owned) == 1))
+        _put_back(tx, locked_tasks, others, cause)
     for locked in locked_tasks.values():
         advance.advance(tx, locked)
     row_writer.write(tx, locked_tasks.values(), now)
-    return len(lost), len(owned) - len(lost)
+    return len(lost)
 
 
 def _lock_tasks(
