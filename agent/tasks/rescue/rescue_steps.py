@@ -18,12 +18,12 @@ from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.attempt.replay import BAD_RESPONSE
 from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import call_rows, reads
+from agent.store.engine import call_rows, reads, workers
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.poison_isolation import IS_ISOLATED
+from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 log = structlog.get_logger(__name__)
@@ -58,15 +58,31 @@ def take_over(
     step of a worker that `has_crashed` may be the cause, and runs isolated next time. Steps of tasks
     that other transactions hold, or whose definition cannot be read, are left for the next pass.
     """
-    total = 0
+    total, cause = 0, _Cause(is_process_gone, has_crashed)
     for owner in owners:
-        step_ids = [row[0] for row in reads.owned_steps(connection, owner)]
-        cause = _Cause(is_process_gone, has_crashed, len(step_ids) == 1)
+        with connection.transaction():
+            step_ids = _steps_of(connection, owner, has_crashed=has_crashed)
         for first in range(0, len(step_ids), MAX_STEPS_AT_ONCE):
             batch = step_ids[first : first + MAX_STEPS_AT_ONCE]
             with connection.transaction():
                 total += _take_over_batch(connection, graphs, owner, batch, cause, clock.now())
     return total
+
+
+def _steps_of(tx: Connection, owner: str, *, has_crashed: bool) -> list[str]:
+    """Return the steps of a dead worker, with the possible causes of its crash on record.
+
+    Other steps may run beside an isolated one once its time is over; then any may be the cause. That
+    is recorded before the first step is put back, since every later batch and pass finds fewer of
+    them. Where another transaction holds the task of the isolated step, all wait for the next pass.
+    """
+    owned = reads.owned_steps(tx, owner)
+    isolated = {task_id for _, task_id, alone in owned if alone == IS_ISOLATED}
+    if has_crashed and isolated and len(owned) > 1:
+        if len(reads.lock_tasks(tx, ("id",), list(isolated))) < len(isolated):
+            return []
+        workers.end_isolation(tx, owner, IS_ISOLATED, MUST_BE_ISOLATED)
+    return [step_id for step_id, *_ in owned]
 
 
 def _take_over_batch(
@@ -114,13 +130,12 @@ class _Cause:
 
     is_process_gone: bool
     has_crashed: bool
-    had_one_step: bool
 
     def error(self, step: StepRow) -> StepError:
         """Return why an attempt is lost; a crash while it ran isolated is the step's own."""
         if not self.has_crashed:
             return StepError("lost", "crash", "its worker ended")
-        if step.alone != IS_ISOLATED or not self.had_one_step:
+        if step.alone != IS_ISOLATED:
             return StepError("lost", "crash", "its worker died")
         return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
