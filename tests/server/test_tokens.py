@@ -75,7 +75,7 @@ def test_invalid_tokens_are_not_created(tmp_path: Path) -> None:
             tokens.create(name, scopes, None)
     with pytest.raises(TokenError, match="there is no scope 'x': use read, operate"):
         tokens.create("b", ["read", "x"], None)
-    for name in ("nobody", "owner"):
+    for name in ("unknown", "owner"):
         with pytest.raises(TokenError):
             tokens.revoke(name)
 

@@ -86,7 +86,7 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it is known to have ended."""
-        # Until it is polled its id belongs to nobody else.
+        # Until it is polled no other process can get its id.
         if self.returncode is None:
             os.kill(self.pid, number)
 
@@ -172,19 +172,23 @@ def _load() -> None:
 def _serve() -> dict[str, Any] | None:
     """Fork until the input ends; return the request in each forked process, nothing in this one."""
     children: set[int] = set()
+    ended: dict[int, int] = {}
     # Beside the program's own streams: those are still untouched after a fork.
     questions = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     for line in questions:
         request: dict[str, Any] = json.loads(line)
         if "poll" in request:
-            pid, status = os.waitpid(request["poll"], os.WNOHANG)
-            answer = None if pid == 0 else os.waitstatus_to_exitcode(status)
-            children.discard(pid)
+            pid = request["poll"]
+            if pid not in ended and (found := os.waitpid(pid, os.WNOHANG))[0] == pid:
+                ended[pid] = os.waitstatus_to_exitcode(found[1])
+                children.discard(pid)
+            answer = ended.get(pid)
         else:
             answer = os.fork()
             if answer == 0:
                 return request
             children.add(answer)
+            ended.pop(answer, None)  # an id that is used again
         os.write(1, json.dumps(answer).encode() + b"\n")
     for pid in children:
         with contextlib.suppress(ProcessLookupError):

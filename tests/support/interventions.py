@@ -1,4 +1,4 @@
-"""What tests do to tasks of a `Hand` beside its turns: intents, dead workers, broken rows."""
+"""What tests do to tasks of a `Hand` beside its commits: intents, dead workers, broken rows."""
 
 from agent.core import ids
 from agent.steps.types.attempt_input import AttemptInput
@@ -27,23 +27,17 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
     return intent.call_id
 
 
 def lose(hand: Hand) -> None:
-    """Let a worker be declared dead, and what it held be recovered."""
+    """Declare a worker dead, and recover its steps."""
+    owner = hand.committer.worker_id
     with hand.database.connect("writer") as tx:
         with tx.transaction():
-            workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
-        with tx.transaction():
-            rescue_steps.take_over_batch(
-                tx,
-                GraphCache(),
-                hand.committer.worker_id,
-                hand.clock.now(),
-                is_process_gone=True,
-            )
+            workers.retire(tx, owner, hand.clock.now(), "worker.died")
+        rescue_steps.take_over(tx, GraphCache(), hand.clock, [owner], is_process_gone=True)
 
 
 def rewrite(hand: Hand, task_id: str, column: str, text: str) -> str:
