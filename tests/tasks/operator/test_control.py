@@ -188,7 +188,7 @@ def test_an_unknown_effect_of_an_item_names_the_item(hand: Hand) -> None:
     """The question and `doctor` name the item as `resolve` takes it; the group is refused."""
     task_id = hand.start(graph(step("pay", fanout=Fanout(items=[1, 2]))))
     hand.settle({"pay": Succeeded(items=[1, 2])})
-    hand.turn()
+    hand.commit()
     calls = {name: intend(hand, hand.claimed(name)) for name in ("pay[0]", "pay[1]")}
     hand.settle({name: Waiting(UnknownCall(call)) for name, call in calls.items()})
     with hand.database.connect("reader") as connection:
