@@ -200,8 +200,8 @@ MUTANTS: Final = (
         "failure detector never adds up silence",
         "no worker is ever declared dead, and its steps stay running for ever",
         "agent/tasks/rescue/failure_detector.py",
-        "silent + elapsed if known == turn else 0.0",
-        "elapsed if known == turn else 0.0",
+        "silent + elapsed if known == tx_number else 0.0",
+        "elapsed if known == tx_number else 0.0",
     ),
     Mutant(
         "the living are declared dead",
@@ -221,7 +221,7 @@ MUTANTS: Final = (
         "an unanswered commit counts as landed",
         "claims and outcomes of a turn that never happened are acted on",
         "agent/tasks/commit/pipeline.py",
-        "if tx.result is None or session.sequence < tx.number:",
+        "if tx.result is None or session.tx_number < tx.tx_number:",
         "if tx.result is None:",
     ),
     Mutant(
@@ -305,7 +305,7 @@ MUTANTS: Final = (
         "what follows a failed commit counts",
         "a transaction that was sent behind one that failed is taken for committed",
         "agent/tasks/commit/pipeline.py",
-        "is_committed = tx.error is None and later.number <= self._session.sequence",
+        "is_committed = tx.error is None and later.tx_number <= self._session.tx_number",
         "is_committed = True",
     ),
     Mutant(
@@ -639,7 +639,7 @@ MUTANTS: Final = (
         "breaking upgrade runs beside live workers",
         "a breaking migration runs while workers of earlier versions are running",
         "agent/upgrade.py",
-        "elif is_here or turn != first.setdefault(worker_id, turn):",
+        "elif is_here or tx_number != first.setdefault(worker_id, tx_number):",
         "elif is_here:",
     ),
     Mutant(

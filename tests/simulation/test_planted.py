@@ -12,7 +12,7 @@ from tests.mutants.breaks import MUTANTS
 
 SEEDS = 60
 PLANTED = {
-    "no fence": "was declared dead in turn",
+    "no fence": "was declared dead in transaction",
     "an unanswered commit counts as landed": "lost its claims, and is not dead",
     "send_by is ignored": "happened 2 times|recorded as failed .*, and happened",
     "acting before the time is over": "happened 2 times|recorded as failed .*, and happened",

@@ -176,7 +176,7 @@ def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWor
         text("UPDATE workers SET dead = 1, ended_at = :now WHERE dead = 0 RETURNING id, turn"),
         {"now": now},
     )
-    for worker_id, turn in fenced.all():
+    for worker_id, tx_number in fenced.all():
         connection.execute(
             text(
                 f"INSERT INTO events (xid, type, at, data) VALUES ({sql.xid}, :type, :now, :data)"
@@ -184,7 +184,7 @@ def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWor
             {
                 "type": "worker.died",
                 "now": now,
-                "data": json.dumps({"worker": worker_id, "turn": turn}),
+                "data": json.dumps({"worker": worker_id, "turn": tx_number}),
             },
         )
 

@@ -166,8 +166,8 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"it was retried {count} times, and each retry does the same work", task_id)
     for worker_id, count in audit_reads.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
-    for worker_id, last, turn in audit_reads.commits_after_death(connection):
+    for worker_id, last, tx_number in audit_reads.commits_after_death(connection):
         yield Violation(
-            f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
+            f"worker {worker_id} was declared dead in transaction {last}, and has committed transaction {tx_number}"
         )
     yield from check_secrets(connection)

@@ -70,7 +70,7 @@ def _check_claim(step: StepFacts) -> Iterator[Finding]:
             )
         elif step.claim_turn is not None and step.claim_turn > step.owner_turn:
             yield Finding(
-                f"step {step.title} was claimed in turn {step.claim_turn} of a worker"
+                f"step {step.title} was claimed in transaction {step.claim_turn} of a worker"
                 f" whose last one is {step.owner_turn}",
                 step.title,
             )

@@ -187,7 +187,7 @@ class Committer:
 
     def _run(self, connection: Connection, tx: InFlightTx) -> TxResult:
         """Run a transaction on an open connection; the pipeline commits it."""
-        capacity = replace(tx.capacity, worker_id=self.worker_id, sequence=tx.number)
+        capacity = replace(tx.capacity, worker_id=self.worker_id, tx_number=tx.tx_number)
         now = self.clock.now()
         scope = TxScope(connection, tx.batch, capacity, self.graphs, self.cache, now, tx.may_assume)
         return transaction.run(scope)

@@ -37,7 +37,7 @@ def advance_due(scope: TxScope, task_ids: list[str]) -> None:
     ]
     if not due:
         return
-    # Tasks take turns: none needs more than its share of the slots.
+    # Round robin: no task needs more than its share of the slots.
     share = max(1, -(-scope.capacity.slots // len(due)))
     ids = [locked.task.id for locked in due]
     rows = reads.due_steps(scope.connection, STEP_COLUMNS, ids, scope.now, share)

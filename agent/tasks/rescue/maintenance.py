@@ -48,9 +48,9 @@ def watch(committer: Committer, detector: FailureDetector, monotonic: float) -> 
         (row[0], row[1]) for row in workers.living(connection) if row[0] != committer.worker_id
     ]
     deaths = 0
-    for worker_id, turn in detector.observe(others, monotonic):
+    for worker_id, tx_number in detector.observe(others, monotonic):
         with connection.transaction():
-            if workers.declare_dead(connection, worker_id, turn, clock.now()):
+            if workers.declare_dead(connection, worker_id, tx_number, clock.now()):
                 log.warning("worker.died", worker=worker_id)
                 deaths += 1
     owners = workers.dead_owners(connection)

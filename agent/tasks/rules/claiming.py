@@ -1,7 +1,7 @@
 """Chooses what to run next: by priority, fairly among tasks, a poisonous step isolated.
 
 Candidates are the steps that this transaction released and those that the index says are due. Tasks
-of one priority take turns, one step each, so that a wide task does not hold every slot. A task that
+of one priority are served round robin, one step each, so that a wide task does not hold every slot. A task that
 has waited long counts as one of a higher priority, so that the low ones are never starved.
 """
 
@@ -40,8 +40,8 @@ class ClaimCapacity:
     """Attempts in flight, without those that this transaction settles."""
     lease_us: int
     worker_id: str = ""
-    """Filled in by the committer, like `sequence`."""
-    sequence: int = 0
+    """Filled in by the committer, like `tx_number`."""
+    tx_number: int = 0
     may_isolate: bool = True
     """False when a step that must be isolated may run beside others after all."""
     max_depth: int = 8
@@ -121,7 +121,7 @@ def _rank(locked: LockedTask, since: int) -> int:
 
 
 def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
-    """One step of each task in turn, rank by rank; the queues are in order."""
+    """One step of each task, round robin within each rank; the queues are in order."""
     for _, of_a_rank in groupby(queues, key=_RANK):
         tasks = [(locked, steps) for _, _, locked, steps in of_a_rank]
         place = 0
@@ -136,5 +136,5 @@ def _claim(
     locked: LockedTask, step: StepRow, capacity: ClaimCapacity, *, is_isolated: bool
 ) -> None:
     at = check_at(locked.now, capacity.lease_us)
-    worker_id, sequence = capacity.worker_id, capacity.sequence
-    transitions.claim(locked, step, worker_id, sequence, at, is_isolated=is_isolated)
+    worker_id, tx_number = capacity.worker_id, capacity.tx_number
+    transitions.claim(locked, step, worker_id, tx_number, at, is_isolated=is_isolated)

@@ -94,7 +94,7 @@ def claim(
     locked: LockedTask,
     step: StepRow,
     worker_id: str,
-    sequence: int,
+    tx_number: int,
     check_at: int,
     *,
     is_isolated: bool,
@@ -104,7 +104,7 @@ def claim(
     step.status = moved(STEP, "step.claimed", step.status)
     locked.task.steps_running = locked.task.steps_running + 1
     step.owner = worker_id
-    step.claim_turn = sequence
+    step.claim_turn = tx_number
     step.claim_token = step.claim_token + 1
     step.wake_at = check_at
     step.started_at = locked.now

@@ -126,9 +126,9 @@ def test_a_due_task_that_cannot_be_looked_at_stops_no_other(
     new = hand.start(graph(step("c"), name="new"))
     hand.succeed("c")
     assert hand.status(new) == "succeeded"
-    turns = hand.committer.session.sequence
+    turns = hand.committer.session.tx_number
     assert not hand.turn().result.has_more, "nobody looks at it again at once"
-    assert hand.committer.session.sequence == turns + 1
+    assert hand.committer.session.tx_number == turns + 1
     rewrite(hand, bad, "waiting_on", before)
     hand.turn()
     assert hand.names() == []

@@ -148,7 +148,10 @@ def test_two_turns_are_in_the_air(hand: Hand) -> None:
     assert complete(hand, first) is not None
     assert complete(hand, second) is not None
     assert hand.names() == ["b", "b"]
-    assert (first.number + 1, second.number) == (second.number, hand.committer.session.sequence)
+    assert (first.tx_number + 1, second.tx_number) == (
+        second.tx_number,
+        hand.committer.session.tx_number,
+    )
     finish(hand, one, two)
 
 
@@ -250,7 +253,7 @@ def test_both_landed_and_no_answer_came(
     """The worker's own row says so: nothing is sent again, and everything goes on."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.committer.session.sequence
+    before = hand.committer.session.tx_number
     proxy.may_answer.clear()
     first, second = send(hand, one, "a"), send(hand, two, "a")
     wait_for_turn(postgres_database, hand, before + 2)
@@ -267,7 +270,7 @@ def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: D
     """The second never reached the server: it is given up, and may be sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.committer.session.sequence
+    before = hand.committer.session.tx_number
     kept = hand.running[(two, "a")]
     proxy.may_answer.clear()
     first = send(hand, one, "a")
@@ -278,7 +281,7 @@ def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: D
     proxy.may_answer.set()
     assert complete(hand, first) is not None
     assert complete(hand, second) is None
-    assert hand.committer.session.sequence == before + 1
+    assert hand.committer.session.tx_number == before + 1
     hand.running[(two, "a")] = kept
     proxy.lose = None
     finish(hand, one, two)
