@@ -224,7 +224,7 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
     # An edit must not replace a reference to a secret by another.
-    for place in prepare.prepare_step(definition).secret_places:
+    for place in prepare.prepare_step(definition).secret_paths:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))

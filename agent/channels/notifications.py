@@ -29,7 +29,9 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
     if event.task_id is not None and task is None:
         return None
     outage = data if event.type in OUTAGES else None
-    return Notification(notification_id, event.type, event.at, event.place, task, approval, outage)
+    return Notification(
+        notification_id, event.type, event.at, event.position, task, approval, outage
+    )
 
 
 def open_questions(connection: Connection, limit: int) -> list[Notification]:

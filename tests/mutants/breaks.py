@@ -516,8 +516,8 @@ MUTANTS: Final = (
         "listeners miss commands",
         "the tail skips what is committed between two of its reads",
         "agent/tasks/read_models/event_tail.py",
-        "            self._place = place\n            if events:",
-        "            self._place = views.latest_event(self._connection)\n            if events:",
+        "            self._position = position\n            if events:",
+        "            self._position = views.latest_event(self._connection)\n            if events:",
     ),
     Mutant(
         "no descriptor is a failure",

@@ -111,7 +111,7 @@ class _AgentLoop:
 
 def _hide_secrets(config: AgentConfig, context: StepContext) -> None:
     """Redact the secrets of all tools, wherever in the loop this attempt begins."""
-    context.secrets.hide(context.claimed.step.config, context.secret_places)
+    context.secrets.hide(context.claimed.step.config, context.secret_paths)
     for tool in config.tools.values():
         server = context.services.mcp.get(tool.mcp.server) if tool.mcp is not None else None
         if server is not None:

@@ -10,7 +10,7 @@ from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolSnapshot
 from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.secrets import Place
+from agent.steps.attempt.secrets import ValuePath
 from agent.steps.spec.agent_config import AgentConfig, ToolConfig
 from agent.steps.spec.output_checks import find_problem
 from agent.steps.types.errors import DefiniteFailure
@@ -90,11 +90,9 @@ def _of_arguments(problem: str) -> str:
     return re.sub(r"\boutput(?=[:.\[]| is \d)", "arguments", problem)
 
 
-def secret_places_of(tool: AgentTool, context: StepContext) -> frozenset[Place]:
+def secret_paths_of(tool: AgentTool, context: StepContext) -> frozenset[ValuePath]:
     """Return where the definition of a tool names secrets, relative to the tool's own keys."""
-    return frozenset(
-        place[3:] for place in context.secret_places if place[:2] == ("tools", tool.owner)
-    )
+    return frozenset(path[3:] for path in context.secret_paths if path[:2] == ("tools", tool.owner))
 
 
 def _tools_of(

@@ -9,7 +9,7 @@ from typing import Any
 from agent.steps.attempt import containment
 from agent.steps.attempt.calls import Calls, Prepare
 from agent.steps.attempt.cancel_scope import complete
-from agent.steps.attempt.secrets import Place, Secrets
+from agent.steps.attempt.secrets import Secrets, ValuePath
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_records import Spend
@@ -37,8 +37,8 @@ class ContextFacts:
         self.services = services
         self.secrets = secrets
         self.calls = calls
-        self.secret_places: frozenset[Place] = frozenset()
-        """The places in the step's configuration that name secrets."""
+        self.secret_paths: frozenset[ValuePath] = frozenset()
+        """The paths in the step's configuration that name secrets."""
         self.is_interrupted: Callable[[], bool] = bool
         """Whether the time limit or the engine has interrupted the attempt."""
         self._call: Call | None = None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate
-from agent.steps.attempt.secrets import Place, references, secret_watcher
+from agent.steps.attempt.secrets import ValuePath, references, secret_watcher
 from agent.steps.spec.configs import RENDERED
 from agent.steps.spec.questions import ApprovalConfig
 from agent.steps.spec.registry import KINDS, Kind
@@ -44,7 +44,7 @@ class PreparedStep:
     kind: Kind
     config: BaseModel | None
     """None when it has templates: it is then rendered for each attempt."""
-    secret_places: frozenset[Place]
+    secret_paths: frozenset[ValuePath]
 
 
 _prepared: dict[int, PreparedStep] = {}
@@ -68,8 +68,8 @@ def _prepare(step: Step) -> PreparedStep:
         raise _refused("unknown_kind", f"there is no kind of step called {step.kind!r}")
     is_fixed = not has_templates(_without(step.config, kind.verbatim))
     config = check_config(kind, step.config) if is_fixed else None
-    places = frozenset(place for place in references(step.config) if place[0] in kind.secret_keys)
-    return PreparedStep(step, kind, config, places)
+    paths = frozenset(path for path in references(step.config) if path[0] in kind.secret_keys)
+    return PreparedStep(step, kind, config, paths)
 
 
 _watched: dict[int, Graph] = {}
@@ -178,7 +178,7 @@ def check_config(kind: Kind, config: dict[str, Json]) -> BaseModel:
         return kind.model.model_validate(config, context=RENDERED)
     except ValidationError as error:
         texts = [
-            f"{write_key((kind.name, *fault.place))}: {fault.message}"
+            f"{write_key((kind.name, *fault.path))}: {fault.message}"
             for fault in faults(kind.model, config, error)
         ]
         raise _refused("bad_config", "; ".join(texts)) from None

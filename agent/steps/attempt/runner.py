@@ -72,7 +72,7 @@ async def run(claimed: AttemptInput, signals: Signals, services: Services) -> Ou
     step, config = prepared
     calls = Calls(claimed, services, secrets)
     context = StepContext(claimed, signals, services, secrets, calls)
-    context.secret_places = step.secret_places
+    context.secret_paths = step.secret_paths
     try:
         kind = step.kind
         if (not kind.is_loaded or kind.ready is not None) and not await _load(

@@ -61,9 +61,9 @@ async def _perform(config: HttpConfig, context: StepContext, call: Call | None) 
     """Send the request and return its response; raise if its status is a failure."""
     is_repeatable = config.method in ("get", "head", "put", "delete")
     raw = config.model_dump(by_alias=True, include={"headers", "params", "json_", "data"})
-    values = context.secrets.resolve(raw, context.secret_places)
+    values = context.secrets.resolve(raw, context.secret_paths)
     secret_headers = {
-        str(place[1]) for place in context.secret_places if place[0] == "headers" and len(place) > 1
+        str(path[1]) for path in context.secret_paths if path[0] == "headers" and len(path) > 1
     }
     if call is not None and config.idempotent:
         values["headers"] = {**values["headers"], "Idempotency-Key": call.remote_key}
@@ -87,7 +87,7 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
     check = config.reconcile
     assert check is not None
     raw = {"headers": config.headers, "reconcile": {"headers": check.headers}}
-    values = context.secrets.resolve(raw, context.secret_places)
+    values = context.secrets.resolve(raw, context.secret_paths)
     headers = {**values["headers"], **values["reconcile"]["headers"]}
     try:
         exchange = Exchange(context.services, is_effect=False)

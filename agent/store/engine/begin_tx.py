@@ -59,7 +59,7 @@ def begin(
         locking = reads.locking_statement(tx.sql, tasks[0], is_waiting=is_waiting)
         statements.append((locking, {"ids": set_of(tasks[1])}))
     if steps[1]:
-        statements.append((reads.places_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
+        statements.append((reads.addresses_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
     if due[1] > 0:
         statements.append((reads.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
     answers = iter(tx.query_each(statements))

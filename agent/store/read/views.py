@@ -168,8 +168,8 @@ def _events(sql: Sql, *, has_task: bool) -> str:
     after, order = "e.id > :id", "e.id"
     if sql.name == "postgresql":
         # Below the snapshot's xmin no transaction can still commit: no event is missed.
-        settled = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-        after, order = f"(e.xid, e.id) > (:xid, :id) AND {settled}", "e.xid, e.id"
+        is_visible_to_all = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        after, order = f"(e.xid, e.id) > (:xid, :id) AND {is_visible_to_all}", "e.xid, e.id"
     return (
         "SELECT e.xid, e.id, e.task_id, e.seq, e.type, s.name, s.parallel_index, e.attempt, e.at,"
         " e.data FROM events AS e LEFT JOIN steps AS s ON s.id = e.step_id"

@@ -20,12 +20,12 @@ _PROCESS_ENDS_US: Final = 60 * SECOND
 
 def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
     """Check that the steps are those of the definition, each once, with items only in groups."""
-    places = Counter((step.index, step.parallel_index) for step in task.steps)
-    for place, count in places.items():
+    addresses = Counter((step.index, step.parallel_index) for step in task.steps)
+    for address, count in addresses.items():
         if count > 1:
-            yield Finding(f"there are {count} steps at place {place}")
+            yield Finding(f"there are {count} steps at address {address}")
     for index, definition in enumerate(graph.steps):
-        if (index, -1) not in places:
+        if (index, -1) not in addresses:
             yield Finding(f"step {definition.name} is missing", definition.name)
     for step in task.steps:
         if not 0 <= step.index < len(graph.steps):

@@ -105,7 +105,7 @@ class TaskCache:
             ):
                 if locked.is_written:
                     locked.version = version
-                locked.settle_down()
+                locked.mark_committed()
                 if len(locked.shelf) <= MOST_STEPS:
                     self._tasks[task.id] = locked
 

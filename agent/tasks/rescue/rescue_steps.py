@@ -92,10 +92,10 @@ def take_over_batch(
     ]
     locked_tasks = _lock_tasks(tx, graphs, {step.task_id for step in owned}, now)
     # Read again under the locks: a step may have moved since.
-    places = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
+    addresses = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
     lost = [
         locked_tasks[step.task_id].add(step)
-        for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, places))
+        for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, addresses))
         if step.owner == owner
     ]
     others = _apply_recorded(tx, locked_tasks, lost)

@@ -107,8 +107,8 @@ def _resolve(tx: Connection, graphs: GraphCache, entry: dict[str, Any], now: int
     for values in rows:
         task = TaskRow.read(values)
         locked = LockedTask(task, graphs.get(tx, task.workflow_name, task.workflow_version), now)
-        place = [task.id, entry["index"], entry["parallel_index"]]
-        for step_values in reads.steps_at(tx, STEP_COLUMNS, [place]):
+        address = [task.id, entry["index"], entry["parallel_index"]]
+        for step_values in reads.steps_at(tx, STEP_COLUMNS, [address]):
             locked.add(StepRow.read(step_values))
         response = entry["response"]
         error, reservation, spend = (entry.get(key) for key in ("error", "reservation", "spend"))
