@@ -61,7 +61,7 @@ class Dying(Hand):
         """Let a new worker claim what is due."""
         self.running.clear()
         self.committer.enroll()
-        self.turn()
+        self.commit()
 
     def recover(self) -> Recovered:
         """Run the startup pass."""
@@ -69,7 +69,7 @@ class Dying(Hand):
 
     def note(self, claimed: AttemptInput, **told: Any) -> None:
         """Let an attempt record something."""
-        self.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
+        self.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
 
     def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
         """Return columns of a step's row."""

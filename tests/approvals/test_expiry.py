@@ -96,10 +96,10 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     with pytest.raises(NotAllowedError):
         defer(hand.database, approval["id"], 1, principal=caller("77", "telegram"))
     hand.skip(2 * HOUR)
-    hand.turn()
+    hand.commit()
     assert "approval.reminded" not in hand.types(task_id)
     hand.skip(4 * HOUR)
-    hand.turn()
+    hand.commit()
     assert hand.types(task_id, "pay")[-2:] == ["approval.deferred", "approval.reminded"]
     say(hand, approval, "deny")
     with pytest.raises(DecidedError):
@@ -124,18 +124,18 @@ def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
     for task_id in (expiring, answered):
         hand.operator.pause(task_id)
     hand.skip(2 * HOUR)
-    hand.turn()
+    hand.commit()
     assert len(pending(hand)) == 2, "a turn leaves paused tasks alone"
     assert expiry.check_due(hand.database, hand.clock) == {"expired": 1, "reminded": 1}
     assert expiry.check_due(hand.database, hand.clock) == {}
     (approval,) = pending(hand, answered)
     say(hand, approval, "approve")
-    hand.turn()
+    hand.commit()
     assert hand.names() == [], "nothing of a paused task starts"
     assert hand.status(expiring) == "paused"
     for task_id in (expiring, answered):
         hand.operator.resume(task_id)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["pay"]
     hand.settle({"pay": Succeeded(1)})
     assert (hand.status(expiring), hand.status(answered)) == ("failed", "succeeded")
@@ -181,7 +181,7 @@ def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
                 now=database.clock.now(),
                 id=approval["id"],
             )
-        hand.turn()
+        hand.commit()
         assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
         if recover:
             assert recovery.recover(database, database.clock).approvals == 1

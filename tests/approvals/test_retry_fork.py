@@ -276,7 +276,7 @@ def test_the_checker_finds_an_answer_that_travelled(hand: Hand) -> None:
     hand.succeed("ask")
     hand.succeed("pay")
     fork = hand.operator.fork(task_id, "pay").task_id
-    hand.turn()
+    hand.commit()
     hand.succeed("pay")
     assert find_violations(hand.database) == []
     _set_input(hand, fork, '{"amt": 2, "note": ""}')

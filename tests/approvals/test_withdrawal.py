@@ -87,7 +87,7 @@ def test_resolve_decides_the_same_record(hand: Hand) -> None:
     assert decided["decision"]["value"] == {"verdict": "done", "output": 7}
     with pytest.raises(DecidedError, match="answered already by ada"):
         say(hand, approval, "answer", value="retry")
-    hand.turn()
+    hand.commit()
     assert [call.response for call in hand.claimed("pay").calls] == [7]
 
 
@@ -99,7 +99,7 @@ def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
 
 

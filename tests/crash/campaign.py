@@ -197,20 +197,22 @@ def live_on_sqlite(tally: Tally, template: Path, kills: int, seed: str) -> None:
     try:
         while kills > 0 and not tally.stopped.is_set():
             count = min(kills, SQLITE_ROUND)
-            with round_of(tally, copy, fork_server, f"{seed} {kills}", crowd=6) as turn:
+            with round_of(tally, copy, fork_server, f"{seed} {kills}", crowd=6) as current:
                 for _ in range(count):
                     if tally.stopped.is_set():
                         break
-                    moment = turn.chance.choice((STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT))
-                    turn.keep_busy()
-                    daemon = turn.those.start("up")
+                    moment = current.chance.choice(
+                        (STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT)
+                    )
+                    current.keep_busy()
+                    daemon = current.those.start("up")
                     if moment != STARTING:
-                        turn.those.wait_until_alive(daemon)
-                    turn.wait_for(moment)
-                    turn.those.end(daemon, signal.SIGKILL)
+                        current.those.wait_until_alive(daemon)
+                    current.wait_for(moment)
+                    current.those.end(daemon, signal.SIGKILL)
                     tally.killed(moment)
-                    turn.check()
-                turn.close([turn.those.start("up")])
+                    current.check()
+                current.close([current.those.start("up")])
             kills -= count
     finally:
         fork_server.close()
@@ -232,38 +234,40 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
 
         while kills > 0 and not tally.stopped.is_set():
             count = min(kills, POSTGRES_ROUND)
-            with round_of(tally, create, fork_server, f"{seed} {kills}", crowd=16) as turn:
-                workers = [turn.those.start("worker") for _ in range(WORKERS)]
+            with round_of(tally, create, fork_server, f"{seed} {kills}", crowd=16) as current:
+                workers = [current.those.start("worker") for _ in range(WORKERS)]
                 for number in range(count):
                     if tally.stopped.is_set():
                         break
-                    moment = turn.chance.choice((STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT))
-                    turn.keep_busy()
-                    turn.wait_for(moment)
-                    victim = _victim(turn, workers, moment)
-                    turn.those.end(victim, signal.SIGKILL)
+                    moment = current.chance.choice(
+                        (STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT)
+                    )
+                    current.keep_busy()
+                    current.wait_for(moment)
+                    victim = _victim(current, workers, moment)
+                    current.those.end(victim, signal.SIGKILL)
                     workers.remove(victim)
-                    workers.append(turn.those.start("worker"))
+                    workers.append(current.those.start("worker"))
                     tally.killed(moment)
                     if number % POSTGRES_LOOK == 0:
-                        turn.check()
-                turn.close(workers)
+                        current.check()
+                current.close(workers)
             kills -= count
     finally:
         fork_server.close()
         server.stop()
 
 
-def _victim(turn: Round, workers: list[ForkedProcess], moment: str) -> ForkedProcess:
+def _victim(current: Round, workers: list[ForkedProcess], moment: str) -> ForkedProcess:
     """Return the newest worker, or one that is in the middle of something."""
     if moment == STARTING:
         return workers[-1]
-    busy = turn.those.rows(
+    busy = current.those.rows(
         "SELECT DISTINCT w.process_id FROM workers AS w JOIN steps AS s ON s.owner = w.id"
         " WHERE s.status = 'running'"
     )
     found = [process for process in workers if (process.pid,) in busy]
-    return turn.chance.choice(found or workers)
+    return current.chance.choice(found or workers)
 
 
 def table(tallies: list[Tally]) -> str:

@@ -185,19 +185,19 @@ def run_on_postgres(restarts: int) -> Tally:
         migrate.upgrade(Database(server.url("restarted")))
         with round_of(
             tally, lambda _: server.url("restarted"), fork_server, "restarts", crowd=8
-        ) as turn:
-            workers = [turn.those.start("worker") for _ in range(2)]
+        ) as current:
+            workers = [current.those.start("worker") for _ in range(2)]
             for number in range(restarts):
-                until = time.monotonic() + turn.chance.uniform(1, 4)
+                until = time.monotonic() + current.chance.uniform(1, 4)
                 while time.monotonic() < until:
-                    turn.keep_busy()
+                    current.keep_busy()
                     time.sleep(0.05)
                 # In order, and as in a crash, in turn.
                 server.restart(signal.SIGINT if number % 2 else signal.SIGQUIT)
                 tally.killed("restarts")
-                assert all(worker.poll() is None for worker in workers), turn.those.describe()
+                assert all(worker.poll() is None for worker in workers), current.those.describe()
                 print(tally.progress().replace("kills", "restarts"), flush=True)
-            turn.close(workers)
+            current.close(workers)
     finally:
         fork_server.close()
         server.stop()

@@ -1,11 +1,11 @@
-"""Break the engine in one way after another and see which test notices.
+"""Apply one mutant after another to the engine and report which test notices it.
 
     python -m tests.mutants.hunt [--jobs N] [NAME …]
 
-Each break is made in a copy of the tree, on which a fast part of the suite runs until its first
+Each mutant is applied to a copy of the tree, on which a fast part of the suite runs until its first
 failure, the tests nearest to the broken module first. The test that failed must pass on the unbroken
-copy: otherwise something else broke it, and the hunt continues without it. A break that no test
-notices is a missing test.
+copy: otherwise something else broke it, and the hunt continues without it. If no test
+notices a mutant, a test is missing.
 """
 
 import argparse
@@ -42,7 +42,7 @@ SUBSET = (
     "tests/tasks/rules/test_fanout.py",
     "tests/tasks/rules/test_waits.py",
     "tests/tasks/operator/test_control.py",
-    # After what is about single cases: a property takes minutes to cut a failure down.
+    # After the tests of single cases: a property test takes minutes to shrink a failure.
     "tests/tasks/commit/test_task_cache.py",
     "tests/tasks/commit/test_pipeline.py",
     "tests/tasks/rescue/test_workers.py",
@@ -70,12 +70,12 @@ SUBSET = (
     "tests/bad_input/test_directories.py",
     "tests/workflows/test_schema_cost.py",
 )
-"""Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
+"""They cover every promise of the engine. PostgreSQL runs only where SQLite cannot show the defect."""
 MOST_SECONDS = 900
 
 
 def copy_to(directory: Path) -> None:
-    """Copy the tree, so that it may be broken."""
+    """Copy the tree, so that mutants can be applied to the copy."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -87,7 +87,7 @@ def copy_to(directory: Path) -> None:
 
 @contextlib.contextmanager
 def broken(mutant: Mutant, copy: Path) -> Iterator[None]:
-    """Break a copy in this way for as long as the block lasts."""
+    """Apply a mutant to a copy until the block ends."""
     path = copy / mutant.path
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.path} once"
@@ -113,7 +113,7 @@ def nearest_first(mutant: Mutant) -> list[str]:
 
 
 def hunt(mutant: Mutant, copy: Path) -> str | None:
-    """Return the test that notices a break, or None."""
+    """Return the first test that notices a mutant, or None."""
     unrelated: list[str] = []
     while True:
         try:
@@ -149,18 +149,18 @@ def _pytest(copy: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def main() -> int:
-    """Hunt all breaks, or the named ones; the status is bad if one survives."""
+    """Hunt all mutants, or the named ones; the exit code is 1 if one survives."""
     parser = argparse.ArgumentParser(prog="make mutants")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="breaks at a time")
-    parser.add_argument("names", nargs="*", help="breaks by name; all without one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
+    parser.add_argument("names", nargs="*", help="mutants by name; all without one")
     options = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
     if unknown := [name for name in options.names if name not in known]:
-        parser.error(f"no such break: {', '.join(unknown)}")
+        parser.error(f"no such mutant: {', '.join(unknown)}")
     wanted = [known[name] for name in options.names] or list(MUTANTS)
     with tempfile.TemporaryDirectory(prefix="agent-mutants-") as directory:
         survivors = _hunt_all(wanted, Path(directory), options.jobs)
-    print(f"{len(wanted) - survivors} of {len(wanted)} breaks were noticed")
+    print(f"{len(wanted) - survivors} of {len(wanted)} mutants were noticed")
     return 1 if survivors else 0
 
 

@@ -173,12 +173,12 @@ def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_pat
     is_writing = threading.Event()
 
     def write() -> None:
-        with sqlite_database.connect("worker") as turn:
+        with sqlite_database.connect("worker") as worker:
             number = 0
             while not is_over.is_set():
                 number += 1
-                with turn.transaction():
-                    insert_task(turn, f"t{number:06}")
+                with worker.transaction():
+                    insert_task(worker, f"t{number:06}")
                 is_writing.set()
 
     thread = threading.Thread(target=write)

@@ -264,7 +264,7 @@ class Hand(Reader):
         self.committer.session.disconnect()
         super().close()
 
-    def turn(self, batch: Batch | None = None, **changes: Any) -> CommitResult:
+    def commit(self, batch: Batch | None = None, **changes: Any) -> CommitResult:
         """Commit one turn and keep what it claimed as running."""
         batch = batch or Batch()
         running = len(self.running) - len(batch.completions)
@@ -277,8 +277,8 @@ class Hand(Reader):
             # something is due.
             "must_poll": batch.is_empty,
         }
-        room = ClaimCapacity(**{**options, **changes})
-        delivered = self.committer.commit(batch, room)
+        capacity = ClaimCapacity(**{**options, **changes})
+        delivered = self.committer.commit(batch, capacity)
         for settle, _ in delivered.result.settled:
             for key, claimed in list(self.running.items()):
                 if claim_of(claimed) == settle.claim:
@@ -291,7 +291,7 @@ class Hand(Reader):
         """Submit tasks in one turn."""
         submissions = [Submission(graph=graph, **options) for graph in graphs]
         changes = {} if slots is None else {"slots": slots}
-        created = self.turn(Batch(submissions=submissions), **changes).result.created
+        created = self.commit(Batch(submissions=submissions), **changes).result.created
         return [created[submission.task_id] for submission in submissions]
 
     def start(self, graph: Graph, **options: Any) -> str:
@@ -316,7 +316,7 @@ class Hand(Reader):
         settles = [
             settle_of(self.claimed(name, task_id), outcome) for name, outcome in outcomes.items()
         ]
-        return self.turn(Batch(completions=settles))
+        return self.commit(Batch(completions=settles))
 
     def succeed(self, *names: str, task_id: str | None = None) -> CommitResult:
         """Let steps succeed in one turn."""

@@ -27,7 +27,7 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
     return intent.call_id
 
 

@@ -41,7 +41,7 @@ def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntr
     notes = [
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
     ]
-    hand.turn(Batch(entries=notes))
+    hand.commit(Batch(entries=notes))
     return notes
 
 

@@ -93,7 +93,7 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
     hand.start(_graph("running"))
     midway = hand.start(_graph("midway"))
     done = settle_of(hand.claimed("one", midway), Succeeded(2))
-    hand.turn(Batch(completions=[done]), slots=0)
+    hand.commit(Batch(completions=[done]), slots=0)
 
 
 def _wait_for_intent(engine: Engine, task_id: str) -> None:

@@ -44,7 +44,7 @@ def _enroll(database: Database, worker_id: str, host: str = "elsewhere") -> None
         workers.enroll(tx, worker_id, host, 1, "earlier", database.clock.now())
 
 
-def _turn_on(database: Database, worker_id: str) -> None:
+def _advance(database: Database, worker_id: str) -> None:
     with database.connect("writer") as tx:
         tx.execute("UPDATE workers SET turn = turn + 1 WHERE id = :id", id=worker_id)
 
@@ -67,7 +67,7 @@ def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
 
 
 @pytest.mark.usefixtures("breaking")
-def test_a_breaking_upgrade_is_refused_while_a_worker_turns(empty_postgres_url: str) -> None:
+def test_a_breaking_upgrade_is_refused_while_a_worker_commits(empty_postgres_url: str) -> None:
     """A worker of another machine whose turn moves within a lease is alive; the message names it."""
     migrate_to(EARLIER, empty_postgres_url)
     database = Database(empty_postgres_url)
@@ -75,18 +75,18 @@ def test_a_breaking_upgrade_is_refused_while_a_worker_turns(empty_postgres_url: 
     told: list[str] = []
     is_over = threading.Event()
 
-    def turn_on() -> None:
+    def keep_committing() -> None:
         while not is_over.wait(0.1):
-            _turn_on(database, "w")
+            _advance(database, "w")
 
-    turning = threading.Thread(target=turn_on)
-    turning.start()
+    committing = threading.Thread(target=keep_committing)
+    committing.start()
     try:
         with pytest.raises(OlderWorkersError, match=r"process 1 on elsewhere.*--force"):
             _upgrade(database, on_wait=told.append)
     finally:
         is_over.set()
-        turning.join()
+        committing.join()
     with database.connect("reader") as reader:
         assert migrate.current(reader) == EARLIER
     assert _dead(database) == {"w": 0}
@@ -114,7 +114,7 @@ def test_force_fences_with_the_migration(earlier: Database) -> None:
     migrate.check(earlier)
     assert set(_dead(earlier).values()) == {1}
     with pytest.raises(FencedError):
-        hand.turn()
+        hand.commit()
     ((data,),) = hand.rows("SELECT data FROM events WHERE type = 'worker.died'")
     assert hand.committer.worker_id in data
     hand.close()

@@ -5,5 +5,6 @@
 tables: `task_rows` (single tasks), `call_rows`, `signals`, `approvals`, `budgets`, `workers`,
 `workflow_versions`; `lineage` follows children and retries, `outages` records events of stores.
 
-Functions take the transaction first and never commit. Import `store.db` and `store.artifacts` only.
+Entry points: `begin_tx.begin`, then the functions of the other modules. They take the transaction first
+and never commit. Import `store.db` and `store.artifacts` only.
 """

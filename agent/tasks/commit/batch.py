@@ -1,7 +1,7 @@
 """What one transaction of a worker carries, and what follows once it is committed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.steps.types.attempt_input import AttemptInput
@@ -68,6 +68,16 @@ class Batch:
         """Return the tasks that this changes, those to be created left out."""
         claims = [part.claim for part in self.completions] + [part.claim for part in self.entries]
         return {claim.task_id for claim in claims} | {end.parent_task_id for end in self.child_ends}
+
+    def copy(self) -> "Batch":
+        """Return a batch with the same parts, in lists of its own."""
+        return replace(
+            self,
+            completions=list(self.completions),
+            entries=list(self.entries),
+            submissions=list(self.submissions),
+            child_ends=list(self.child_ends),
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -145,3 +155,5 @@ class CommitResult:
     """Whether those attempts run with nothing beside them."""
     refused: dict[str, str] = field(default_factory=dict)
     """Submissions that cannot be created, by their proposed ids, and why."""
+    rest: Batch | None = None
+    """What is still to be sent: the database failed while the batch was committed in parts."""

@@ -16,7 +16,7 @@ from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, StepError
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, Database, StoreError
-from agent.store.engine import reads
+from agent.store.engine import reads, task_rows
 from agent.store.schema import migrate
 from agent.tasks.commit import large_values, split, transaction
 from agent.tasks.commit.attempt_loader import AttemptLoader, ClaimedStep
@@ -28,6 +28,7 @@ from agent.tasks.commit.faults import (
     AnyCause,
     Cause,
     DroppedError,
+    FencedError,
     Phase,
     Response,
     cause_of,
@@ -229,7 +230,17 @@ class Committer:
         if tx.cause is Cause.CODE:
             log.error("commit.defect", exc_info=tx.error)
         log.warning("commit.split", error=str(tx.error), outcomes=len(tx.batch.completions))
-        total = CommitResult(TxResult())
+        total, number = CommitResult(TxResult()), self.session.sequence
+        try:
+            self._commit_parts(tx, total)
+        except (StoreError, FencedError) as error:
+            if self.session.sequence == number:
+                raise
+            # What was committed stands. The next transaction meets the same fault, and decides.
+            log.warning("commit.split_interrupted", error=str(error))
+        return total
+
+    def _commit_parts(self, tx: InFlightTx, total: CommitResult) -> None:
         if tx.batch.is_empty:
             split.commit_due_tasks(
                 self.connection,
@@ -241,8 +252,10 @@ class Committer:
                 self.clock.now(),
             )
         else:
-            split.commit_parts(tx.batch, tx.capacity, self._commit_part, total)
-        return total
+            split.commit_parts(tx.batch, tx.capacity, self._commit_part, total, self._task_exists)
+
+    def _task_exists(self, task_id: str) -> bool:
+        return bool(task_rows.existing_tasks(self.connection, [task_id]))
 
     def _commit_part(
         self, batch: Batch, capacity: ClaimCapacity, total: CommitResult

@@ -2,6 +2,8 @@
 
 The parts of a batch with content are its entries, completions, submissions and ends. An empty batch
 fails because of a task that is due: there the parts are the due tasks.
+
+If the database fails in the middle, what was committed stands, and only the rest is sent again.
 """
 
 from collections.abc import Callable
@@ -54,27 +56,44 @@ class SetAsideTasks:
 
 
 def commit_parts(
-    batch: Batch, capacity: ClaimCapacity, commit: CommitPart, total: CommitResult
+    batch: Batch,
+    capacity: ClaimCapacity,
+    commit: CommitPart,
+    total: CommitResult,
+    task_exists: Callable[[str], bool],
 ) -> None:
-    """Commit each part of a batch by itself, without claims."""
+    """Commit each part of a batch by itself, without claims; `total.rest` keeps the others."""
     capacity = replace(capacity, slots=0, most_due=0)
-    for entry in batch.entries:
+    rest = total.rest = batch.copy()
+    while rest.entries:
+        entry = rest.entries[0]
         entry.problem = commit(Batch(entries=[entry]), capacity, total)
         if entry.problem is not None:
             # Its attempt waits for the answer.
             total.result.journaled.append((entry, False))
-    for completion in batch.completions:
+        del rest.entries[0]
+    while rest.completions:
+        completion = rest.completions[0]
         problem = commit(Batch(completions=[completion]), capacity, total)
         if problem is not None:
             _replace_outcome(completion, problem, capacity, commit, total)
-    for submission in batch.submissions:
+        del rest.completions[0]
+    while rest.submissions:
+        submission = rest.submissions[0]
         problem = commit(Batch(submissions=[submission]), capacity, total)
         if problem is not None:
-            total.refused[submission.task_id] = problem
-    for end in batch.child_ends:
-        commit(Batch(child_ends=[end]), capacity, total)
-    if batch.logs:
-        commit(Batch(logs=batch.logs), capacity, total)
+            if task_exists(submission.task_id):
+                # An earlier COMMIT, which was never confirmed, has created it.
+                total.result.created[submission.task_id] = submission.task_id
+            else:
+                total.refused[submission.task_id] = problem
+        del rest.submissions[0]
+    while rest.child_ends:
+        commit(Batch(child_ends=[rest.child_ends[0]]), capacity, total)
+        del rest.child_ends[0]
+    if rest.logs:
+        commit(Batch(logs=rest.logs), capacity, total)
+    total.rest = None
     total.result.has_more = True
 
 

@@ -1,7 +1,8 @@
 """How every transaction on a task ends: release the steps that became ready, derive the status.
 
-`advance` is called once for each locked task, after its rows were changed. Nothing else releases a
-step or ends a task. `next_wake_time` is derived from the steps when the task is written.
+`advance` is called once for each locked task, after its rows were changed. Every step that became ready is
+released here, except items that `fanout` admits later, and every task ends here, except by a cancel command.
+`next_wake_time` is derived from the steps when the task is written.
 """
 
 import json

@@ -87,6 +87,8 @@ async def _commit_rest(worker: "Worker") -> None:
             continue
         worker.note_commit()
         results.act_on(worker, done)
+        if done.rest is not None:
+            outbox.put_back(done.rest)
         if outbox.carry(done.result):
             await asyncio.sleep(RETRY_LOCKED_SECONDS)
 

@@ -289,8 +289,9 @@ class Worker:
     async def _handle(self, completed: list[Completed]) -> None:
         """Act on transactions that were committed; queue the batches of the others again."""
         for tx, outcome in reversed(completed):
-            if not isinstance(outcome, CommitResult):
-                self.outbox.put_back(tx.batch)
+            rest = outcome.rest if isinstance(outcome, CommitResult) else tx.batch
+            if rest is not None:
+                self.outbox.put_back(rest)
         is_carrying = False
         for tx, outcome in completed:
             if isinstance(outcome, CommitResult):

@@ -321,8 +321,8 @@ database = Database("sqlite:///{tmp_path}/agent.db")
 migrate.upgrade(database)
 migrate.check(database)
 assert sqlite_driver.driver().module.__name__ == "sqlite3"
-with database.connect("worker") as turn, database.connect("writer") as writer:
-    for connection in (turn, writer):
+with database.connect("worker") as worker, database.connect("writer") as writer:
+    for connection in (worker, writer):
         with connection.transaction():
             connection.execute(
                 "INSERT INTO step_logs (task_id, step_id, attempt, at, stream, text) SELECT"

@@ -78,7 +78,7 @@ def live(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     hand.settle({"a": RETRY, "hear": Waiting(Signal("go"))})
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), whole, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), whole, result=result)]))
     hand.succeed("pay")
     hand.succeed("a")
     hand.settle({"each": Succeeded(items=[1, 2, 3, 4, 5])})
@@ -86,7 +86,7 @@ def live(hand: Hand) -> None:
     hand.committer.poll([claim_of(found) for found in hand.running.values()])
     hand.operator.signal(task_id, "go")
     hand.skip(20)
-    hand.turn()
+    hand.commit()
     hand.fail("b")
     while hand.names():
         hand.succeed(hand.names()[0])

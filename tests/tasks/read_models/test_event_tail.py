@@ -40,7 +40,7 @@ def _append(database: Database, *words: str) -> None:
 
 
 def test_listeners_get_what_operators_and_other_processes_commit(engine: Engine) -> None:
-    """Commands of this process and of another are passed on, each once, in the log's order."""
+    """Events of commands in this process and in another one are delivered once each, in the log's order."""
     task_id = engine.submit(graph(other("wait", "wait", config={"signal": "go"})))
     engine.wait_step(task_id, "wait", "waiting")
     command = [sys.executable, "-c", _PAUSE, engine.database.url, task_id]
@@ -76,10 +76,10 @@ def test_a_listener_gets_only_the_types_it_asked_for(database: Database) -> None
     assert [event[2] for event in every] == ["noise", "wanted"]
 
 
-def test_pages_are_passed_on_whole_and_once(
+def test_pages_are_delivered_whole_and_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More events than a page holds come in order, without a gap and without a repetition."""
+    """More events than a page holds arrive in order, without gaps and duplicates."""
     monkeypatch.setattr(event_tail, "_PAGE", 3)
     tail = EventTail(database)
     told: Told = []
@@ -98,7 +98,7 @@ def test_pages_are_passed_on_whole_and_once(
 def test_an_outage_delays_events_and_loses_none(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the log cannot be read the place stays; afterwards everything is passed on."""
+    """While the log cannot be read the cursor stays; afterwards everything is delivered."""
     tail = EventTail(database)
     told: Told = []
     tail.subscribe(told.extend)
@@ -122,10 +122,10 @@ def test_an_outage_delays_events_and_loses_none(
     assert failures > 2
 
 
-def test_commits_do_not_hurry_a_read_that_fails(
+def test_commits_do_not_cause_retries_of_a_failing_read(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without file descriptors the worker goes on to commit: the log is not tried at every commit."""
+    """Without file descriptors the worker still commits: the tail does not read at every commit."""
     tail = EventTail(database)
     tail.open()
     tries: list[float] = []
@@ -147,8 +147,8 @@ def test_commits_do_not_hurry_a_read_that_fails(
     assert len(tries) <= 3
 
 
-def test_what_is_committed_before_the_end_is_passed_on(database: Database) -> None:
-    """Stopping reads the log a last time."""
+def test_events_committed_before_the_stop_are_delivered(database: Database) -> None:
+    """Stopping reads the log one last time."""
     tail = EventTail(database)
     told: Told = []
     tail.subscribe(told.extend)
@@ -158,8 +158,8 @@ def test_what_is_committed_before_the_end_is_passed_on(database: Database) -> No
     assert [event[2] for event in told] == ["last"]
 
 
-def test_counts_go_on_page_by_page(database: Database) -> None:
-    """Counting from a place sees every event once, however small the pages are."""
+def test_counts_continue_page_by_page(database: Database) -> None:
+    """Counting from a cursor sees every event once, however small the pages are."""
     _append(database, *["a", "b", "a", "c", "a"])
     place, is_end = (0, 0), False
     counted: dict[str, int] = {}
