@@ -71,7 +71,7 @@ def _wait_for_deaths(
     detector = FailureDetector(lease_seconds)
     with database.connect("writer") as connection:
         first: dict[str, int] = {}
-        while alive := workers.living(connection):
+        while alive := workers.live_workers(connection):
             silent: list[tuple[str, int]] = []
             for worker_id, tx_number, host, process_id, started in alive:
                 is_here = host == socket.gethostname()

@@ -331,7 +331,7 @@ def test_a_second_pass_finds_nothing(dying: Dying) -> None:
     dying.start(two_steps())
     assert dying.die().steps == 1
     before = dying.everything()
-    assert dying.recover().is_nothing
+    assert dying.recover().is_empty
     assert dying.everything() == before
 
 
@@ -538,7 +538,7 @@ def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(
     with away.connect("reader") as reader:
         assert reader.query("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
         assert reader.query("SELECT response FROM tool_calls") == [(json.dumps("done"),)]
-    assert recovery.recover(away, away.clock).is_nothing
+    assert recovery.recover(away, away.clock).is_empty
     assert find_violations(away) == []
     assert away.directory is not None
     assert list(away.directory.iterdir()) == []

@@ -39,7 +39,7 @@ class Lock:
         self._holder: LockHolder | None = None
 
     @property
-    def notes(self) -> Path:
+    def holder_file(self) -> Path:
         """The file that names the holder."""
         real = Path(os.path.realpath(self.path))
         return real.with_name(real.name + ".lock")
@@ -74,7 +74,7 @@ class Lock:
 
     def _take(self, file: inode.OpenFile) -> bool:
         if not inode.CAN_LOCK:
-            return self._lock_beside(self.notes, fcntl.LOCK_EX)
+            return self._lock_beside(self.holder_file, fcntl.LOCK_EX)
         if not file.try_lock(self):
             return False
         has_both = False
@@ -101,7 +101,7 @@ class Lock:
     def holder(self) -> LockHolder | None:
         """Return who holds the lock, or None when no live process does."""
         if not inode.CAN_LOCK:
-            return _flock_holder(self.notes)
+            return _flock_holder(self.holder_file)
         try:
             file = inode.open_file(self.path)
         except OSError:
@@ -110,7 +110,7 @@ class Lock:
             if isinstance(file.owner, Lock):
                 return file.owner._holder
             if file.is_locked_elsewhere():
-                return _read(self.notes)
+                return _read(self.holder_file)
             return _flock_holder(self._earlier)
         finally:
             inode.give_back(file)
@@ -131,7 +131,7 @@ class Lock:
     def _write(self) -> None:
         # Only for people: a full disk must not keep the agent from starting.
         with suppress(OSError):
-            file = os.open(self.notes, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self.holder_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(file, 0)
                 os.pwrite(file, json.dumps(asdict(self._holder or LockHolder(0, ""))).encode(), 0)
@@ -153,9 +153,9 @@ class Lock:
         self.release()
 
 
-def _read(notes: Path) -> LockHolder:
+def _read(holder_file: Path) -> LockHolder:
     try:
-        return LockHolder(**json.loads(notes.read_bytes()))
+        return LockHolder(**json.loads(holder_file.read_bytes()))
     except (OSError, ValueError, TypeError):
         # The holder used another path, or has not written the file yet.
         return LockHolder(process_id=0, role="daemon")
@@ -173,13 +173,13 @@ def _is_alive(process_id: int) -> bool:
     return True
 
 
-def _flock_holder(notes: Path) -> LockHolder | None:
+def _flock_holder(holder_file: Path) -> LockHolder | None:
     try:
-        file = os.open(notes, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(holder_file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return None if _try_flock(file, fcntl.LOCK_SH) else _read(notes)
+        return None if _try_flock(file, fcntl.LOCK_SH) else _read(holder_file)
     finally:
         os.close(file)
 

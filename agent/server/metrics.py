@@ -42,7 +42,7 @@ def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
         tasks=health.task_counts(connection),
         steps=health.open_step_counts(connection),
         unknowns=len(health.unknown_calls(connection)),
-        workers=len(workers.living(connection)),
+        workers=len(workers.live_workers(connection)),
         queue_age_seconds=age,
         approvals=health.pending_approvals(connection),
         spent=health.spent(connection),

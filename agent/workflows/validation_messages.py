@@ -63,7 +63,7 @@ def find_problems(
         ]
 
 
-class Fault(NamedTuple):
+class ModelFault(NamedTuple):
     """What is wrong with a value, and where in it."""
 
     path: Path
@@ -79,7 +79,7 @@ def faults(
     error: ValidationError,
     *,
     may_have_templates: bool = False,
-) -> Iterator[Fault]:
+) -> Iterator[ModelFault]:
     """Yield what a model refused, one fault per path."""
     seen: set[Path] = set()
     for detail in error.errors(include_url=False):
@@ -94,7 +94,7 @@ def faults(
         seen.add(path)
         message, hint = _message(detail, model, reached, may_suggest=len(seen) <= _MOST_SUGGESTIONS)
         is_of_value = not is_key and detail["type"] not in ("missing", "extra_forbidden")
-        yield Fault(path, message, hint, is_of_value)
+        yield ModelFault(path, message, hint, is_of_value)
 
 
 def _located(value: Any, location: tuple[int | str, ...], *, is_missing: bool) -> tuple[Path, Any]:

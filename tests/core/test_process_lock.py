@@ -104,9 +104,9 @@ def test_the_file_beside_is_only_for_people(path: Path) -> None:
     """Without it, or with nothing in it, the lock still says that a holder lives."""
     with another_process(path) as process:
         lock = Lock(path)
-        lock.notes.write_bytes(b"")
+        lock.holder_file.write_bytes(b"")
         assert lock.holder() == LockHolder(0, "daemon")
-        lock.notes.unlink()
+        lock.holder_file.unlink()
         assert lock.holder() == LockHolder(0, "daemon")
         assert not lock.acquire("daemon")
         assert process.poll() is None
@@ -133,7 +133,7 @@ def test_databases_in_one_directory_have_locks_of_their_own(path: Path) -> None:
     with Lock(path) as first, Lock(other) as second:
         assert first.acquire("daemon")
         assert second.acquire("daemon")
-        assert first.notes != second.notes
+        assert first.holder_file != second.holder_file
 
 
 @pytest.mark.skipif(not LOCKS.exists(), reason="the system does not show its locks")

@@ -123,7 +123,7 @@ class Agents:
         with self.database.connect("reader") as reader:
             return reader.query(sql, **parameters)
 
-    def living(self, process: ForkedProcess) -> list[str]:
+    def live_workers(self, process: ForkedProcess) -> list[str]:
         """Return the identities under which a process is known to be alive."""
         found = self.rows(
             "SELECT id FROM workers WHERE process_id = :pid AND dead = 0", pid=process.pid
@@ -132,7 +132,7 @@ class Agents:
 
     def wait_until_alive(self, process: ForkedProcess) -> str:
         """Wait until a process has begun to work; return its identity."""
-        found = eventually(lambda: self.living(process), self.describe)
+        found = eventually(lambda: self.live_workers(process), self.describe)
         return str(found[-1])
 
     def submit(self, graph: Graph) -> str:

@@ -79,7 +79,7 @@ class Story:
     def _bury(self) -> None:
         """Declare killed workers dead: on PostgreSQL others would, after a lease."""
         with self.plain.connect("writer") as connection:
-            for worker_id, turn, *_ in workers.living(connection):
+            for worker_id, turn, *_ in workers.live_workers(connection):
                 with connection.transaction():
                     workers.declare_dead(connection, worker_id, turn, self.clock.now())
 

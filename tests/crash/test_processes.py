@@ -106,7 +106,10 @@ def test_workers_killed_and_stopped_beyond_their_lease(postgres_url: str, tmp_pa
         eventually(are_all_held, those.describe)
         stopped.send_signal(signal.SIGSTOP)
         those.end(killed, signal.SIGKILL)
-        eventually(lambda: not those.living(stopped) and not those.living(killed), those.describe)
+        eventually(
+            lambda: not those.live_workers(stopped) and not those.live_workers(killed),
+            those.describe,
+        )
         gate.touch()
         eventually(lambda: those.are_ended(task_ids), those.describe)
 

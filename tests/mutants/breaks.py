@@ -242,8 +242,8 @@ MUTANTS: Final = (
         "outcomes of a failed commit are dropped",
         "results that arrived while the database was unavailable are lost",
         "agent/tasks/worker/worker.py",
-        "if not isinstance(outcome, CommitResult):\n                self.outbox.put_back(tx.batch)",
-        "if not isinstance(outcome, CommitResult | StoreError):\n                self.outbox.put_back(tx.batch)",
+        "rest = commit_result.rest if isinstance(commit_result, CommitResult) else tx.batch",
+        "rest = commit_result.rest if isinstance(commit_result, CommitResult) else None",
     ),
     Mutant(
         "a signal that arrives early is lost",
@@ -603,7 +603,7 @@ MUTANTS: Final = (
     Mutant(
         "isolated steps run beside each other",
         "steps that may take their worker down run at the same time",
-        "agent/tasks/state/poison_isolation.py",
+        "agent/tasks/state/isolation.py",
         "if self._isolated_since is not None and running > 0:",
         "if self._isolated_since is not None:",
     ),

@@ -12,17 +12,10 @@ from tests.mutants.breaks import MUTANTS
 
 SEEDS = 60
 PLANTED = {
-<<<<<<< HEAD
-    "no fence": "was declared dead in transaction",
-    "an unanswered commit counts as landed": "lost its claims, and is not dead",
-    "send_by is ignored": "happened 2 times|recorded as failed .*, and happened",
-    "acting before the time is over": "happened 2 times|recorded as failed .*, and happened",
-=======
-    "a dead worker can still commit": "was declared dead in turn",
+    "a dead worker can still commit": "was declared dead in transaction",
     "an unanswered commit counts as committed": "lost its claims, and is not dead",
     "a call is sent after its send_by": "happened 2 times|recorded as failed .*, and happened",
     "an unknown call is decided before it expires": "happened 2 times|recorded as failed .*, and happened",
->>>>>>> main
     "fork relies on an answer for another input": "which was answered under another input",
 }
 """The violation that each must cause: with any other one the test would pass for the wrong reason."""

@@ -34,7 +34,7 @@ def _counts(connection: Connection) -> dict[str, int]:
 
 
 def test_prune_removes_whole_tasks_that_ended_long_ago(database: Database) -> None:
-    """With all that belongs to them; younger, living and unended ones stay untouched."""
+    """With all that belongs to them; younger and open ones stay untouched."""
     with database.connect("writer") as connection:
         insert_task(connection, "old-1", status="succeeded", ended_at=999)
         insert_task(connection, "old-2", status="failed", ended_at=1)

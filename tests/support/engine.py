@@ -275,7 +275,7 @@ class Hand(Reader):
             "most_due": max(self.slots - running, 16),
             # A worker with nothing to write makes a turn because it was told, or found, that
             # something is due.
-            "must_poll": batch.is_empty,
+            "must_query_due": batch.is_empty,
         }
         capacity = ClaimCapacity(**{**options, **changes})
         delivered = self.committer.commit(batch, capacity)

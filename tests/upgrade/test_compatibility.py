@@ -1,7 +1,7 @@
 """What a worker of an earlier version wrote before an upgrade, it can write after it.
 
 The catalogue of each earlier revision is compared with the present one: an upgrade runs all pending
-migrations in one transaction, so those are the two states that a living worker meets.
+migrations in one transaction, so those are the two states that a live worker meets.
 """
 
 import psycopg

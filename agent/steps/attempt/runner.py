@@ -171,7 +171,7 @@ async def _call_handler(
                 end.problem = StepExitError(code_name(context), raised)
     except asyncio.CancelledError as cancellation:
         is_stopping = context.signals.is_stopping
-        if context.signals.is_out_of_hand or (is_stopping and context.calls.is_cut_off):
+        if context.signals.has_runaway_thread or (is_stopping and context.calls.is_cut_off):
             raise
         end.is_shut_down = is_stopping
         # Without a shutdown the step's own code cancelled the task.

@@ -113,7 +113,7 @@ class AttemptInput:
 class Signals:
     """Signals from the engine to an attempt in flight: pause at a checkpoint, or stop now."""
 
-    __slots__ = ("is_out_of_hand", "is_pausing", "is_stopping", "on_stop", "stop_reason")
+    __slots__ = ("has_runaway_thread", "is_pausing", "is_stopping", "on_stop", "stop_reason")
 
     def __init__(self) -> None:
         self.is_pausing = False
@@ -121,7 +121,7 @@ class Signals:
         self.stop_reason = ""
         self.on_stop: Callable[[], None] | None = None
         """Called when the attempt should stop."""
-        self.is_out_of_hand = False
+        self.has_runaway_thread = False
         """Set by the attempt: a thread of it is still running and cannot be stopped."""
 
     def stop_for(self, reason: str) -> None:

@@ -31,7 +31,7 @@ def below(tx: Connection, task_id: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def living_below(tx: Connection, task_id: str) -> str | None:
+def open_descendant(tx: Connection, task_id: str) -> str | None:
     """Return a descendant that has not ended."""
     rows = tx.query(
         f"{_BELOW} SELECT t.id FROM below AS b JOIN tasks AS t ON t.id = b.id"

@@ -56,7 +56,7 @@ def turn_of(connection: Connection, worker_id: str) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def living(connection: Connection) -> list[tuple[Any, ...]]:
+def live_workers(connection: Connection) -> list[tuple[Any, ...]]:
     """Return (id, transaction number, host, process id, start time) of workers not declared dead."""
     return connection.query(
         "SELECT id, turn, host, process_id, process_started FROM workers WHERE dead = 0"

@@ -125,7 +125,7 @@ def _delayed(task_id: str) -> str:
     )
 
 
-_LIVING_FAMILY: Final = """
+_OPEN_FAMILY: Final = """
 WITH RECURSIVE family(id, status, pause_reason) AS (
   SELECT t.id, t.status, t.pause_reason FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id
   WHERE s.task_id = :id AND s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
@@ -141,10 +141,10 @@ ORDER BY f.id, s."index", s.parallel_index
 """
 
 
-def living_family(connection: Connection, task_id: str) -> list[Found]:
+def open_family(connection: Connection, task_id: str) -> list[Found]:
     """Return the open steps of a task's open descendants, each with its task; nulls for none."""
     names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
-    rows = connection.query(_LIVING_FAMILY, id=task_id)
+    rows = connection.query(_OPEN_FAMILY, id=task_id)
     return _named((*names, "waiting_on"), rows)
 
 

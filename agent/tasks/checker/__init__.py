@@ -58,7 +58,7 @@ from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import check_secrets
 from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.violation import Finding, Violation
-from agent.tasks.state.poison_isolation import IS_ISOLATED
+from agent.tasks.state.isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
 __all__ = ["ExternalWitness", "Patterns", "Progress", "Violation", "check", "violations"]

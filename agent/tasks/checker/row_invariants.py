@@ -10,7 +10,7 @@ from agent.core.waits import Child
 from agent.steps.process.processes import is_running
 from agent.store.read.audit_rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.state.poison_isolation import IS_ISOLATED
+from agent.tasks.state.isolation import IS_ISOLATED
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
 

@@ -43,7 +43,7 @@ def begin(scope: TxScope) -> None:
 def _most_due(scope: TxScope) -> int:
     """Return how many due tasks to query; 0 when the cache knows that none is due."""
     capacity = scope.capacity
-    if not capacity.must_poll and not scope.cache.is_anything_due(scope.now):
+    if not capacity.must_query_due and not scope.cache.is_anything_due(scope.now):
         return 0
     return min(MAX_DUE_TASKS, capacity.most_due)
 

@@ -230,11 +230,11 @@ class Committer:
         if tx.cause is Cause.CODE:
             log.error("commit.defect", exc_info=tx.error)
         log.warning("commit.split", error=str(tx.error), outcomes=len(tx.batch.completions))
-        total, number = CommitResult(TxResult()), self.session.sequence
+        total, tx_number = CommitResult(TxResult()), self.session.tx_number
         try:
             self._commit_parts(tx, total)
         except (StoreError, FencedError) as error:
-            if self.session.sequence == number:
+            if self.session.tx_number == tx_number:
                 raise
             # What was committed stands. The next transaction meets the same fault, and decides.
             log.warning("commit.split_interrupted", error=str(error))

@@ -106,7 +106,7 @@ class TaskCache:
                 if locked.is_written:
                     locked.version = version
                 locked.mark_committed()
-                if len(locked.shelf) <= MOST_STEPS:
+                if len(locked.unused_steps) <= MOST_STEPS:
                     self._tasks[task.id] = locked
 
     def empty(self, contended: Iterable[str] = ()) -> None:

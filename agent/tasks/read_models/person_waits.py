@@ -66,7 +66,7 @@ def add_childrens(connection: Connection, task_id: str, status: str, steps: list
     ]
     if not waiting:
         return
-    rows = views.living_family(connection, task_id)
+    rows = views.open_family(connection, task_id)
     by_task = {task: list(own) for task, own in groupby(rows, key=lambda row: row["task_id"])}
     for child_id, document in waiting:
         asks = _asks_of(connection, child_id, status, by_task)

@@ -1,4 +1,4 @@
-"""Takeover: put back the running steps of a dead worker. Startup recovery and running workers share it.
+"""Rescue: put the running steps of a dead worker back to pending. Startup recovery and running workers share it.
 
 It executes nothing. A recorded result is applied, a success and a final failure alike. Every other
 outcome is unknown: the step goes back to pending with one attempt more, and that attempt follows the
@@ -22,8 +22,8 @@ from agent.store.engine import call_rows, reads
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.isolation import IS_ISOLATED
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.poison_isolation import IS_ISOLATED
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 log = structlog.get_logger(__name__)

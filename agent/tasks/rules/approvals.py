@@ -127,7 +127,7 @@ def decide(
         "approved_hash": decision.approved_hash,
     }
     is_first = store.decide(tx, row.id, status, locked.now, **written)
-    assert is_first, "a pending approval was decided under another's lock"
+    assert is_first, "a pending approval was decided by a transaction without the task's lock"
     data: dict[str, Json] = {"approval": row.id, "status": status, "by": decision.by}
     data["channel"] = decision.channel
     if decision.comment is not None:

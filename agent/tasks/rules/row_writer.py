@@ -145,8 +145,8 @@ def _update_rows(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -
 def _next_wake_time(locked: LockedTask) -> int | None:
     """Return when a task whose open steps are all in memory is due next."""
     wakes = [step.wake_at for step in locked.steps.values() if step.wake_at is not None]
-    if locked.shelf:
-        wakes += [step.wake_at for step in locked.shelf.values() if step.wake_at is not None]
+    if locked.unused_steps:
+        wakes += [step.wake_at for step in locked.unused_steps.values() if step.wake_at is not None]
     if wakes:
         # Never in the past: a task that was served goes behind those that wait.
         wakes = [max(min(wakes), locked.now)]

@@ -60,11 +60,11 @@ class LockedTask:
         "questions",
         "results",
         "retries",
-        "shelf",
         "source_path",
         "steps",
         "stops",
         "task",
+        "unused_steps",
         "version",
         "withdrawals",
     )
@@ -78,7 +78,7 @@ class LockedTask:
         """Whether every open step is in memory."""
         self.steps: dict[StepAddress, StepRow] = {}
         """Those that this transaction has used."""
-        self.shelf: dict[StepAddress, StepRow] = {}
+        self.unused_steps: dict[StepAddress, StepRow] = {}
         """Open steps as they are stored, which this transaction has not used."""
         self.version = ""
         """The version of the task's stored row, where that is known."""
@@ -125,29 +125,29 @@ class LockedTask:
             if step.status not in STEP_ENDED:
                 step.mark_committed()
                 step.is_new = False
-                self.shelf[address] = step
+                self.unused_steps[address] = step
         self.steps = {}
         self._begin()
 
     def add(self, step: StepRow) -> StepRow:
         """Add a step; a row that is already in memory wins over one read later."""
         address = (step.index, step.parallel_index)
-        self.shelf.pop(address, None)
+        self.unused_steps.pop(address, None)
         return self.steps.setdefault(address, step)
 
     def has(self, address: StepAddress) -> bool:
         """Whether a step is in memory; if so, this transaction uses it."""
         if address in self.steps:
             return True
-        step = self.shelf.pop(address, None)
+        step = self.unused_steps.pop(address, None)
         if step is None:
             return False
         self.steps[address] = step
         return True
 
-    def _clear_shelf(self) -> None:
-        self.steps.update(self.shelf)
-        self.shelf = {}
+    def _use_all(self) -> None:
+        self.steps.update(self.unused_steps)
+        self.unused_steps = {}
 
     def definition(self, step: StepRow) -> Step:
         """Return a step's definition."""
@@ -183,7 +183,7 @@ class LockedTask:
 
     def load_open(self, tx: Connection) -> list[StepRow]:
         """Bring every open step into memory and return them in order."""
-        self._clear_shelf()
+        self._use_all()
         if not self.is_complete:
             for values in reads.open_steps(tx, STEP_COLUMNS, self.task.id):
                 self.add(StepRow.read(values))
@@ -192,7 +192,7 @@ class LockedTask:
 
     def load_held(self, tx: Connection, limit: int) -> list[StepRow]:
         """Return the first steps that are held for a full window, in order."""
-        self._clear_shelf()
+        self._use_all()
         if not self.is_complete:
             # Rows in memory may have been released since they were written.
             known = sum(1 for step in self.steps.values() if not step.is_new)
@@ -203,7 +203,7 @@ class LockedTask:
 
     def load_held_items(self, tx: Connection, index: int) -> list[StepRow]:
         """Return the items of a group that have rows and no slot yet, in order."""
-        self._clear_shelf()
+        self._use_all()
         if not self.is_complete:
             for values in reads.held_items(tx, STEP_COLUMNS, self.task.id, index):
                 self.add(StepRow.read(values))

@@ -12,9 +12,9 @@ from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskSta
 from agent.core.waits import Child, Wait
 from agent.steps.types.outcome import Json, StepError
 from agent.tasks.state import pauses
+from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.pauses import Pause
-from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.rows import StepRow
 
 SKIPPED_BY_FAILURE: Final = frozenset({"upstream_failed", "fail_fast", "deadline"})

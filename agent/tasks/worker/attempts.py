@@ -129,7 +129,7 @@ class Attempts:
     def are_out_of_control(self) -> bool:
         """Whether something of an attempt keeps running that cannot be awaited."""
         return any(
-            attempt.signals.is_out_of_hand or not (attempt.task and attempt.task.done())
+            attempt.signals.has_runaway_thread or not (attempt.task and attempt.task.done())
             for attempt in self
         )
 

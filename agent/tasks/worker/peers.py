@@ -34,7 +34,7 @@ class PeerWatch:
         self._is_only_worker = False
         self._last_check = float("-inf")
 
-    async def check(self, notice: Callable[[], None]) -> bool:
+    async def check(self, on_other_commit: Callable[[], None]) -> bool:
         """Check if it is time to; return whether steps were taken over.
 
         Raise `NewerSchemaError` if a newer version has upgraded the database.
@@ -50,5 +50,5 @@ class PeerWatch:
             lambda: maintenance.watch(self._committer, self._detector, self._clock.monotonic())
         )
         if watched.deaths or watched.steps:
-            maintenance.cancel_orphans_soon(self._committer, notice)
+            maintenance.cancel_orphans_soon(self._committer, on_other_commit)
         return watched.steps > 0

@@ -22,7 +22,7 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
         worker.attempts.stop(step_id, "another step failed")
     worker.slots.note_commit(result)
     if result.has_more:
-        worker.notice()
+        worker.on_other_commit()
     if result.ended or result.orphans or result.pauses:
         _follow_tasks(worker, result)
     if result.events:
@@ -47,9 +47,9 @@ def _follow_tasks(worker: "Worker", result: TxResult) -> None:
             worker.outbox.add_child_end(end)
             worker.wake()
     for task_id in result.orphans:
-        maintenance.cancel_soon(worker.committer, task_id, worker.notice)
+        maintenance.cancel_soon(worker.committer, task_id, worker.on_other_commit)
     for pause in result.pauses:
-        maintenance.pause_soon(worker.committer, pause, worker.notice)
+        maintenance.pause_soon(worker.committer, pause, worker.on_other_commit)
 
 
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:

@@ -31,7 +31,7 @@ async def shut_down(worker: "Worker") -> None:
         await worker.database_thread.run(worker.committer.session.retire)
         has_claims = worker.attempts or worker.committer.pending_attempts or worker.external.claims
         if has_claims and not worker.attempts.are_out_of_control:
-            await worker.database_thread.run(lambda: maintenance.hand_over(worker.committer))
+            await worker.database_thread.run(lambda: maintenance.rescue_own(worker.committer))
     except (StoreError, FencedError, DroppedError) as error:
         log.warning("worker.left_unsettled", error=str(error))
         spill_results(worker)
@@ -48,7 +48,7 @@ async def abandon(worker: "Worker") -> None:
 
 def spill_results(worker: "Worker") -> None:
     """Write the results of calls to a file: nothing else has them."""
-    spilled_results.leave(worker.database, worker.outbox.take_all_entries())
+    spilled_results.write_file(worker.database, worker.outbox.take_all_entries())
 
 
 async def _end_attempts(worker: "Worker") -> None:

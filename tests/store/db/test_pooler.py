@@ -95,7 +95,7 @@ def test_nothing_is_left_to_other_clients(pooled_url: str) -> None:
 
 
 def test_a_wait_for_notices_ends_in_a_look(pooled_url: str) -> None:
-    """No notice comes through a pooler: after each wait something may have happened."""
+    """No notification comes through a pooler: after each wait something may have happened."""
     with Database(pooled_url).connect("listener") as connection:
         began = time.monotonic()
         assert connection.wait_for_notify(0.1)

@@ -180,11 +180,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     "claim kept": ([_step("owner = 'x', claim_turn = 1", "one")], "step one is succeeded with"),
     "no token": ([_step("claim_token = 0", "busy")], "step busy is running without a claim token"),
     "unknown owner": ([_step("owner = 'x'", "busy")], "which is not a worker on record"),
-<<<<<<< HEAD
-    "turn to come": ([_step("claim_turn = 9", "busy")], "was claimed in transaction 9"),
-=======
-    "claimed in a later commit": ([_step("claim_turn = 9", "busy")], "was claimed in turn 9"),
->>>>>>> main
+    "claimed in a later commit": (
+        [_step("claim_turn = 9", "busy")],
+        "was claimed in transaction 9",
+    ),
     "steps_open": ([_task("steps_open = 7", "waiting")], "steps_open is 7"),
     "steps_running": ([_task("steps_running = 0", "running")], "steps_running is 0"),
     "steps_failed": ([_task("steps_failed = 0", "failed")], "steps_failed is 0"),

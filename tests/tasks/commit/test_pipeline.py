@@ -21,7 +21,7 @@ from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
-from agent.tasks.worker.outbox import MUCH, Outbox
+from agent.tasks.worker.outbox import SPLIT_AT, Outbox
 from agent.tasks.worker.worker import Worker
 from tests.support.engine import (
     Engine,
@@ -328,10 +328,10 @@ def test_a_failed_commit_is_no_heartbeat(postgres_database: Database) -> None:
 def test_a_large_batch_is_sent_as_two_halves() -> None:
     """One half is computed while the other is written; a small batch is sent at once."""
     outbox = Outbox()
-    for _ in range(MUCH):
+    for _ in range(SPLIT_AT):
         outbox.add_submission(Submission(graph=CHAIN))
-    assert len(outbox.take(is_half=True).submissions) == MUCH // 2
-    assert len(outbox.take(is_half=True).submissions) == MUCH // 2
+    assert len(outbox.take(is_half=True).submissions) == SPLIT_AT // 2
+    assert len(outbox.take(is_half=True).submissions) == SPLIT_AT // 2
     assert outbox.is_empty
 
 

@@ -10,7 +10,7 @@ import structlog.testing
 from agent.core import ids
 from agent.core.waits import ChildRequest, Timer
 from agent.steps.types.call_records import Intent
-from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Outcome, StepError, Succeeded, Waiting
 from agent.store.db.database import CommitUnknownError, StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit import transaction
@@ -134,7 +134,7 @@ def test_each_completion_takes_effect_once(hand: Hand, monkeypatch: pytest.Monke
     hand.settle({"call": Waiting(ChildRequest("child", {}))})
     child = child_of(hand, parent)
     bad, good = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
-    outcomes = {"x": Succeeded(1), "a": UNSTORABLE, "b": Succeeded(2)}
+    outcomes: dict[str, Outcome] = {"x": Succeeded(1), "a": UNSTORABLE, "b": Succeeded(2)}
     completions = [settle_of(hand.claimed(name), outcome) for name, outcome in outcomes.items()]
     fail_once(monkeypatch, lambda scope: scope.batch.completions == [completions[2]])
     results = send(hand, Batch(completions=completions))

@@ -14,7 +14,7 @@ IS_ISOLATED: Final = 2
 """It was claimed with nothing beside it; only a running step has this."""
 
 
-class PoisonIsolation:
+class Isolation:
     """What one worker knows of a step that runs, or waits to run, isolated."""
 
     def __init__(self, solo_seconds: float) -> None:
