@@ -34,8 +34,8 @@ MUTANTS: Final = (
         "an effect starts before its intent is committed",
         "a crash after the effect leaves no record of it",
         "agent/steps/attempt/calls.py",
-        "await self._services.journal.intend(self._claimed, intent)",
-        '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
+        "await self._services.journal.intend(self._attempt_input, intent)",
+        '__import__("asyncio").ensure_future(self._services.journal.intend(self._attempt_input, intent))',
     ),
     Mutant(
         "takeover treats unknown as success",
@@ -83,8 +83,8 @@ MUTANTS: Final = (
         "a call that failed for good is sent again",
         "a request that the remote refused for good is repeated after a crash",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == claimed.attempt:",
-        "if call.attempt == claimed.attempt:",
+        "if is_final(call) or call.attempt == attempt_input.attempt:",
+        "if call.attempt == attempt_input.attempt:",
     ),
     Mutant(
         "takeover retries a recorded final failure",
@@ -111,8 +111,8 @@ MUTANTS: Final = (
         "two different requests share an idempotency key",
         "a remote that honours keys answers the changed request with its answer to the first",
         "agent/steps/attempt/intents.py",
-        "claimed.task.origin_id, _step_key(claimed), action, body_hash, claimed.failures",
-        'claimed.task.origin_id, _step_key(claimed), action, "", claimed.failures',
+        "action,\n            body_hash,\n            attempt_input.failures,",
+        'action,\n            "",\n            attempt_input.failures,',
     ),
     Mutant(
         "a failed call rules out a changed request",
@@ -155,8 +155,8 @@ MUTANTS: Final = (
         "an attempt beyond the last one may act",
         "an attempt that may only find out what happened sends an effect",
         "agent/steps/attempt/calls.py",
-        "        if not self._claimed.may_act:\n            self.end_attempt(Failed(exhausted",
-        "        if self._claimed.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
+        "        if not self._attempt_input.may_act:\n            self.end_attempt(Failed(exhausted",
+        "        if self._attempt_input.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
     ),
     Mutant(
         "a skipped dependency is not counted down",
@@ -263,8 +263,8 @@ MUTANTS: Final = (
         "a retry after a failure reuses the key",
         "the remote answers the new attempt with the failure that it remembers",
         "agent/steps/attempt/intents.py",
-        "_step_key(claimed), action, body_hash, claimed.failures\n",
-        "_step_key(claimed), action, body_hash, 0\n",
+        "body_hash,\n            attempt_input.failures,\n",
+        "body_hash,\n            0,\n",
     ),
     Mutant(
         "an expired approval wakes a cancelled step",
@@ -397,7 +397,7 @@ MUTANTS: Final = (
         "a resumed attempt repeats a failed call",
         "an attempt that was paused repeats a call that has failed in it before",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == claimed.attempt:\n            return",
+        "if is_final(call) or call.attempt == attempt_input.attempt:\n            return",
         "if is_final(call):\n            return",
     ),
     Mutant(
@@ -674,7 +674,7 @@ MUTANTS: Final = (
         "secrets of other steps are not redacted",
         "a secret that another step of the workflow uses is written down",
         "agent/steps/attempt/runner.py",
-        "        prepare.watch_secrets(claimed.graph)\n",
+        "        prepare.watch_secrets(attempt_input.graph)\n",
         "",
     ),
     Mutant(

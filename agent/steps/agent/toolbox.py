@@ -103,7 +103,7 @@ def _tools_of(
     sessions: Sessions,
 ) -> list[AgentTool]:
     """Return the tools that one key of the definition gives, with its limits."""
-    policy = context.claimed.step.on_unknown
+    policy = context.attempt_input.step.on_unknown
     return [
         replace(
             tool,
@@ -142,5 +142,5 @@ def _make_tools(
     if config.http is not None:
         return [http.make_tool(name, config.http, is_effect=is_effect)]
     assert config.python is not None
-    path = context.claimed.task.source_path
+    path = context.attempt_input.task.source_path
     return [functions.make_tool(name, config.python, path, is_effect=is_effect)]

@@ -76,7 +76,7 @@ class ToolUser:
             return
         context = self._context
         approval = approval_gate.find_approval(
-            context.claimed, body, ApprovalStatus.APPROVED, ApprovalStatus.DENIED
+            context.attempt_input, body, ApprovalStatus.APPROVED, ApprovalStatus.DENIED
         )
         if approval is None:
             if context.calls.has_answer(f"tool.{tool.name}", body):

@@ -26,7 +26,7 @@ from agent.workflows.templates.templates import TemplateError, evaluate
 async def run(config: HttpConfig, context: StepContext) -> Outcome:
     """Make the request."""
     limits = context.services.limits
-    seconds = context.claimed.step.timeout_seconds or limits.call_seconds
+    seconds = context.attempt_input.step.timeout_seconds or limits.call_seconds
     if config.method in ("get", "head"):
         try:
             async with asyncio.timeout(seconds):
@@ -96,7 +96,7 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
         if output["status"] >= 500 or output["status"] == 429 or output.get(TRUNCATED):
             context.log(f"reconcile: {check.get} was answered with status {output['status']}")
             return None
-        applied = evaluate(check.applied, {**scope_of(context.claimed), "response": output})
+        applied = evaluate(check.applied, {**scope_of(context.attempt_input), "response": output})
     except OutOfDescriptorsError as problem:
         # The remote can be asked later: no person needs to answer.
         context.calls.end_attempt(problem.outcome())

@@ -33,7 +33,7 @@ async def load(call: str, context: StepContext) -> Function:
 
     A thread loads a module that is not loaded yet: its code may take long, or hang.
     """
-    path = context.claimed.task.source_path
+    path = context.attempt_input.task.source_path
     loaded = find_loaded(call, path)
     if loaded is not None:
         return loaded

@@ -85,7 +85,7 @@ def take_over_batch(
     is_process_gone: bool,
     has_crashed: bool = True,
 ) -> tuple[int, int]:
-    """Put back some steps of a dead worker; return how many, and how many could not be locked."""
+    """Rescue some steps of a dead worker; return how many, and how many could not be locked."""
     owned = [
         StepRow.read(values)
         for values in reads.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
@@ -101,7 +101,7 @@ def take_over_batch(
     others = _apply_recorded(tx, locked_tasks, lost)
     if others:
         # Other steps may run beside an isolated one once its time is over; then any may be the cause.
-        _put_back(tx, locked_tasks, others, _Cause(is_process_gone, has_crashed, len(owned) == 1))
+        _rescue(tx, locked_tasks, others, _Cause(is_process_gone, has_crashed, len(owned) == 1))
     for locked in locked_tasks.values():
         advance.advance(tx, locked)
     row_writer.write(tx, locked_tasks.values(), now)
@@ -142,7 +142,7 @@ class _Cause:
         return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
 
-def _put_back(
+def _rescue(
     tx: Connection, locked_tasks: dict[str, LockedTask], lost: list[StepRow], cause: _Cause
 ) -> None:
     """Give steps whose outcome is unknown their next attempt."""

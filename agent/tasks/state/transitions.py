@@ -177,7 +177,9 @@ def lose(
     step.also(error=json.dumps(document, ensure_ascii=False))
 
 
-def give_back(locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None) -> None:
+def return_unstarted(
+    locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None
+) -> None:
     """Put back a step that did not begin, claimable at once or at an instant.
 
     Its attempt does not count.

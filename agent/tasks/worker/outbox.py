@@ -133,7 +133,7 @@ class Outbox:
             batch.completions = [completion for completion, _ in taken]
         return batch
 
-    def put_back(self, batch: Batch) -> None:
+    def requeue(self, batch: Batch) -> None:
         """Queue a batch again, before everything else: it was not committed."""
         if batch.must_wait:
             waited: list[JournalEntry | Completion] = [*batch.entries, *batch.completions]

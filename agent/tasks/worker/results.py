@@ -15,8 +15,8 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
     result = done.result
     _answer_waiting(worker, done)
     worker.attempts_started += len(done.attempts)
-    for claimed in done.attempts:
-        worker.attempts.start(claimed, is_isolated=done.is_isolated)
+    for attempt_input in done.attempts:
+        worker.attempts.start(attempt_input, is_isolated=done.is_isolated)
     worker.external.note_commit(done)
     for step_id, _ in result.stops:
         worker.attempts.stop(step_id, "another step failed")
@@ -61,7 +61,7 @@ async def signal_attempts(worker: "Worker", poll: PollResult) -> None:
         attempts.pause(step_id)
     attempts.unpause(set(poll.pauses))
     for attempt in attempts:
-        if attempt.claim.step_id in poll.failing and attempt.claimed.step.run_on == "success":
+        if attempt.claim.step_id in poll.failing and attempt.attempt_input.step.run_on == "success":
             attempts.stop(attempt.claim.step_id, "another step failed")
     if await worker.external.note_poll(poll):
         worker.slots.note_isolated_end()

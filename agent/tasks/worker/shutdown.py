@@ -79,7 +79,7 @@ async def _commit_rest(worker: "Worker") -> None:
         try:
             done = await _commit(worker, batch)
         except (StoreError, FencedError, DroppedError) as error:
-            outbox.put_back(batch)
+            outbox.requeue(batch)
             is_busy = isinstance(error, StoreError) and error.fault is Fault.BUSY
             if not is_busy or clock.monotonic() > deadline:
                 raise
@@ -88,7 +88,7 @@ async def _commit_rest(worker: "Worker") -> None:
         worker.note_commit()
         results.act_on(worker, done)
         if done.rest is not None:
-            outbox.put_back(done.rest)
+            outbox.requeue(done.rest)
         if outbox.carry(done.result):
             await asyncio.sleep(RETRY_LOCKED_SECONDS)
 

@@ -291,7 +291,7 @@ class Worker:
         for tx, commit_result in reversed(finished):
             rest = commit_result.rest if isinstance(commit_result, CommitResult) else tx.batch
             if rest is not None:
-                self.outbox.put_back(rest)
+                self.outbox.requeue(rest)
         is_carrying = False
         for tx, commit_result in finished:
             if isinstance(commit_result, CommitResult):

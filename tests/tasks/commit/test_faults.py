@@ -256,7 +256,7 @@ def test_a_task_carried_too_often_gets_a_batch_of_its_own() -> None:
         entries[:1],
         completions[:1],
     )
-    box.put_back(isolated)
+    box.requeue(isolated)
     together = box.take()
     assert (together.must_wait, together.entries, together.completions) == (
         False,
