@@ -14,7 +14,7 @@ from agent.core.clock import Clock
 from agent.store.db.database import Connection, Database
 from agent.store.engine import workers
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import maintenance, orphan_processes, spilled_results
+from agent.tasks.rescue import orphan_processes, peer_takeover, spilled_results
 from agent.tasks.rescue.rescue_steps import take_over
 from agent.tasks.state.graph_cache import GraphCache
 
@@ -57,7 +57,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
         recovered.steps = take_over(
             connection, graphs, clock, owners, is_process_gone=database.is_sqlite
         )
-    recovered.children = maintenance.cancel_orphans(database, Operator(database, clock))
+    recovered.children = peer_takeover.cancel_orphans(database, Operator(database, clock))
     if not recovered.is_empty:
         log.info(
             "recovered",

@@ -30,7 +30,7 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import failures
@@ -193,7 +193,7 @@ def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
     for look in range(10):
-        maintenance.watch(survivor.committer, liveness, float(look))
+        peer_takeover.watch(survivor.committer, liveness, float(look))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
     survivor.close()
 
@@ -272,7 +272,9 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
-    taken = [maintenance.watch(survivor.committer, liveness, float(look))[0] for look in range(10)]
+    taken = [
+        peer_takeover.watch(survivor.committer, liveness, float(look))[0] for look in range(10)
+    ]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]

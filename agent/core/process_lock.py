@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from agent.core import inode
+from agent.core import database_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         """Take the path of the database; the file must exist when the lock is taken."""
         self.path = path
-        self._file: inode.OpenFile | None = None
+        self._file: database_file.OpenFile | None = None
         self._beside: int | None = None
         """A lock on a file beside the database. Where the system has no better lock, it is the lock;
         elsewhere it excludes agents of versions that know only this one."""
@@ -50,7 +50,7 @@ class Lock:
         return self.path.with_suffix(".lock")
 
     @property
-    def identity(self) -> inode.Identity | None:
+    def identity(self) -> database_file.Identity | None:
         """The file that the lock is held on, while it is."""
         return None if self._file is None else self._file.identity
 
@@ -58,22 +58,22 @@ class Lock:
         """Take the lock unless a live process has it."""
         if self._file is not None:
             return True
-        file = inode.open_file(self.path)
+        file = database_file.open_file(self.path)
         self._holder = LockHolder(os.getpid(), role)
         is_ours = False
         try:
             is_ours = self._take(file)
         finally:
             if not is_ours:
-                inode.give_back(file)
+                database_file.give_back(file)
         if not is_ours:
             return False
         self._file = file
         self._write()
         return True
 
-    def _take(self, file: inode.OpenFile) -> bool:
-        if not inode.CAN_LOCK:
+    def _take(self, file: database_file.OpenFile) -> bool:
+        if not database_file.CAN_LOCK:
             return self._lock_beside(self.holder_file, fcntl.LOCK_EX)
         if not file.try_lock(self):
             return False
@@ -91,19 +91,19 @@ class Lock:
         file, self._file = self._file, None
         if file is None:
             return
-        if inode.CAN_LOCK:
+        if database_file.CAN_LOCK:
             file.unlock()
         if self._beside is not None:
             os.close(self._beside)
             self._beside = None
-        inode.give_back(file)
+        database_file.give_back(file)
 
     def holder(self) -> LockHolder | None:
         """Return who holds the lock, or None when no live process does."""
-        if not inode.CAN_LOCK:
+        if not database_file.CAN_LOCK:
             return _flock_holder(self.holder_file)
         try:
-            file = inode.open_file(self.path)
+            file = database_file.open_file(self.path)
         except OSError:
             return None
         try:
@@ -113,7 +113,7 @@ class Lock:
                 return _read(self.holder_file)
             return _flock_holder(self._earlier)
         finally:
-            inode.give_back(file)
+            database_file.give_back(file)
 
     def is_held_under_another_name(self) -> bool:
         """Whether the database is in use under another hard link.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core import inode
+from agent.core import database_file
 from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database
 
@@ -121,7 +121,7 @@ def test_a_lock_that_could_not_be_taken_whole_is_not_held(path: Path) -> None:
         lock.acquire("daemon")
     beside.rmdir()
     assert lock.holder() is None
-    assert inode._files == {}
+    assert database_file._files == {}
     assert lock.acquire("daemon")
     lock.release()
 
@@ -165,12 +165,12 @@ def test_files_are_closed_with_their_last_user(sqlite_database: Database) -> Non
     path = sqlite_database.path
     assert path is not None
     first, second = sqlite_database.connect("writer"), sqlite_database.connect("reader")
-    assert inode.identity_of(path) in inode._files
+    assert database_file.identity_of(path) in database_file._files
     first.close()
     first.close()
-    assert inode.identity_of(path) in inode._files
+    assert database_file.identity_of(path) in database_file._files
     del second
-    assert inode.identity_of(path) not in inode._files
+    assert database_file.identity_of(path) not in database_file._files
 
 
 def test_the_lock_is_no_lock_of_sqlite(path: Path) -> None:

@@ -255,7 +255,7 @@ MUTANTS: Final = (
     Mutant(
         "takeover assumes that silent processes are gone",
         "an unknown call is decided while a stopped worker may still be sending it",
-        "agent/tasks/rescue/maintenance.py",
+        "agent/tasks/rescue/peer_takeover.py",
         "owners, is_process_gone=False",
         "owners, is_process_gone=True",
     ),
@@ -339,7 +339,7 @@ MUTANTS: Final = (
     Mutant(
         "cancelling a child is not retried",
         "an abandoned child goes on because the database was unavailable for a moment",
-        "agent/tasks/rescue/maintenance.py",
+        "agent/tasks/rescue/peer_takeover.py",
         "                log.warning(failure, error=error.message)\n",
         "                log.warning(failure, error=error.message)\n                break\n",
     ),
@@ -431,14 +431,14 @@ MUTANTS: Final = (
     Mutant(
         "a second daemon can open the database",
         "two daemons run one database, and each takes the other's steps for lost",
-        "agent/core/inode.py",
+        "agent/core/database_file.py",
         "if self.owner is not None or not self._set(fcntl.F_WRLCK):",
         "if self.owner is not None:",
     ),
     Mutant(
         "closing a descriptor drops the locks of SQLite",
         "another process can open a database that is in use",
-        "agent/core/inode.py",
+        "agent/core/database_file.py",
         "        if file.users == 0:\n            del _files[file.identity]",
         "        if file.users >= 0:\n            _files.pop(file.identity, None)",
     ),

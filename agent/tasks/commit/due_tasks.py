@@ -69,7 +69,7 @@ def _advance(tx: Connection, locked: LockedTask, lease_us: int) -> None:
         if step.wake_at is None or step.wake_at > locked.now:
             continue
         if step.status == StepStatus.RUNNING:
-            # Dead workers are found by `rescue.maintenance`.
+            # Dead workers are found by `rescue.peer_takeover`.
             step.wake_at = claiming.check_at(locked.now, lease_us)
         elif step.status == StepStatus.WAITING:
             _wake(tx, locked, step)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
-from agent.store.engine import budgets as store
+from agent.store.engine import budget_rows as store
 from agent.store.engine import lineage
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table

@@ -17,9 +17,8 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import approvals as store
-from agent.store.engine import budgets as budget_rows
-from agent.store.engine import lineage, reads, signals, task_rows
+from agent.store.engine import approval_rows as store
+from agent.store.engine import budget_rows, lineage, reads, signals, task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table
 from agent.tasks.operator.step_names import find_step, never_received, no_such_step

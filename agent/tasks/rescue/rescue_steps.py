@@ -51,7 +51,7 @@ def take_over(
     is_process_gone: bool,
     has_crashed: bool = True,
 ) -> int:
-    """Put back all steps of dead workers, some in each transaction; return how many.
+    """Rescue all steps of dead workers, some in each transaction; return how many.
 
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
     is still under way; otherwise an unknown effect is not decided before its own time is over. Any

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
-from agent.store.engine import budgets as store
+from agent.store.engine import budget_rows as store
 from agent.store.engine.reads import Rows
 from agent.tasks.rules.budgets import budget_pause, limits_of, pause, policy_of
 from agent.tasks.rules.locked_budget import LockedBudget

@@ -15,7 +15,7 @@ from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
-from agent.store.engine.approvals import ApprovalRow
+from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step

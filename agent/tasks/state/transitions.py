@@ -168,7 +168,7 @@ def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, fai
 def lose(
     locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, must_isolate: bool
 ) -> None:
-    """Put back a step whose attempt is lost; the results of its calls are unknown."""
+    """Rescue a step whose attempt is lost: it is pending again; the results of its calls are unknown."""
     document = error.document(step.attempt)
     _move(locked, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1
@@ -180,7 +180,7 @@ def lose(
 def return_unstarted(
     locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None
 ) -> None:
-    """Put back a step that did not begin, claimable at once or at an instant.
+    """Return a step that did not begin, claimable at once or at an instant.
 
     Its attempt does not count.
     """

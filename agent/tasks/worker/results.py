@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from agent.tasks.commit.batch import CommitResult, TxResult
 from agent.tasks.commit.committer import PollResult
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 
 if TYPE_CHECKING:
     from agent.tasks.worker.worker import Worker
@@ -47,9 +47,9 @@ def _follow_tasks(worker: "Worker", result: TxResult) -> None:
             worker.outbox.add_child_end(end)
             worker.wake()
     for task_id in result.orphans:
-        maintenance.cancel_soon(worker.committer, task_id, worker.on_other_commit)
+        peer_takeover.cancel_soon(worker.committer, task_id, worker.on_other_commit)
     for pause in result.pauses:
-        maintenance.pause_soon(worker.committer, pause, worker.on_other_commit)
+        peer_takeover.pause_soon(worker.committer, pause, worker.on_other_commit)
 
 
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:

@@ -9,7 +9,7 @@ from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit.batch import Batch, CommitResult
 from agent.tasks.commit.faults import DroppedError, FencedError
-from agent.tasks.rescue import maintenance, spilled_results
+from agent.tasks.rescue import peer_takeover, spilled_results
 from agent.tasks.worker import results
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def shut_down(worker: "Worker") -> None:
         await worker.database_thread.run(worker.committer.session.retire)
         has_claims = worker.attempts or worker.committer.pending_attempts or worker.external.claims
         if has_claims and not worker.attempts.are_out_of_control:
-            await worker.database_thread.run(lambda: maintenance.rescue_own(worker.committer))
+            await worker.database_thread.run(lambda: peer_takeover.rescue_own(worker.committer))
     except (StoreError, FencedError, DroppedError) as error:
         log.warning("worker.left_unsettled", error=str(error))
         spill_results(worker)

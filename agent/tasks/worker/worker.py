@@ -30,13 +30,13 @@ from agent.tasks.worker.batch_sender import BatchSender, FinishedTx
 from agent.tasks.worker.external_values import ExternalValues
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.journal import WorkerJournal
-from agent.tasks.worker.notifications import Listener, watch_marks
 from agent.tasks.worker.outbox import TRIES_BEFORE_WAITING, Outbox
 from agent.tasks.worker.peers import PeerWatch
 from agent.tasks.worker.poll_schedule import PollSchedule
 from agent.tasks.worker.shutdown import RETRY_LOCKED_SECONDS
 from agent.tasks.worker.slots import Slots
 from agent.tasks.worker.submitters import Submitters
+from agent.tasks.worker.wake_listener import Listener, watch_marks
 
 log = structlog.get_logger(__name__)
 
@@ -263,7 +263,7 @@ class Worker:
         """Take over the steps of dead workers.
 
         A database that a newer version has upgraded ends this worker: everything it can still
-        commit is committed, and its claims are given back.
+        commit is committed, and its claims are returned.
         """
         try:
             if await self.peers.check(self.on_other_commit):
