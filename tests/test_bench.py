@@ -60,7 +60,7 @@ def test_every_workload_runs_and_leaves_its_rows(tmp_path: Path) -> None:
         assert all(load[name] is not None for name in COMMON), load
         assert load["store"] == "sqlite"
         assert load["steps_per_s"] > 0
-    # Counted, not timed: a lone task's turns are the same on any machine.
+    # Counted, not timed: a single task's commits are the same on any machine.
     assert 5 <= loads[1]["write_tx_per_task"] < 8
     workloads = {row["workload"] for row in rows} - {"rest"}
     assert workloads == {*options.WORKLOADS} - {"rest", "workers"}

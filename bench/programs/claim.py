@@ -26,7 +26,7 @@ _LATER_US: Final = 86_400 * SECOND
 def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
     """Fill migrated databases, each with its number of tasks, then measure commits.
 
-    The databases take turns too: whatever else the machine does then falls on all of them alike.
+    The databases alternate too, so that other load on the machine affects all of them alike.
     """
     committers = [_filled(url, waiting) for url, waiting in places]
     elapsed: list[list[float]] = [[] for _ in places]

@@ -64,7 +64,7 @@ def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
 
 
 class _Writer:
-    """One connection that writes what a worker's turns would."""
+    """One connection that writes the rows of a worker's commits."""
 
     def __init__(self, connection: sqlalchemy.Connection, sql: Sql) -> None:
         self.commits = 0

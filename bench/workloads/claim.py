@@ -1,4 +1,4 @@
-"""A claiming turn's cost with few and with very many tasks waiting."""
+"""The cost of a claiming commit with few and with very many tasks waiting."""
 
 from collections.abc import Iterator
 from typing import Final

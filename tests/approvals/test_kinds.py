@@ -45,8 +45,8 @@ def test_an_input_step_takes_what_fits(
     assert output == {"decision": "answered", "by": "ada", "comment": None, "value": good}
 
 
-def test_nobody_has_to_answer_an_input(engine: Engine) -> None:
-    """A question for a value can be denied as well."""
+def test_an_input_can_be_denied(engine: Engine) -> None:
+    """A question for a value needs no value then."""
     task_id, approval = asked(engine, asks("ask", "input"))
     say(engine, approval, "deny")
     assert engine.wait(task_id, "failed")["error"]["message"] == "approval denied by ada"

@@ -331,8 +331,8 @@ def test_files_of_secrets(place: Path) -> None:
     assert next(file_checks(settings_at(place)))[:2] == ("secrets", "error")
 
 
-def test_a_secret_in_the_home_of_nobody(place: Path) -> None:
-    """The doctor says that it cannot be read, and goes on."""
+def test_a_secret_in_the_home_of_an_unknown_user(place: Path) -> None:
+    """The doctor reports that it cannot be read, and goes on."""
     config = '[models.m]\nprovider = "openai"\nmodel = "m"\nkey = "file:~no-such-user/key"\n'
     (place / "config.toml").write_text(config)
     (found,) = file_checks(settings_at(place))

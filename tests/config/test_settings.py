@@ -257,8 +257,8 @@ def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path) -> None:
     assert "very-secret" not in str(raised.value)
 
 
-def test_an_s3_store_is_told_where_it_is_and_how_to_get_in(tmp_path: Path) -> None:
-    """Its endpoint, region and keys become what its driver takes, which is given bounds in time."""
+def test_the_settings_of_an_s3_store_reach_its_driver(tmp_path: Path) -> None:
+    """Its endpoint, region and keys become the driver's options, with timeouts."""
     text = """
 [artifacts]
 url = "s3://bucket/path"

@@ -57,8 +57,8 @@ def test_what_is_installed_is_allowed(requirement: Requirement) -> None:
         assert requirement.specifier.contains(metadata.version(requirement.name))
 
 
-def test_the_constraints_name_packages_and_hashes_alone() -> None:
-    """No registry, no address and no path: every line has a form that has room for none."""
+def test_the_constraints_contain_only_packages_and_hashes() -> None:
+    """No line has a registry, an address or a path."""
     lines = audit.CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if _LINE.fullmatch(line) is None] == []
     comments = [line for line in lines if line.startswith("#")]

@@ -197,8 +197,8 @@ def test_reasons_for_stopping(provider: str, word: str, reason: str) -> None:
 
 
 @both
-def test_usage_that_is_not_told(provider: str) -> None:
-    """A server that counts no tokens says nothing, and nothing is made up."""
+def test_missing_usage_stays_unknown(provider: str) -> None:
+    """A server that counts no tokens gives none, and none are made up."""
     with providing(Say(tokens_in=None)) as server:
         reply = ask(provider, server.url(provider))
     assert (reply.tokens_in, reply.tokens_out) == (None, None)
@@ -422,8 +422,8 @@ def test_no_answer_in_time(provider: str) -> None:
 
 
 @both
-def test_nobody_listens(provider: str) -> None:
-    """A refused connection costs nothing and is tried again."""
+def test_a_refused_connection_is_retried(provider: str) -> None:
+    """It costs nothing."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound and not listening: no other process can answer there
         url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"

@@ -233,7 +233,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an outcome of a task released meanwhile counts as late",
-        "a worker drops its own outcome when another process released the task during the transaction",
+        "a worker drops its outcome when another process unlocks the task meanwhile",
         "agent/tasks/commit/begin.py",
         "if task_id not in scope.tasks and task_id not in task_ids\n",
         "if task_id not in scope.tasks\n",
@@ -611,8 +611,8 @@ MUTANTS: Final = (
         "a crash of an isolated step is not attributed to it",
         "a step that crashed its worker while isolated gets the error of a lost attempt",
         "agent/tasks/rescue/rescue_steps.py",
-        "if step.alone != IS_ISOLATED or not self.had_one_step:",
-        "if step.alone != IS_ISOLATED or self.had_one_step:",
+        "if step.alone != IS_ISOLATED:",
+        "if step.alone == IS_ISOLATED:",
     ),
     Mutant(
         "a worker does not notice a newer schema",

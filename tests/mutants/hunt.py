@@ -70,7 +70,7 @@ SUBSET = (
     "tests/bad_input/test_directories.py",
     "tests/workflows/test_schema_cost.py",
 )
-"""They cover every promise of the engine. PostgreSQL runs only where SQLite cannot show the defect."""
+"""They cover every promise of the engine; PostgreSQL runs only where SQLite shows no defect."""
 MOST_SECONDS = 900
 
 

@@ -1,11 +1,11 @@
-"""What simulated steps do: every attempt follows its part of a plan that the scenario holds.
+"""The functions of simulated steps: every attempt follows its part of a plan in the scenario.
 
 A plan is a list of words, one for each attempt; after its end all goes well. Of an effect: `ok`;
 `definite` (surely nothing happened), `refused` (the same, for good), `noted` (refused, and the step
-takes its time after that is on record), `lost` (the request never
-arrived and the result is unknown), `unheard` (it arrived, and its answer did not), `adrift` (the connection
-broke, and it arrives later), `late` (it arrived, and the answer takes longer than anybody waits). Of
-other code: `ok`, `error`, `refused`, `late`.
+goes on for a while after that is recorded), `lost` (the request never arrived and the result is
+unknown), `unheard` (it arrived, and its response was lost), `adrift` (the connection broke, and it
+arrives later), `late` (it arrived, and the response takes longer than the timeout). Of other code:
+`ok`, `error`, `refused`, `late`.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def _line(ctx: StepContext) -> str:
 async def touch(
     ctx: StepContext, plan: list[str], seconds: float, size: int = 0, taken: object = None
 ) -> str:
-    """Do something that may be repeated, with what another step gave; give much or little."""
+    """Do something repeatable with another step's output; return much or little."""
     world.touched[f"{ctx.task_id} {_place(ctx)}"] += 1
     word = _word(ctx, plan)
     ctx.log(f"attempt {ctx.attempt}: {word}")
@@ -55,7 +55,7 @@ async def touch(
 
 
 async def many(ctx: StepContext, count: int) -> list[int]:
-    """Give a list for others to work on."""
+    """Return a list for a group."""
     return list(range(count))
 
 
@@ -125,7 +125,7 @@ async def _call(
 
 
 async def use(line: str, number: int, word: str) -> str:
-    """Be the tool of an agent."""
+    """Act as the tool of an agent."""
     if word == "definite":
         raise DefiniteFailure("come again")
     world.by_use[(line, number)] += 1
@@ -136,7 +136,7 @@ async def use(line: str, number: int, word: str) -> str:
 
 
 async def once(ctx: StepContext, plan: list[str], seconds: float) -> str:
-    """Be an effect as a whole (`effect: once`)."""
+    """Act as a whole (`effect: once`)."""
     call = ctx._call
     assert call is not None
     return await _perform(ctx, call, _word(ctx, plan), 1, seconds, is_once=True)

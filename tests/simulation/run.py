@@ -61,7 +61,7 @@ RETRIES = 2
 
 @dataclass
 class Result:
-    """What became of a run."""
+    """The result of a run."""
 
     problems: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
@@ -83,12 +83,12 @@ def run(scenario: Scenario, template: Path, *, is_traced: bool = False) -> Resul
 
 
 def _memory() -> str | None:
-    """Return a directory that is no disk, where there is one."""
+    """Return a directory in memory, where there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class _Machine:
-    """The simulated machine and everybody on it."""
+    """The simulated machine with all its processes."""
 
     def __init__(self, scenario: Scenario, path: Path, *, is_traced: bool) -> None:
         self.scenario = scenario
@@ -138,7 +138,7 @@ class _Machine:
         raise structlog.DropEvent
 
     def run(self) -> Result:
-        """Live through the scenario and look at what it left."""
+        """Run the scenario and check what it left."""
         before = functions.world, wake_listener.CHECK_SECONDS, processes.orphans
         functions.world = self.world
         wake_listener.CHECK_SECONDS = 0.5  # type: ignore[misc]

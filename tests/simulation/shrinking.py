@@ -1,4 +1,4 @@
-"""Cutting a scenario down to what it needs to fail."""
+"""Shrinking a scenario to what it needs to fail."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def shrink(scenario: Scenario, fails: Fails, most_tries: int = 400) -> Scenario:
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario without one thing, or with less of one; what cuts off most comes first."""
+    """Yield the scenario without one thing, or with less of one; the largest cuts come first."""
     for name in ("faults", "operations"):
         if len(getattr(scenario, name)) > 1:
             smaller = copy.deepcopy(scenario)

@@ -18,7 +18,7 @@ PLANTED = {
     "an unknown call is decided before it expires": "happened 2 times|recorded as failed .*, and happened",
     "fork relies on an answer for another input": "which was answered under another input",
 }
-"""The violation that each must cause: with any other one the test would pass for the wrong reason."""
+"""The violation that each must cause: any other one would be the wrong reason to pass."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mutant_is_found_within_sixty_seeds(name: str, copy: Path) -> None:
-    """The simulated faults are harsh enough, for example a worker that resumes at the worst moment."""
+    """The simulated faults are harsh enough: a worker resumes at the worst moment, and so on."""
     (mutant,) = [mutant for mutant in MUTANTS if mutant.name == name]
     with hunt.broken(mutant, copy):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The world outside: it counts what really happens to it, and tells the truth when asked."""
+"""The world outside: it counts the effects that really happen, and answers truthfully."""
 
 import asyncio
 import contextvars
@@ -17,7 +17,7 @@ A task and its retries are one line, and so are their children at each place; a 
 
 @dataclass
 class World:
-    """What the tasks of one run have done to the world, which no crash of theirs touches."""
+    """The effects of one run's tasks, which no crash of theirs touches."""
 
     by_key: Counter[str] = field(default_factory=Counter)
     """By the idempotency key of the call."""
@@ -55,7 +55,7 @@ class World:
             arrive()
 
     def let_arrive(self, sender: Process | None = None) -> None:
-        """Let what is on its way arrive now; of one sender, or all of it.
+        """Let requests on their way arrive now; those of one sender, or all.
 
         The engine gives no time to the requests of a process that is surely gone, nor can it tell
         a clock that was set forward from time that passed.
@@ -65,7 +65,7 @@ class World:
                 self._arrive(number)
 
     def receive(self, place: Place) -> None:
-        """Take one request, whatever comes of it."""
+        """Take one request, whatever its result."""
         if place in self.refused:
             self.sent_in_vain.append(place)
 
@@ -77,11 +77,11 @@ class World:
             self.by_place[place] += 1
 
     def has_seen(self, remote_key: str) -> bool:
-        """Whether an effect has happened: the answer to a caller that asks the remote."""
+        """Return whether an effect has happened: the answer to a reconciling caller."""
         return self.by_remote_key[remote_key] > 0
 
     def broken_promises(self) -> list[str]:
-        """Tell which effects happened more often than once."""
+        """Return the effects that happened more than once."""
         return (
             [
                 f"call {number} of step {step} (of {line}) happened {count} times"

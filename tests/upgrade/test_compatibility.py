@@ -1,4 +1,4 @@
-"""What a worker of an earlier version wrote before an upgrade, it can write after it.
+"""A worker of an earlier version can write the same after an upgrade as before it.
 
 The catalogue of each earlier revision is compared with the present one: an upgrade runs all pending
 migrations in one transaction, so those are the two states that a live worker meets.
@@ -83,7 +83,7 @@ def test_an_upgrade_leaves_older_statements_valid(
     ],
 )
 def test_every_kind_of_obstacle_is_found(change: str, obstacle: str, postgres_url: str) -> None:
-    """The comparison itself: a breaking change of each kind shows."""
+    """The comparison detects a breaking change of each kind."""
     before = _catalogue(postgres_url)
     with psycopg.connect(postgres_url) as connection:
         connection.execute(change.encode())
@@ -100,7 +100,7 @@ def test_every_kind_of_obstacle_is_found(change: str, obstacle: str, postgres_ur
         "CREATE INDEX others ON signals (name)",
     ],
 )
-def test_what_may_be_added(change: str, postgres_url: str) -> None:
+def test_compatible_additions_are_no_obstacle(change: str, postgres_url: str) -> None:
     """Nullable columns, defaults, tables and plain indexes disturb no older worker."""
     before = _catalogue(postgres_url)
     with psycopg.connect(postgres_url) as connection:

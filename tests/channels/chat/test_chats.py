@@ -128,8 +128,8 @@ def test_a_second_press_gets_the_decision(chat: Chat) -> None:
     assert len(everything(chat.engine, task_id)) == 1
 
 
-def test_buttons_are_good_for_one_person_and_a_while(chat: Chat) -> None:
-    """Somebody else's token, a made-up one and an old one decide nothing."""
+def test_buttons_are_valid_for_one_person_and_a_limited_time(chat: Chat) -> None:
+    """Another person's token, an invalid one and an expired one decide nothing."""
     ada, bob = chat.pair(1), chat.pair(2)
     task_id, _ = asked(chat.engine, gated("pay", token()))
     approve = _question(chat, ada).buttons["Approve"]

@@ -232,8 +232,8 @@ def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
     assert cli("run", "parent", "--json", code=4).json["status"] == "running"
 
 
-def test_an_output_that_cannot_be_made_is_told(cli: Cli) -> None:
-    """The steps have succeeded, and so has the task; what is wrong with its output is its error."""
+def test_an_output_that_fails_to_render_is_the_tasks_error(cli: Cli) -> None:
+    """The steps and the task have succeeded."""
     cli.write("odd.yaml", 'name: odd\nsteps: {a: {wait: 1ms}}\noutput: "{{ steps.a.output.x }}"\n')
     result = cli("run", "odd.yaml")
     assert "the workflow's output could not be made: steps.a.output.x is missing" in result.out

@@ -95,7 +95,7 @@ def test_tools_ask_before_they_act(approve: str | None) -> None:
     assert outcome == Succeeded("done") and made_calls == [1, 2]
 
 
-def test_a_denial_is_told_to_the_model() -> None:
+def test_a_denial_is_the_tools_response() -> None:
     """Nothing is done, and the loop goes on."""
     made_calls: list[int] = []
     tool = {"python": callable_name(lambda: made_calls.append(1)), "approve": "always"}

@@ -134,7 +134,7 @@ def test_an_effect_that_was_answered_with_a_redirect_may_have_happened() -> None
     with_server(main)
 
 
-def test_secrets_are_sent_to_their_own_origin_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_sent_only_to_their_own_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are resolved for the request, leave no trace, and do not follow a redirect elsewhere."""
     monkeypatch.setenv("API_TOKEN", "s3cr3t/token+1")
 

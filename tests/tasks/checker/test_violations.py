@@ -496,11 +496,11 @@ def test_damage_is_found_beside_sound_tasks_of_the_same_workflow(
     name: str, sound: Path, tmp_path: Path, patterns: checker.Patterns
 ) -> None:
     """A task that differs slightly from others does not share their pattern."""
-    alone = _found_in(name, sound, tmp_path)
+    without_patterns = _found_in(name, sound, tmp_path)
     path = tmp_path / "agent.db"
     with Database(f"sqlite:///{path}").connect("reader") as reader:
-        beside = [str(each) for each in checker.violations(reader, patterns=patterns)]
-    assert sorted(beside) == sorted(alone)
+        with_patterns = [str(each) for each in checker.violations(reader, patterns=patterns)]
+    assert sorted(with_patterns) == sorted(without_patterns)
 
 
 @pytest.mark.parametrize(
@@ -544,10 +544,10 @@ def test_a_pattern_covers_every_checked_column(
     """A difference in any column that the checks read makes another pattern."""
     path = _damaged(sound, tmp_path, change)
     with Database(f"sqlite:///{path}").connect("reader") as reader:
-        alone = sorted(map(str, checker.violations(reader)))
-        beside = sorted(map(str, checker.violations(reader, patterns=patterns)))
-    assert beside == alone
-    assert alone != []
+        without_patterns = sorted(map(str, checker.violations(reader)))
+        with_patterns = sorted(map(str, checker.violations(reader, patterns=patterns)))
+    assert with_patterns == without_patterns
+    assert without_patterns != []
 
 
 def test_since_leaves_out_tasks_that_ended_earlier(sound: Path, tmp_path: Path) -> None:
@@ -677,7 +677,7 @@ def test_an_external_witness_confirms_a_sound_database(sound: Path) -> None:
 
 
 def test_a_contradicting_external_witness_is_reported(sound: Path, tmp_path: Path) -> None:
-    """Effects that happened twice, without an intent, never, or despite a recorded failure; lost tasks."""
+    """Effects that happened twice, never, without an intent or despite a failure; lost tasks."""
     key = _call_of(sound)
     assert any(
         "happened 2 times" in each for each in _held_against(sound, ExternalWitness({key: 2}))

@@ -65,7 +65,7 @@ def quiet() -> Iterator[None]:
     ids=["error", "delay", "wait", "surrogate", "object", "nan"],
 )
 def test_a_bad_outcome_fails_only_its_own_step(hand: Hand, bad: Any, quiet: None) -> None:
-    """An outcome that cannot be stored fails its step without retry; the others of the commit are settled."""
+    """An outcome that cannot be stored fails its step without retry; the others are settled."""
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
     hand.settle({"a": bad, "b": Succeeded(1)})
     assert hand.running == {}
@@ -177,7 +177,7 @@ def test_a_dead_workers_commit_changes_nothing(hand: Hand) -> None:
 
 
 def test_a_fenced_worker_takes_a_new_identity(start: Start) -> None:
-    """It stops its attempts and enrolls again; the steps that it held are recovered and run again."""
+    """It stops its attempts and enrolls again; its steps are recovered and run again."""
     engine = start(lease_seconds=1.0)
     gate = Gate()
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name, "value": 5})))
@@ -197,7 +197,7 @@ def test_a_fenced_worker_takes_a_new_identity(start: Start) -> None:
 def test_an_outcome_of_a_locked_task_is_carried(
     postgres_database: Database, emptied_postgres_url: str
 ) -> None:
-    """A commit never waits for a lock: other tasks go on, and the outcome is committed once the lock is free."""
+    """A commit never waits for a lock: other tasks go on, and the outcome follows later."""
     hand = Hand(postgres_database)
     held, free = hand.submit(graph(step("a"), name="held"), graph(step("b"), name="free"))
     with psycopg.connect(emptied_postgres_url) as holder:
@@ -238,7 +238,7 @@ def test_a_worker_runs_other_tasks_beside_a_locked_one(
 
 
 def test_a_task_carried_too_often_gets_a_batch_of_its_own() -> None:
-    """All of the task goes in one batch, in order; after a wait without success other tasks go first."""
+    """All of the task goes in one batch, in order; after a failed wait other tasks go first."""
     box = Outbox()
     one = graph(step("a"))
     completions = [

@@ -191,7 +191,7 @@ def test_no_step_takes_a_reference_for_its_value(
     kept, away = tmp_path / "kept", tmp_path / "away"
     engine = Engine(sqlite_database, limits=Limits(artifacts_url=str(kept)))
     try:
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as entries:
             task_id = engine.submit(
                 graph(
                     give("big", LARGE),
@@ -209,7 +209,7 @@ def test_no_step_takes_a_reference_for_its_value(
                         file.unlink()
             engine.operator.signal(task_id, "go")
             if is_back:
-                eventually(lambda: "attempts.delayed" in [entry["event"] for entry in told])
+                eventually(lambda: "attempts.delayed" in [entry["event"] for entry in entries])
                 away.rename(kept)
             task = engine.wait(task_id, "succeeded", "failed")
         if is_back:

@@ -1,4 +1,4 @@
-"""Commits in flight: sent to PostgreSQL before the one ahead was answered, and what happens if that fails."""
+"""Commits in flight: sent to PostgreSQL before the one ahead was answered, which may fail."""
 
 import asyncio
 import tempfile
@@ -156,7 +156,7 @@ def test_two_commits_are_in_flight(hand: Hand) -> None:
 
 
 def test_a_commit_may_be_about_a_task_of_an_unconfirmed_commit(hand: Hand) -> None:
-    """A task that is not cached, because its last commit is not confirmed, is read behind that commit."""
+    """A task whose last commit is not confirmed is not cached: it is read behind that commit."""
     pair = graph(step("a"), step("b"), step("c", after=["a", "b"]))
     hand.commit()
     task_id = hand.start(pair)
@@ -250,7 +250,7 @@ def test_a_bad_outcome_in_flight_fails_only_its_own_step(hand: Hand) -> None:
 def test_two_commits_whose_answers_are_lost(
     distant: tuple[Proxy, Hand], postgres_database: Database
 ) -> None:
-    """Both were committed: the worker's own row shows it, nothing is sent again, and everything goes on."""
+    """Both were committed: the worker's own row shows it, and nothing is sent again."""
     proxy, hand = distant
     one, two = start(hand)
     before = hand.committer.session.tx_number

@@ -29,7 +29,7 @@ def refusing(database: Database) -> Iterator[None]:
 
 @pytest.mark.usefixtures("refusing")
 def test_an_intent_that_cannot_be_recorded_fails_its_step(start: Start) -> None:
-    """The effect does not begin, each attempt gets the reason, and the other step of the commit succeeds."""
+    """The effect does not begin, each attempt gets the reason, and the other step succeeds."""
     engine = start()
     done = engine.run(
         graph(step("pay", "acting", given={"token": "refused"}), step("other", "echo")), "failed"

@@ -30,7 +30,7 @@ STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
 
 @pytest.mark.parametrize("command", RUN)
 def test_every_cell(hand: Hand, command: str) -> None:
-    """Each command acts, changes nothing and reports it, or is refused with the reason, as in the table."""
+    """Each command acts, reports that it changed nothing, or is refused, as in the table."""
     assert set(COMMANDS[command]) == set(TaskStatus)
     for status, cell in COMMANDS[command].items():
         task_id = arrange(hand, TaskStatus(status))
@@ -104,7 +104,7 @@ def test_commands_on_missing_tasks_and_steps_are_refused(hand: Hand) -> None:
 
 
 def test_cancel_leaves_the_steps_in_place_without_claims(hand: Hand) -> None:
-    """Steps have no cancelled state: running ones lose their claims, waiting ones keep what they wait on."""
+    """Steps have no cancelled state: running ones lose their claims, waiting ones stay."""
     gone = graph(step("ran"), other("waits", "wait", config={"signal": "go"}), step("held"),
                  step("later", after=["ran"]), max_parallel=2)  # fmt: skip
     task_id = hand.start(gone)

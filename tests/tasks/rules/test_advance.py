@@ -1,4 +1,4 @@
-"""How a task advances through its graph: order, fan-in, concurrency limits, conditions, and what follows a failure."""
+"""How a task advances through its graph: order, fan-in, limits, conditions, failures."""
 
 from agent.steps.types.outcome import Returned, Succeeded
 from tests.support.engine import (
@@ -95,7 +95,7 @@ def test_max_parallel_holds_at_every_instant(engine: Engine) -> None:
 
 
 def test_a_free_slot_goes_to_the_next_step_in_order(hand: Hand) -> None:
-    """Steps that a full concurrency limit holds back follow in the graph's order, one for each end."""
+    """Steps that the concurrency limit holds back follow in the graph's order, one per end."""
     hand.start(graph(*[step(f"s{number}") for number in range(6)], max_parallel=2))
     assert hand.names() == ["s0", "s1"]
     hand.succeed("s1")
@@ -135,7 +135,7 @@ def test_a_false_condition_skips_the_step_and_its_dependents_run(engine: Engine)
 
 
 def test_run_on_depends_on_the_steps_own_dependencies(hand: Hand) -> None:
-    """After success `failure` is skipped and `always` runs; after failure it is the other way round."""
+    """After success `failure` is skipped, `always` runs; after failure it is the other way round."""
     good = graph(
         step("a"),
         step("yes", after=["a"]),
@@ -193,7 +193,7 @@ def test_a_failure_skips_downstream_steps_and_independent_branches_finish(hand: 
 
 
 def test_fail_fast_skips_the_rest_and_awaits_running_steps(hand: Hand) -> None:
-    """Steps that have not started are skipped at once; clean-up runs only when all attempts have ended."""
+    """Unstarted steps are skipped at once; clean-up runs only when all attempts have ended."""
     task_id = hand.start(
         graph(
             step("bad"),
@@ -258,7 +258,7 @@ def test_fail_fast_stops_attempts_in_flight_then_cleans_up(engine: Engine) -> No
 
 
 def test_a_failing_clean_up_does_not_hide_the_first_error(hand: Hand) -> None:
-    """The task's error is that of the step that failed first; the clean-up's error is recorded beside it."""
+    """The task's error is that of the first failed step; the clean-up's is recorded beside it."""
     task_id = hand.start(graph(step("bad"), step("sweep", after=["bad"], run_on="failure")))
     hand.fail("bad")
     hand.fail("sweep")

@@ -53,8 +53,8 @@ def test_a_failed_child_is_a_tool_response(start: Start) -> None:
     register(engine, graph(step("c", "fail"), name="child"))
     done = engine.run(graph(agent(uses("look"), "well then"), name="parent"))
     assert done["output"] == {"it": "well then"}
-    (told,) = answers(engine, done["id"])
-    assert told["is_error"] and "it does not work" in told["text"]
+    (response,) = answers(engine, done["id"])
+    assert response["is_error"] and "it does not work" in response["text"]
 
 
 def test_a_child_beyond_the_depth_limit_is_a_tool_response(start: Start) -> None:
@@ -64,8 +64,8 @@ def test_a_child_beyond_the_depth_limit_is_a_tool_response(start: Start) -> None
     outermost = graph(agent(uses("look"), "so be it", workflow="outer"), name="outermost")
     done = engine.run(outermost)
     assert done["output"] == {"it": "so be it"}
-    (told,) = answers(engine, done["children"][0])
-    assert told["is_error"] and "nested 1 deep" in told["text"]
+    (response,) = answers(engine, done["children"][0])
+    assert response["is_error"] and "nested 1 deep" in response["text"]
 
 
 def test_a_missing_workflow_fails_the_step(start: Start) -> None:

@@ -1,4 +1,4 @@
-"""Child tasks: outputs and failures reach the parent, pause and cancel reach the child, depth is limited."""
+"""Child tasks: results reach the parent, pause and cancel reach the child, depth is limited."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_failed_child_fails_its_step(engine: Engine) -> None:
 
 
 def test_a_child_whose_output_fails_to_render_fails_its_step(engine: Engine) -> None:
-    """The child has succeeded and reports what is wrong with its output; the parent gets no substitute."""
+    """The child has succeeded and reports the problem; the parent gets no substitute."""
     known = graph(
         step("c"), name="child", inputs={"n": {"default": 0}}, output="{{ steps.c.output.nothing }}"
     )
@@ -281,7 +281,7 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
 
 
 def test_the_end_of_an_earlier_child_does_not_wake_a_wait_for_the_next(hand: Hand) -> None:
-    """A notification may arrive twice, or late: a step that waits for another child keeps waiting."""
+    """A notification may arrive twice, or late: the step keeps waiting for the other child."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     asked = Waiting(ChildRequest("child", {}))

@@ -56,7 +56,7 @@ def test_slots_are_counted_across_commits(hand: Hand) -> None:
 
 
 def test_claims_beyond_the_cache_size(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every claimed attempt has its inputs, however many tasks the worker and this commit have loaded."""
+    """Every claimed attempt has its inputs, however many tasks have been loaded."""
     monkeypatch.setattr(known_tasks, "_MOST_TASKS", 2)
     hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
     hand.commit()

@@ -39,11 +39,9 @@ def times(reader: Hand | Engine) -> list[tuple[int, ...]]:
 
 def lose(hand: Hand) -> None:
     """Let the worker die and another one take its steps over."""
-    with hand.database.connect("writer") as tx, tx.transaction():
+    with hand.database.connect("writer") as tx:
         owner = hand.committer.worker_id
-        rescue_steps.take_over_batch(
-            tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
-        )
+        rescue_steps.take_over(tx, hand.committer.graphs, hand.clock, [owner], is_process_gone=True)
     hand.running.clear()
     hand.committer.enroll()
     hand.commit()
@@ -89,7 +87,7 @@ def test_a_daily_time_budget_holds_across_tasks_and_workers(
 
 
 def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
-    """A reservation that a crash left counts for all tasks of that day, and for none of the next."""
+    """A reservation that a crash left counts for all tasks of that day, and not of the next."""
     first = hand.start(graph(ask("it"), name="first"))
     claimed = hand.claimed("it", first)
     given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}
@@ -204,8 +202,8 @@ def test_a_spilled_result_is_settled_later(hand: Hand, tmp_path: Path) -> None:
     with hand.database.connect("writer") as connection:
         assert spilled_results.replay(hand.database, connection, hand.committer.graphs) == 1
     assert times(hand) == [(1500, 0)]
-    ((told,),) = hand.rows("SELECT error FROM tool_calls")
-    assert "no such thing" in told and "final" in told
+    ((error,),) = hand.rows("SELECT error FROM tool_calls")
+    assert "no such thing" in error and "final" in error
     hand.settle({"it": Succeeded()})
 
 

@@ -88,7 +88,7 @@ def test_concurrency_holds_at_every_instant(engine: Engine) -> None:
 
 
 def test_the_tasks_concurrency_limit_counts_items(hand: Hand) -> None:
-    """Items and plain steps share `max_parallel`; rows of items are created as slots become free."""
+    """Items and plain steps share `max_parallel`; items are created as slots become free."""
     task_id = hand.start(graph(each(Fanout(count=5)), step("z"), max_parallel=3))
     assert hand.names() == ["each", "z"]
     expand(hand, list(range(5)))

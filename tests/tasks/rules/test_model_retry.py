@@ -71,8 +71,8 @@ def test_a_retried_loop_continues_where_it_ended(start: Start, server: Provider,
     assert again["output"] == {"it": "done"}, again["error"]
     assert len(server.requests) == 2
     kept = {"refusal": 1, "max_turns": 3, "repeated_calls": 3}[end]
-    said = [one for one in server.requests[0]["messages"] if one["role"] == "assistant"]
-    assert len(said) == kept
+    answers = [one for one in server.requests[0]["messages"] if one["role"] == "assistant"]
+    assert len(answers) == kept
     used = {"refusal": 1, "max_turns": 1, "repeated_calls": 2}[end]
     own = (again["usage"]["turns"], again["usage"]["tools"])
     assert own == (2, used), "what it took over is not its own"

@@ -119,7 +119,7 @@ def test_only_observed_silence_declares_a_worker_dead(polls: list[tuple[float, b
     for pause, has_moved in polls:
         now += pause
         commits += has_moved
-        # A long gap between two polls may be the observer's own delay: it counts as a third of a lease.
+        # A long gap may be the observer's own delay: it counts as a third of a lease.
         silent = 0.0 if has_moved or silent is None else silent + min(pause, 20)
         found = liveness.observe([("w", commits)], now)
         assert found == ([("w", commits)] if silent > 60 else [])

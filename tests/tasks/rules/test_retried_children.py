@@ -134,13 +134,13 @@ def test_a_child_that_was_retried_separately_is_not_run_again(engine: Engine) ->
     register(engine, paying(gate))
     first = engine.run(parent("child"))
     gate.open()
-    alone = retried(engine, first["children"][0])
-    assert alone["status"] == "succeeded"
+    separate = retried(engine, first["children"][0])
+    assert separate["status"] == "succeeded"
     again = retried(engine, first["id"])
     assert (again["status"], again["output"]) == ("succeeded", {"after": "told"})
     assert again["children"] == []
     assert len(runs[gate.name + "paid"]) == 1
-    assert engine.rows("SELECT depth FROM tasks WHERE id = :id", id=alone["id"]) == [(1,)]
+    assert engine.rows("SELECT depth FROM tasks WHERE id = :id", id=separate["id"]) == [(1,)]
 
 
 def test_a_child_that_is_being_retried_fails_the_step(hand: Hand) -> None:
@@ -153,13 +153,13 @@ def test_a_child_that_is_being_retried_fails_the_step(hand: Hand) -> None:
     hand.skip(60)
     hand.commit()
     hand.settle({"run": Failed(StepError("child_failed", "child", "it failed"))})
-    alone = hand.operator.retry(child_id).task_id
+    separate = hand.operator.retry(child_id).task_id
     second = hand.operator.retry(first).task_id
     hand.commit()
     hand.settle({"run": ASKED}, second)
     error = hand.document(second)["error"]
-    assert (error["code"], alone in error["message"]) == ("child_alive", True)
-    hand.succeed("c", task_id=alone)
+    assert (error["code"], separate in error["message"]) == ("child_alive", True)
+    hand.succeed("c", task_id=separate)
 
 
 @pytest.mark.parametrize("has_acted", [True, False])

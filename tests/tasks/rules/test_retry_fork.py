@@ -65,7 +65,7 @@ def test_a_retry_of_a_retry_keeps_the_origin(hand: Hand) -> None:
 
 @pytest.mark.parametrize("fail_fast", [True, False])
 def test_a_retry_runs_only_the_failed_items(engine: Engine, fail_fast: bool) -> None:
-    """Succeeded items are kept with their indexes, and the concurrency limit holds for the others."""
+    """Succeeded items are kept with their indexes; the others obey the concurrency limit."""
     gate = Gate()
     group = step(
         "each",
@@ -128,7 +128,7 @@ def test_a_failure_in_a_retried_group_skips_items_held_back(hand: Hand) -> None:
 
 
 def test_a_retry_inherits_unknown_calls(hand: Hand) -> None:
-    """An effect that may have happened is inherited, and no retry starts while it may be under way."""
+    """An effect that may have happened is inherited; no retry starts while it may be under way."""
     first = hand.start(graph(step("pay")))
     call_id = intend(hand, hand.claimed("pay"))
     with hand.database.connect("writer") as tx, tx.transaction():
@@ -273,7 +273,7 @@ def test_a_fork_names_repeated_effects_of_other_branches(engine: Engine) -> None
 
 
 def test_a_retried_clean_up_group_repeats_no_effect(engine: Engine) -> None:
-    """New items of an expanded group inherit the calls of their indexes, over any number of retries."""
+    """New items of a group inherit the calls of their indexes, over any number of retries."""
     token = new_id()
     tidy = step(
         "tidy",

@@ -173,7 +173,9 @@ def test_a_person_resolves_an_unknown_effect(engine: Engine, verdict: str) -> No
         )
     )
     assert found is not None and runs[token] == [1]
-    assert engine.types(task_id).count("tool_call.unknown") == 1, "told once, however it is met"
+    assert engine.types(task_id).count("tool_call.unknown") == 1, (
+        "emitted once, however often it is met"
+    )
     if verdict == "done":
         answer = engine.operator.resolve(task_id, "pay", "done", {"paid": True})
         assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"paid": True}}

@@ -86,7 +86,7 @@ def store_events(engine: Engine) -> list[str]:
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
 def test_only_steps_that_need_the_store_wait(engine: Engine, how: str) -> None:
-    """Other tasks are created and end; the waiting step names the reason, and goes on after the outage."""
+    """Other tasks run; the waiting step names the reason, and goes on after the outage."""
     with faulty_store.broken(how):
         stuck = engine.submit(graph(give("big", LARGE), step("next", after=["big"]), name="stuck"))
         eventually(lambda: engine.steps(stuck)["big"]["delay"])
@@ -302,7 +302,7 @@ def test_a_fetched_value_is_not_fetched_again() -> None:
 
 
 def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None:
-    """Nothing is sent before its request is stored; the step waits without a slot and names the reason."""
+    """Nothing is sent before the request is stored; the step waits without a slot."""
     config = {"prompt": LARGE, "model": "echo", "max_tokens": 100_000}
     with faulty_store.broken("raises"):
         task_id = engine.submit(graph(other("it", "llm", config=config)))
@@ -319,7 +319,7 @@ def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None
 def test_values_that_wait_for_the_store_are_kept_in_the_database_at_shutdown(
     engine: Engine, how: str
 ) -> None:
-    """A worker that stops during an outage stops in time, and loses neither results nor outcomes."""
+    """A worker that stops during an outage stops in time, and loses no result and no outcome."""
     with faulty_store.broken(how):
         task_id = engine.submit(graph(give("big", LARGE)))
         eventually(lambda: engine.steps(task_id)["big"]["delay"])

@@ -111,15 +111,15 @@ def problems_of(file: str, text: str) -> list[Problem]:
         return error.problems
 
 
-def test_all_duplicates_are_told_at_once() -> None:
-    """One bad key does not hide the next, nor what is wrong with the workflow's own keys."""
+def test_all_duplicates_are_reported_at_once() -> None:
+    """One bad key hides neither the next one nor problems of the workflow's own keys."""
     problems = problems_of("f", "a: 1\na: 2\nb: {c: 1, c: 2}\n5: x\n")
     assert [problem.line for problem in problems] == [2, 3, 4]
     text = (
         "name: x\nsteps:\n  a: {nap: , retry: 3}\n  a:\n    nap:\n    retry: {delay: 5}\n  7: {}\n"
     )
-    told = [(problem.line, problem.key) for problem in check_text(text, "f", KINDS)]
-    assert told == [
+    reported = [(problem.line, problem.key) for problem in check_text(text, "f", KINDS)]
+    assert reported == [
         (3, "steps.a.retry"),
         (4, "steps.a"),
         (7, "steps"),
@@ -152,8 +152,8 @@ def test_what_is_no_text_or_too_large_is_refused() -> None:
         read_source("f", b"#" * (MAX_BYTES + 1))
 
 
-def test_every_value_knows_its_place() -> None:
-    """Keys and values have lines and columns; what has none takes those of what it is in."""
+def test_every_value_has_its_line_and_column() -> None:
+    """Keys and values have positions; a value without one takes that of its container."""
     source = read_source("f", "a:\n  b: [x,\n      y]\n")
     assert source.problem(("a", "b"), "m").line == 2
     assert source.problem(("a", "b", 1), "m", at_value=True).line == 3
