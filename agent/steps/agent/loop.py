@@ -34,7 +34,7 @@ async def ready(config: AgentConfig, context: StepContext) -> None:
 
 
 async def run(config: AgentConfig, context: StepContext) -> Outcome:
-    """Take turns until the model is done or a limit is reached."""
+    """Ask for turns until the model is done or a limit is reached."""
     sessions = Sessions(context)
     try:
         return await _AgentLoop(config, context).run(sessions)

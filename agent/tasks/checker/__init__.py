@@ -168,6 +168,7 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
     for worker_id, last, tx_number in audit_reads.commits_after_death(connection):
         yield Violation(
-            f"worker {worker_id} was declared dead in transaction {last}, and has committed transaction {tx_number}"
+            f"worker {worker_id} was declared dead in transaction {last},"
+            f" and has committed transaction {tx_number}"
         )
     yield from check_secrets(connection)

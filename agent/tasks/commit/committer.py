@@ -1,6 +1,6 @@
 """The owner of a worker's commit path: `send` a batch, then `complete` it.
 
-The committer alone holds the connection, the worker's identity, the number of its transactions, the
+Only the committer holds the connection, the worker's identity, the number of its transactions, the
 task cache and the claimed attempts that are not loaded yet. What follows each failure is in `faults`.
 Everything here runs in the database thread.
 """
