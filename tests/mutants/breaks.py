@@ -611,8 +611,8 @@ MUTANTS: Final = (
         "a crash of an isolated step is not attributed to it",
         "a step that crashed its worker while isolated gets the error of a lost attempt",
         "agent/tasks/rescue/rescue_steps.py",
-        "if step.alone != IS_ISOLATED or not self.had_one_step:",
-        "if step.alone != IS_ISOLATED or self.had_one_step:",
+        "if step.alone != IS_ISOLATED:",
+        "if step.alone == IS_ISOLATED:",
     ),
     Mutant(
         "a worker does not notice a newer schema",

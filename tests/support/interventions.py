@@ -33,17 +33,11 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
 
 def lose(hand: Hand) -> None:
     """Declare a worker dead, and recover its steps."""
+    owner = hand.committer.worker_id
     with hand.database.connect("writer") as tx:
         with tx.transaction():
-            workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
-        with tx.transaction():
-            rescue_steps.take_over_batch(
-                tx,
-                GraphCache(),
-                hand.committer.worker_id,
-                hand.clock.now(),
-                is_process_gone=True,
-            )
+            workers.retire(tx, owner, hand.clock.now(), "worker.died")
+        rescue_steps.take_over(tx, GraphCache(), hand.clock, [owner], is_process_gone=True)
 
 
 def rewrite(hand: Hand, task_id: str, column: str, text: str) -> str:

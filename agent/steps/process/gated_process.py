@@ -136,12 +136,23 @@ def spawn(
     # It waits at the gate, or at worst to be reaped: its id cannot be reused until then.
     started = processes.start_time(child.pid) or ""
     if not started and not file_descriptors.are_available():
-        # Its start time could not be read. It has not passed its gate, so it ends there.
-        for pipe in ours:
-            os.close(pipe)
-        threads.start(child.wait)
+        # Its start time could not be read.
+        _discard(child, ours)
         raise OutOfDescriptorsError("a command")
-    return GatedProcess(child, Process(child.pid, started), gate, [stdout, stderr], threads)
+    try:
+        return GatedProcess(child, Process(child.pid, started), gate, [stdout, stderr], threads)
+    except RuntimeError:
+        # No thread can be started to wait for it.
+        _discard(child, ours)
+        raise
+
+
+def _discard(child: subprocess.Popen[bytes], pipes: list[int]) -> None:
+    """End a child that has not passed its gate; nothing of the command has run."""
+    for pipe in pipes:
+        os.close(pipe)
+    child.kill()
+    child.wait()
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:

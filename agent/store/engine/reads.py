@@ -144,14 +144,14 @@ def open_steps(tx: Connection, columns: tuple[str, ...], task_id: str) -> Rows:
     return tx.query(_open_steps(columns), task_id=task_id)
 
 
-@cache
-def _owned_steps(columns: tuple[str, ...]) -> str:
-    return f"SELECT {_columns(columns, 'steps')} FROM steps WHERE owner = :owner LIMIT :most"
+def owned_steps(tx: Connection, owner: str) -> Rows:
+    """Return (id, task, isolation) of all steps that a worker has claimed, in a fixed order.
 
-
-def owned_steps(tx: Connection, columns: tuple[str, ...], owner: str, most: int) -> Rows:
-    """Return steps that a worker has claimed."""
-    return tx.query(_owned_steps(columns), owner=owner, most=most)
+    Without a limit: they are at most as many as the worker had slots.
+    """
+    return tx.query(
+        "SELECT id, task_id, alone FROM steps WHERE owner = :owner ORDER BY id", owner=owner
+    )
 
 
 @cache

@@ -72,6 +72,16 @@ def dead_owners(connection: Connection) -> list[str]:
     return [str(owner) for (owner,) in rows]
 
 
+def end_isolation(tx: Connection, worker_id: str, isolated: int, again: int) -> None:
+    """Record of a worker's isolated steps that others ran beside them; their tasks are locked."""
+    tx.execute(
+        "UPDATE steps SET alone = :again WHERE owner = :id AND alone = :isolated",
+        id=worker_id,
+        isolated=isolated,
+        again=again,
+    )
+
+
 def _emit(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:
     data = json.dumps({"worker": worker_id, "turn": turn})
     insert_events(tx, [(None, None, event, None, None, now, data)])

@@ -18,12 +18,12 @@ from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.attempt.replay import BAD_RESPONSE
 from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
-from agent.store.engine import call_rows, reads
+from agent.store.engine import call_rows, reads, workers
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.poison_isolation import IS_ISOLATED
+from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 log = structlog.get_logger(__name__)
@@ -56,40 +56,40 @@ def take_over(
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
     is still under way; otherwise an unknown effect is not decided before its own time is over. Any
     step of a worker that `has_crashed` may be the cause, and runs isolated next time. Steps of tasks
-    that other transactions hold are left for the next pass.
+    that other transactions hold, or whose definition cannot be read, are left for the next pass.
     """
-    total = 0
+    total, cause = 0, _Cause(is_process_gone, has_crashed)
     for owner in owners:
-        while True:
+        with connection.transaction():
+            step_ids = _steps_of(connection, owner, has_crashed=has_crashed)
+        for first in range(0, len(step_ids), MAX_STEPS_AT_ONCE):
+            batch = step_ids[first : first + MAX_STEPS_AT_ONCE]
             with connection.transaction():
-                count, _ = take_over_batch(
-                    connection,
-                    graphs,
-                    owner,
-                    clock.now(),
-                    is_process_gone=is_process_gone,
-                    has_crashed=has_crashed,
-                )
-            if count == 0:
-                break
-            total += count
+                total += _take_over_batch(connection, graphs, owner, batch, cause, clock.now())
     return total
 
 
-def take_over_batch(
-    tx: Connection,
-    graphs: GraphCache,
-    owner: str,
-    now: int,
-    *,
-    is_process_gone: bool,
-    has_crashed: bool = True,
-) -> tuple[int, int]:
-    """Put back some steps of a dead worker; return how many, and how many could not be locked."""
-    owned = [
-        StepRow.read(values)
-        for values in reads.owned_steps(tx, STEP_COLUMNS, owner, MAX_STEPS_AT_ONCE)
-    ]
+def _steps_of(tx: Connection, owner: str, *, has_crashed: bool) -> list[str]:
+    """Return the steps of a dead worker, with the possible causes of its crash on record.
+
+    Other steps may run beside an isolated one once its time is over; then any may be the cause. That
+    is recorded before the first step is put back, since every later batch and pass finds fewer of
+    them. Where another transaction holds the task of the isolated step, all wait for the next pass.
+    """
+    owned = reads.owned_steps(tx, owner)
+    isolated = {task_id for _, task_id, alone in owned if alone == IS_ISOLATED}
+    if has_crashed and isolated and len(owned) > 1:
+        if len(reads.lock_tasks(tx, ("id",), list(isolated))) < len(isolated):
+            return []
+        workers.end_isolation(tx, owner, IS_ISOLATED, MUST_BE_ISOLATED)
+    return [step_id for step_id, *_ in owned]
+
+
+def _take_over_batch(
+    tx: Connection, graphs: GraphCache, owner: str, step_ids: list[str], cause: "_Cause", now: int
+) -> int:
+    """Put back some steps of a dead worker; return how many could be locked and read."""
+    owned = [StepRow.read(values) for values in reads.steps_by_id(tx, STEP_COLUMNS, step_ids)]
     locked_tasks = _lock_tasks(tx, graphs, {step.task_id for step in owned}, now)
     # Read again under the locks: a step may have moved since.
     places = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
@@ -100,12 +100,11 @@ def take_over_batch(
     ]
     others = _apply_recorded(tx, locked_tasks, lost)
     if others:
-        # Other steps may run beside an isolated one once its time is over; then any may be the cause.
-        _put_back(tx, locked_tasks, others, _Cause(is_process_gone, has_crashed, len(owned) == 1))
+        _put_back(tx, locked_tasks, others, cause)
     for locked in locked_tasks.values():
         advance.advance(tx, locked)
     row_writer.write(tx, locked_tasks.values(), now)
-    return len(lost), len(owned) - len(lost)
+    return len(lost)
 
 
 def _lock_tasks(
@@ -131,13 +130,12 @@ class _Cause:
 
     is_process_gone: bool
     has_crashed: bool
-    had_one_step: bool
 
     def error(self, step: StepRow) -> StepError:
         """Return why an attempt is lost; a crash while it ran isolated is the step's own."""
         if not self.has_crashed:
             return StepError("lost", "crash", "its worker ended")
-        if step.alone != IS_ISOLATED or not self.had_one_step:
+        if step.alone != IS_ISOLATED:
             return StepError("lost", "crash", "its worker died")
         return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 

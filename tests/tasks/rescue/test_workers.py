@@ -299,26 +299,25 @@ def test_two_workers_take_over_at_once(
         workers.retire(tx, dead.committer.worker_id, dead.clock.now(), "worker.died")
     lock_tasks = reads.lock_tasks
 
-    def take(hand: Hand) -> tuple[int, int]:
-        with hand.committer.connection.transaction():
-            return rescue_steps.take_over_batch(
-                hand.committer.connection,
-                hand.committer.graphs,
-                dead.committer.worker_id,
-                hand.clock.now(),
-                is_process_gone=False,
-            )
+    def take(hand: Hand) -> int:
+        return rescue_steps.take_over(
+            hand.committer.connection,
+            hand.committer.graphs,
+            hand.clock,
+            [dead.committer.worker_id],
+            is_process_gone=False,
+        )
 
     def be_late(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(reads, "lock_tasks", lock_tasks)
-        assert take(first) == (1, 0)
+        assert take(first) == 1
         first.skip(60)
         first.commit()
         return lock_tasks(*arguments, **options)
 
     # The second has found the step, and has not locked its task yet.
     monkeypatch.setattr(reads, "lock_tasks", be_late)
-    assert take(second) == (0, 1)
+    assert take(second) == 0
     assert first.names() == ["a"]
     first.succeed("a")
     assert (first.status(task_id), first.steps(task_id)["a"]["attempt"]) == ("succeeded", 2)

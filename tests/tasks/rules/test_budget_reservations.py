@@ -21,11 +21,9 @@ def test_an_unknown_call_counts_as_spent(hand: Hand) -> None:
     claimed = hand.claimed("it")
     assert intend(hand, (claimed, intent_of(claimed, 400)))[0].refusal is None
     assert used(hand, task_id) == (0, 0, 400, 400)
-    with hand.database.connect("writer") as tx, tx.transaction():
+    with hand.database.connect("writer") as tx:
         owner = hand.committer.worker_id
-        rescue_steps.take_over_batch(
-            tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
-        )
+        rescue_steps.take_over(tx, hand.committer.graphs, hand.clock, [owner], is_process_gone=True)
     hand.running.clear()
     hand.committer.enroll()
     hand.commit()

@@ -39,11 +39,9 @@ def times(reader: Hand | Engine) -> list[tuple[int, ...]]:
 
 def lose(hand: Hand) -> None:
     """Let the worker die and another one take its steps over."""
-    with hand.database.connect("writer") as tx, tx.transaction():
+    with hand.database.connect("writer") as tx:
         owner = hand.committer.worker_id
-        rescue_steps.take_over_batch(
-            tx, hand.committer.graphs, owner, hand.clock.now(), is_process_gone=True
-        )
+        rescue_steps.take_over(tx, hand.committer.graphs, hand.clock, [owner], is_process_gone=True)
     hand.running.clear()
     hand.committer.enroll()
     hand.commit()

@@ -1,7 +1,5 @@
 """A task whose definition cannot be read: it stops no other task, and can be cancelled."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,28 +16,11 @@ from agent.tasks.rescue import spilled_results
 from agent.tasks.worker.attempts import claim_of
 from tests.support.approvals import asks, pending
 from tests.support.child_tasks import child_of, register
+from tests.support.definitions import unreadable
 from tests.support.engine import Hand, graph, other, step
 from tests.support.interventions import intend, rewrite
 
 ASKED = Waiting(ChildRequest("child", {}))
-
-
-@contextlib.contextmanager
-def unreadable(hand: Hand, workflow: str) -> Iterator[None]:
-    """Make a definition unreadable for this version until the block ends."""
-    ((before,),) = hand.rows("SELECT graph FROM workflows WHERE name = :name", name=workflow)
-    _write(hand, workflow, '{"steps": "of tomorrow"}')
-    try:
-        yield
-    finally:
-        _write(hand, workflow, before)
-
-
-def _write(hand: Hand, workflow: str, text: str) -> None:
-    with hand.database.connect("writer") as tx, tx.transaction():
-        tx.execute(
-            "UPDATE workflows SET graph = :text WHERE name = :name", text=text, name=workflow
-        )
 
 
 def ask_in_two(hand: Hand) -> tuple[str, str]:

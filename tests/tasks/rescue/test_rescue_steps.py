@@ -1,0 +1,143 @@
+"""A dead worker with more steps than one transaction puts back: none is missed, none wrongly blamed."""
+
+from typing import Any
+
+import pytest
+
+from agent.core.clock import SECOND
+from agent.core.waits import Timer
+from agent.steps.types.outcome import Waiting
+from agent.store.db.database import Database
+from agent.store.engine import reads, workers
+from agent.tasks.rescue import rescue_steps
+from agent.tasks.rules import row_writer
+from agent.tasks.state.graph_cache import GraphCache
+from tests.support.definitions import unreadable
+from tests.support.engine import Hand, HandClock, graph, step
+from tests.support.interventions import lose
+
+
+class KilledError(Exception):
+    """Stands for the end of the rescuer's process."""
+
+
+def rescue(hand: Hand) -> int:
+    """Put back the steps of a dead worker, in one pass."""
+    owner = hand.committer.worker_id
+    with hand.database.connect("writer") as tx:
+        with tx.transaction():
+            workers.retire(tx, owner, hand.clock.now(), "worker.died")
+        return rescue_steps.take_over(tx, GraphCache(), hand.clock, [owner], is_process_gone=True)
+
+
+def isolated_beside_others(database: Database) -> tuple[Hand, str]:
+    """Return a worker that runs two steps beside an isolated one, the last of the three by id."""
+    first, second = Hand(database), Hand(database)
+    instant = first.clock.now() + 10 * SECOND
+    first.submit(*(graph(step(name), name=name) for name in ("one", "two")))
+    first.settle(dict.fromkeys(("one", "two"), Waiting(Timer(instant), instant, {})))
+    task_id = first.start(graph(step("poison"), name="poisonous"))
+    lose(first)
+    first.close()
+    second.turn()
+    assert second.names() == ["poison"]
+    second.skip(11)
+    second.turn()
+    assert second.names() == ["one", "poison", "two"]
+    assert second.rows("SELECT count(*) FROM steps WHERE alone = 2") == [(1,)]
+    return second, task_id
+
+
+def error_of(hand: Hand, task_id: str) -> str:
+    """Return the code of the isolated step's error."""
+    assert hand.statuses(task_id) == {"poison": "pending"}
+    return str(hand.steps(task_id)["poison"]["error"]["code"])
+
+
+def test_steps_of_unreadable_tasks_hide_no_others(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pass goes past whole batches of steps that it cannot put back."""
+    monkeypatch.setattr(rescue_steps, "MAX_STEPS_AT_ONCE", 2)
+    bad, good = graph(step("a"), name="bad"), graph(step("a"), name="good")
+    *stuck, _ = tasks = hand.submit(bad, bad, bad, bad, bad, good)
+    with unreadable(hand, "bad"):
+        assert rescue(hand) == 1
+    assert hand.statuses(tasks[-1]) == {"a": "pending"}
+    assert [hand.statuses(task_id)["a"] for task_id in stuck] == ["running"] * 5
+    assert rescue(hand) == 5
+
+
+def test_an_isolated_step_is_not_blamed_in_a_batch_of_its_own(
+    checked: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All steps of the dead worker count, in whichever batches they are put back."""
+    hand, task_id = isolated_beside_others(checked)
+    monkeypatch.setattr(rescue_steps, "MAX_STEPS_AT_ONCE", 1)
+    assert rescue(hand) == 3
+    assert error_of(hand, task_id) == "lost"
+    hand.close()
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_isolated_step_is_not_blamed_after_the_rescuer_died(
+    checked: Database, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    """The next rescuer finds fewer steps, and decides as the first one would have."""
+    hand, task_id = isolated_beside_others(checked)
+    write, written = row_writer.write, 0
+
+    def die(*arguments: Any) -> None:
+        nonlocal written
+        if written == batches:
+            raise KilledError
+        written += 1
+        write(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rescue_steps, "MAX_STEPS_AT_ONCE", 1)
+        patch.setattr(row_writer, "write", die)
+        with pytest.raises(KilledError):
+            rescue(hand)
+    assert rescue(hand) == 3 - batches
+    assert error_of(hand, task_id) == "lost"
+    hand.close()
+
+
+def test_an_isolated_step_is_not_blamed_after_it_could_not_be_read(checked: Database) -> None:
+    """The others are put back at once; when it is its turn, they still count."""
+    hand, task_id = isolated_beside_others(checked)
+    with unreadable(hand, "poisonous"):
+        assert rescue(hand) == 2
+    assert rescue(hand) == 1
+    assert error_of(hand, task_id) == "lost"
+    hand.close()
+
+
+def test_an_isolated_step_is_not_blamed_after_its_task_was_locked(
+    postgres_database: Database,
+) -> None:
+    """While it cannot be on record that others ran beside it, they stay where they are."""
+    postgres_database.clock = HandClock()
+    hand, task_id = isolated_beside_others(postgres_database)
+    with postgres_database.connect("writer") as tx, tx.transaction():
+        assert len(reads.lock_tasks(tx, ("id",), [task_id])) == 1
+        rescue(hand)
+    rescue(hand)
+    assert error_of(hand, task_id) == "lost"
+    hand.close()
+
+
+@pytest.mark.parametrize("has_neighbour", [False, True])
+def test_only_the_worker_itself_counts(checked: Database, has_neighbour: bool) -> None:
+    """A step that ran isolated is the cause, whatever other workers run."""
+    first, second, third = Hand(checked), Hand(checked), Hand(checked)
+    task_id = first.start(graph(step("poison"), name="poisonous"))
+    lose(first)
+    second.turn()
+    if has_neighbour:
+        third.start(graph(step("beside"), name="one"))
+    assert rescue(second) == 1
+    assert error_of(second, task_id) == "process_died"
+    for hand in (first, second, third):
+        hand.close()
