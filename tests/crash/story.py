@@ -159,7 +159,7 @@ class Story:
                 task_id, title, "done" if did_happen else "retry", 1
             )
         except RefusedError:
-            # The late word about it came first.
+            # Its late result came first.
             return
 
     def check(self) -> None:
