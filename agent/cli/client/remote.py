@@ -85,10 +85,16 @@ class RemoteClient:
             if path.suffix == ".py":
                 raise CommandError(
                     f"{path} is a workflow in Python, and an agent over HTTP takes YAML or JSON"
-                    " only; put the file into that agent's workflow directory and run it by name"
+                    " only; run the file on that agent's machine"
                 )
             # Compiled here first: the problems then have the file's lines.
             loaded = loader.load(path)
+            if loaded.is_compiled:
+                raise CommandError(
+                    f"{path} is a compiled graph, and an agent over HTTP takes only workflows as they"
+                    " are written, in YAML or JSON; run the file that it was compiled from, or run"
+                    " this one on that agent's machine"
+                )
             graph = loaded.graph
             self._http.post_text("workflows", loaded.text, "application/yaml")
         else:

@@ -85,6 +85,8 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
     if missing:
         result.gone = missing - task_rows.existing_tasks(tx, sorted(missing))
     due = [row[0] for row in rows.due if row[0] not in capacity.passed_over]
+    if capacity.only_due is not None:
+        due = [capacity.only_due]
     result.has_more = len(due) >= most_due > 0
     if due:
         # A task of the batch that another transaction held was read without its lock: it is carried,
