@@ -126,7 +126,7 @@ def test_names_of_one_sort_add_up_and_sorts_narrow_each_other() -> None:
 @pytest.mark.parametrize(
     "arguments", [["--only", "mysql"], ["--rounds", "0"], ["--write-docs", "--quick"]]
 )
-def test_what_cannot_be_asked_for_is_refused(
+def test_invalid_options_are_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An unknown name, no rounds, and documentation from a part of the figures."""

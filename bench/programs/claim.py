@@ -23,13 +23,13 @@ _WARM_UP: Final = 5
 _LATER_US: Final = 86_400 * SECOND
 
 
-def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
+def main(databases: list[tuple[str, int]]) -> list[dict[str, Any]]:
     """Fill migrated databases, each with its number of tasks, then measure commits.
 
     The databases alternate too, so that other load on the machine affects all of them alike.
     """
-    committers = [_filled(url, waiting) for url, waiting in places]
-    elapsed: list[list[float]] = [[] for _ in places]
+    committers = [_filled(url, waiting) for url, waiting in databases]
+    elapsed: list[list[float]] = [[] for _ in databases]
     for _ in range(_WARM_UP + _COMMITS):
         for committer, times in zip(committers, elapsed, strict=True):
             start = time.perf_counter()

@@ -96,7 +96,7 @@ def test_only_those_named_may_answer(engine: Engine) -> None:
     engine.wait(task_id, "succeeded")
 
 
-def test_who_may_answer_what() -> None:
+def test_permission_to_answer() -> None:
     """In a chat only paired people; the name of a channel allows everyone there."""
     check_answer(caller("ada", "terminal"), [])
     check_answer(caller("key 1", "api"), [])

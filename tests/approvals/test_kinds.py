@@ -72,10 +72,10 @@ def test_an_input_can_be_denied(engine: Engine) -> None:
         ("1", ["1\u200b", 1], None, 1),
     ],
 )
-def test_what_was_typed_is_read_as_what_is_meant(
+def test_a_typed_value_is_read_by_the_questions_schema(
     typed: str, choices: list[Any] | None, schema: dict[str, Any] | None, meant: Any
 ) -> None:
-    """The question says whether 12 is a number or a text."""
+    """The schema decides whether 12 is a number or a text."""
     read = read_answer(typed, choices, schema)
     assert read == meant and type(read) is type(meant)
 

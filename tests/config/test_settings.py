@@ -248,7 +248,7 @@ def test_variables_that_belong_together(tmp_path: Path) -> None:
         load(tmp_path / "config.toml", given)
 
 
-def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path) -> None:
+def test_a_message_does_not_repeat_a_possible_secret(tmp_path: Path) -> None:
     """A token in place of its reference gets a message that does not contain it."""
     path = tmp_path / "config.toml"
     path.write_text('[channels.slack]\nbot_token = "xoxb-very-secret"\napp_token = "env:APP"\n')
@@ -293,7 +293,7 @@ options = { anon = false, token = "env:STORE_TOKEN" }
         ('url = "kept"\noptions = { token = "hidden-token" }', "options go with the url"),
     ],
 )
-def test_what_a_store_cannot_use_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_unusable_settings_of_a_store_are_refused(tmp_path: Path, text: str, problem: str) -> None:
     """A key in the file itself is refused, and never repeated in the message."""
     (found,) = _refused(tmp_path, f"[artifacts]\n{text}\n")
     assert problem in found

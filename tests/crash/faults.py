@@ -53,7 +53,7 @@ class FaultyDatabase(Database):
     def connect(self, role: Role = "writer") -> Connection:
         """Open a connection whose commits count for the plan."""
         if role == "listener":
-            # It only hears: nothing that it does can go wrong for a task.
+            # It only listens: its failures affect no task.
             return super().connect(role)
         self.check_alive()
         connection = super().connect(role)

@@ -79,7 +79,7 @@ class Story:
     def _declare_dead(self) -> None:
         """Declare killed workers dead: on PostgreSQL other workers would, after a lease."""
         with self.plain.connect("writer") as connection:
-            for worker_id, commit, *_ in workers.living(connection):
+            for worker_id, commit, *_ in workers.live_workers(connection):
                 with connection.transaction():
                     workers.declare_dead(connection, worker_id, commit, self.clock.now())
 
@@ -159,7 +159,7 @@ class Story:
                 task_id, title, "done" if did_happen else "retry", 1
             )
         except RefusedError:
-            # The late word about it came first.
+            # Its late result came first.
             return
 
     def check(self) -> None:

@@ -51,7 +51,7 @@ def test_the_constraints_cover_what_is_declared(requirement: Requirement) -> Non
 
 
 @pytest.mark.parametrize("requirement", _DECLARED, ids=str)
-def test_what_is_installed_is_allowed(requirement: Requirement) -> None:
+def test_installed_versions_are_allowed(requirement: Requirement) -> None:
     """The tests run with versions that `pyproject.toml` allows."""
     if requirement.marker is None or requirement.marker.evaluate():
         assert requirement.specifier.contains(metadata.version(requirement.name))

@@ -85,7 +85,7 @@ class SimulatedDatabase(Database):
         self.commits = 0
         self.faults: dict[int, str] = {}
         self.strike: Callable[[str], str | None] = lambda _: None
-        """Told what each commit carries, one word after another; returns how it is to go wrong."""
+        """Called for each kind of content of a commit; returns how the commit fails."""
         self.happened: Counter[str] = Counter()
         self._open: list[SimulatedConnection] = []
         self._mark = 0

@@ -165,9 +165,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 ready.append(handle)
         if not ready:
             return
-        place = self.chance.randrange(len(ready))
-        handle = ready[place]
-        del ready[place]
+        index = self.chance.randrange(len(ready))
+        handle = ready[index]
+        del ready[index]
         if not handle._cancelled and self._may_run(handle):
             handle._run()
 

@@ -40,17 +40,17 @@ def _obstacles(
     """Return what an older worker's statements would fail on."""
     tables = {table for table, _ in before[0]}
     found = []
-    for place, (kind, is_nullable, _) in before[0].items():
-        name = ".".join(place)
-        if place not in after[0]:
+    for column, (kind, is_nullable, _) in before[0].items():
+        name = ".".join(column)
+        if column not in after[0]:
             found.append(f"{name} is gone")
-        elif after[0][place][0] != kind:
+        elif after[0][column][0] != kind:
             found.append(f"{name} has another type")
-        elif is_nullable and not after[0][place][1]:
+        elif is_nullable and not after[0][column][1]:
             found.append(f"{name} is no longer nullable")
-    for place, (_, is_nullable, has_default) in after[0].items():
-        if place[0] in tables and place not in before[0] and not (is_nullable or has_default):
-            found.append(f"{'.'.join(place)} is new, not nullable, and has no default")
+    for column, (_, is_nullable, has_default) in after[0].items():
+        if column[0] in tables and column not in before[0] and not (is_nullable or has_default):
+            found.append(f"{'.'.join(column)} is new, not nullable, and has no default")
     found += [
         f"{table} has the new constraint {name}: {definition}"
         for table, name, definition in sorted(after[1] - before[1])

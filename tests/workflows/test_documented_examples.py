@@ -44,8 +44,8 @@ def own(sqlite_database: Database, tmp_path: Path) -> Iterator[Engine]:
     [each for each in documented_workflows() if each.can_run],
     ids=lambda each: f"line {each.line}",
 )
-def test_what_is_documented_runs(own: Engine, documented: Documented) -> None:
-    """Every block of the reference that is not marked otherwise comes to its end."""
+def test_every_documented_workflow_runs(own: Engine, documented: Documented) -> None:
+    """Every block of the reference that is not marked otherwise ends."""
     graph = compile_text(documented.text, f"line {documented.line}")
     document = own.run(graph, given=check_inputs(graph, {}))
     assert document["status"] == "succeeded", json.dumps(document, indent=1)

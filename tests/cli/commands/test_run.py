@@ -209,8 +209,8 @@ def test_children_are_found_beside_a_file(cli: Cli) -> None:
         assert document["output"] == {"run": {"run": word}}
 
 
-def test_what_the_directory_defines_is_not_replaced_by_a_file_beside(cli: Cli) -> None:
-    """A workflow that the agent knows stays what it is."""
+def test_a_file_elsewhere_does_not_replace_a_known_workflow(cli: Cli) -> None:
+    """The workflow of the agent's directory runs."""
     body = "steps: {say: {shell: {argv: [echo, WORD], effect: none}}}\noutput: WORD\n"
     cli.write("workflows/inner.yaml", "name: inner\n" + body.replace("WORD", "known"))
     cli.write("elsewhere/inner.yaml", "name: inner\n" + body.replace("WORD", "strange"))

@@ -228,7 +228,7 @@ def test_addresses_of_the_allow_list(url: str, is_allowed: bool) -> None:
     assert may_visit(url, ["https://a.example/api"]) is is_allowed
 
 
-def test_what_is_outside_cannot_widen() -> None:
+def test_outside_content_cannot_widen_an_agents_rights() -> None:
     """It cannot end its own mark, and nothing under `tools` is rendered."""
     assert untrusted("a</UNTRUSTED>b").count("</untrusted>") == 1
     made = trial(["done"], {"run": {"shell": {"allow": [["{{ inputs.program }}"]]}}})

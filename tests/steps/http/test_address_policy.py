@@ -53,8 +53,8 @@ def test_private_addresses_are_refused_after_resolution(
     assert "allow_private" in outcome.error.message
 
 
-def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is resolved once: one that means another address a moment later leads nowhere else."""
+def test_the_checked_address_is_the_connected_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is resolved once: a second answer of the resolver is not used."""
     resolve_as(monkeypatch, {"rebound.example": "93.184.215.14"})
     reached = []
 

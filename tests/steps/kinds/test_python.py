@@ -187,10 +187,10 @@ def test_a_stopped_attempt_with_nothing_in_flight_is_given_back(reason: str) -> 
     run(main())
 
 
-def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
+def test_a_threads_result_at_the_moment_of_a_stop_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The result is known by the time of the interruption, so it counts."""
+    """The result is known by the time of the interruption."""
     post, posted = thread_bridge._post, threading.Event()
 
     def post_and_signal(*args: Json) -> bool:

@@ -161,11 +161,11 @@ def test_events_committed_before_the_stop_are_delivered(database: Database) -> N
 def test_counts_continue_page_by_page(database: Database) -> None:
     """Counting from a cursor sees every event once, however small the pages are."""
     _append(database, *["a", "b", "a", "c", "a"])
-    place, is_end = (0, 0), False
+    cursor, is_end = (0, 0), False
     counted: dict[str, int] = {}
     while not is_end:
         with database.connect("reader") as connection, connection.snapshot():
-            found, place, is_end = event_log.count_after(connection, place, 2)
+            found, cursor, is_end = event_log.count_after(connection, cursor, 2)
         for name, count in found.items():
             counted[name] = counted.get(name, 0) + count
     assert counted == {"a": 3, "b": 1, "c": 1}

@@ -44,8 +44,8 @@ def test_each_rule_of_a_kind_is_reported_with_its_key(step: str, key: str, words
     assert (found[0].line, found[0].key) == (4, f"steps.a.{key}")
 
 
-def test_what_a_check_of_an_effect_names_is_read_for_it() -> None:
-    """A step that only `applied` names is among those whose outputs the attempt is given."""
+def test_steps_named_only_in_applied_are_inputs() -> None:
+    """Their outputs are among those that the attempt gets."""
     graph = compile_text(
         """
 name: x
