@@ -97,4 +97,4 @@ def test_a_child_that_a_budget_paused_is_resumed_by_raising_it(
     task_view._print_need({"task": "0-child", "paused": ""}, "child")
     assert lines[-1] == "  agent resume child"
     waiting = step(status="waiting", waiting_on={"child": "0-child", "asks": [on]})
-    assert task_view.reason(waiting).endswith(", which is paused")
+    assert task_view.reason(waiting, "running").endswith(", which is paused")
