@@ -234,7 +234,7 @@ def test_more_bad_due_tasks_than_one_commit_tries_hide_no_other(
     before = [rewrite(hand, task_id, "waiting_on", "{broken") for task_id in bad]
     hand.skip(12)
     for _ in range(commits):
-        hand.turn()
+        hand.commit()
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(good) == "succeeded"
