@@ -13,7 +13,7 @@ Three things make a measurement:
 - A *workload* (`workloads/NAME.py`) has a function `run(asked, stores, number)` that yields rows: it
   gives a program a fresh database (`stores`), calls it (`process.measure`) and makes a row of the
   answer (`rows.row`). `number` is the round, from 0; `asked` says which engines and stores are
-  wanted and whether a quick look will do. It stands in the table of `workloads`.
+  wanted and whether the run is a quick one. It is registered in the table of `workloads`.
 - A *comparison* (`targets`) puts figures beside each other, and beside what is promised.
 
 `python -m bench --only NAME --quick` tries a new one out.

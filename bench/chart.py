@@ -50,8 +50,8 @@ def _bars(rows: list[Row], store: str) -> list[tuple[str, float]]:
 def _panel(title: str, bars: list[tuple[str, float]], top: int) -> Iterator[str]:
     most = max(value for _, value in bars)
     yield f'<text x="12" y="{top + 26}" font-weight="600">{escape(title)}</text>'
-    for place, (engine, value) in enumerate(bars):
-        y = top + _TOP + place * _STEP
+    for index, (engine, value) in enumerate(bars):
+        y = top + _TOP + index * _STEP
         width = max(1.0, value / most * (_WIDTH - _LEFT - _RIGHT))
         colour = {"agent": _OURS, "raw": _BOUND}.get(engine, _PEER)
         name = _NAMES.get(engine, engine)

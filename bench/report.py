@@ -36,8 +36,8 @@ def show(rows: list[Row], comparisons: list[Comparison]) -> None:
 def _table(title: str, names: Sequence[str], lines: list[list[str]], left: int) -> Table:
     """Return a table whose first columns are words and whose others are numbers."""
     table = Table(title=title, title_justify="left")
-    for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place < left else "right")
+    for column, name in enumerate(names):
+        table.add_column(name, justify="left" if column < left else "right")
     for line in lines:
         table.add_row(*line)
     return table

@@ -44,7 +44,7 @@ class Comparison:
 
 
 def compare(rows: list[Row]) -> list[Comparison]:
-    """Return everything that the rows allow to be said."""
+    """Return every comparison that the rows allow."""
     found: list[Comparison] = []
     for store in STORES:
         found += _under_load(rows, store)

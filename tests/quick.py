@@ -1,11 +1,11 @@
-"""The tests near what changed, and a fast core: `make quick`.
+"""Run the tests nearest to the changed files, and a fast core: `make quick`.
 
     python -m tests.quick [--list]
 
 The tests mirror the tree: `agent/tasks/rules/claiming.py` is tested in
-`tests/tasks/rules/test_claiming.py`, or else by the test modules of the nearest directory. What
-changed is what differs from where this branch left `main`, committed or not. Tests of daemons and
-measurements are left to `make test`.
+`tests/tasks/rules/test_claiming.py`, or else by the test modules of the nearest directory. A file has
+changed if it differs from the commit where this branch left `main`, committed or not. `make test`
+also runs the tests of daemons and the measurements.
 """
 
 import subprocess
@@ -21,13 +21,13 @@ CORE = (
     "tests/steps/attempt/test_calls.py",
     "tests/workflows/compile",
 )
-"""What any change may break, and is quick: state machines, rules, journal, compiler."""
+"""Fast tests of what any change may break: state machines, rules, journal, compiler."""
 MOST_MODULES = 10
-"""More of them take longer than a minute."""
+"""More modules would take longer than a minute."""
 
 
 def changed_files() -> list[str]:
-    """Return the files that differ from where this branch left `main`, new ones among them."""
+    """Return the files that differ from where this branch left `main`, new ones included."""
     base = _git("merge-base", "main", "HEAD") or ["HEAD"]
     return sorted(
         {*_git("diff", "--name-only", base[0]), *_git("ls-files", "-o", "--exclude-standard")}
@@ -35,7 +35,7 @@ def changed_files() -> list[str]:
 
 
 def tests_near(changed: str) -> list[str]:
-    """Return the test modules of one changed file; none where that cannot be told."""
+    """Return the test modules of one changed file; none if the tree does not show them."""
     path = PurePosixPath(changed)
     if path.suffix != ".py" or path.parts[0] not in ("agent", "tests"):
         return []
@@ -53,7 +53,7 @@ def tests_near(changed: str) -> list[str]:
 
 
 def choose(changed: list[str]) -> list[str]:
-    """Return the test modules to run: those near the changes, unless they are too many."""
+    """Return the test modules to run: those near the changes, unless there are too many."""
     near = list(dict.fromkeys(module for name in changed for module in tests_near(name)))
     if len(near) <= MOST_MODULES:
         return near
@@ -62,9 +62,9 @@ def choose(changed: list[str]) -> list[str]:
 
 
 def main() -> int:
-    """Run what was chosen."""
+    """Run the chosen modules and the core."""
     chosen = choose(changed_files())
-    print("near the changes:", *(chosen or ["(cannot be told, or too many: only the core)"]))
+    print("near the changes:", *(chosen or ["(unknown, or too many: only the core)"]))
     if "--list" in sys.argv:
         return 0
     command = [

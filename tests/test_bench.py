@@ -60,7 +60,7 @@ def test_every_workload_runs_and_leaves_its_rows(tmp_path: Path) -> None:
         assert all(load[name] is not None for name in COMMON), load
         assert load["store"] == "sqlite"
         assert load["steps_per_s"] > 0
-    # Counted, not timed: a lone task's turns are the same on any machine.
+    # Counted, not timed: a single task's commits are the same on any machine.
     assert 5 <= loads[1]["write_tx_per_task"] < 8
     workloads = {row["workload"] for row in rows} - {"rest"}
     assert workloads == {*options.WORKLOADS} - {"rest", "workers"}
@@ -126,7 +126,7 @@ def test_names_of_one_sort_add_up_and_sorts_narrow_each_other() -> None:
 @pytest.mark.parametrize(
     "arguments", [["--only", "mysql"], ["--rounds", "0"], ["--write-docs", "--quick"]]
 )
-def test_what_cannot_be_asked_for_is_refused(
+def test_invalid_options_are_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An unknown name, no rounds, and documentation from a part of the figures."""

@@ -10,7 +10,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_page_is_linked() -> None:
-    """Whoever begins at the README finds every page of the documentation, and no dead link."""
+    """The README links every page of the documentation, and has no dead link."""
     links = set(re.findall(r"\]\(([^)#:]+)", README))
     pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
     assert pages - links == set()

@@ -1,4 +1,4 @@
-"""The startup pass puts in order what dead workers left; it executes and guesses nothing."""
+"""The startup pass recovers what dead workers left; it executes and guesses nothing."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import failures
@@ -61,15 +61,15 @@ class Dying(Hand):
         """Let a new worker claim what is due."""
         self.running.clear()
         self.committer.enroll()
-        self.turn()
+        self.commit()
 
     def recover(self) -> Recovered:
         """Run the startup pass."""
         return recovery.recover(self.database, self.clock)
 
-    def note(self, claimed: AttemptInput, **told: Any) -> None:
+    def note(self, claimed: AttemptInput, **entry: Any) -> None:
         """Let an attempt record something."""
-        self.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **told)]))
+        self.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, **entry)]))
 
     def row(self, task_id: str, name: str, columns: str) -> tuple[Any, ...]:
         """Return columns of a step's row."""
@@ -126,8 +126,8 @@ def two_steps(**options: Any) -> Graph:
     return Graph(name="two", steps=[step("send", **options), step("after", after=["send"])])
 
 
-def test_a_result_on_record_is_taken(dying: Dying) -> None:
-    """The step takes the recorded answer of the call that is its outcome; the task goes on."""
+def test_a_recorded_result_is_applied(dying: Dying) -> None:
+    """The step takes the recorded response of its call; the task goes on."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -141,7 +141,7 @@ def test_a_result_on_record_is_taken(dying: Dying) -> None:
 
 
 def test_a_response_without_its_body_is_no_success(dying: Dying) -> None:
-    """A recorded response that was too large to keep is left to the next attempt, which fails."""
+    """A recorded response that was too large to store is left to the next attempt, which fails."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -166,7 +166,7 @@ def test_a_response_that_mentions_truncation_is_a_success(dying: Dying, response
 
 @pytest.mark.parametrize("max_attempts", [1, 3])
 @pytest.mark.parametrize("schema", [None, {"type": "object"}])
-def test_a_final_failure_on_record_is_applied(
+def test_a_recorded_final_failure_is_applied(
     dying: Dying, max_attempts: int, schema: dict[str, Any] | None
 ) -> None:
     """The step fails with the recorded error, without another attempt, and its task with it."""
@@ -184,22 +184,22 @@ def test_a_final_failure_on_record_is_applied(
     assert "step.lost" not in dying.types(task_id)
 
 
-def test_a_final_failure_is_applied_by_a_fellow_worker(dying: Dying) -> None:
-    """Takeover by a running worker is the same function: the recorded result decides there too."""
+def test_another_worker_applies_a_recorded_final_failure(dying: Dying) -> None:
+    """Takeover by a running worker uses the same function: the recorded result decides."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
-    for look in range(10):
-        maintenance.watch(survivor.committer, liveness, float(look))
+    for second in range(10):
+        peer_takeover.watch(survivor.committer, liveness, float(second))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
     survivor.close()
 
 
 @pytest.mark.parametrize("lost", [1, 3])
-def test_a_call_that_failed_for_good_is_not_made_again(dying: Dying, lost: int) -> None:
+def test_a_call_that_failed_for_good_is_not_repeated(dying: Dying, lost: int) -> None:
     """The next attempt applies the recorded failure of one call among others, however many were lost.
 
     An operator who retries the task wants it done: the new task makes the call.
@@ -226,7 +226,7 @@ def test_a_call_that_failed_for_good_is_not_made_again(dying: Dying, lost: int) 
     assert len(runs[counted]) == 1
 
 
-def test_a_success_whose_response_could_not_be_kept_is_no_plain_success(dying: Dying) -> None:
+def test_a_success_without_a_stored_response_fails_the_step(dying: Dying) -> None:
     """The attempt failed for that reason: the next one fails alike, and no step succeeds with null."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
@@ -240,8 +240,8 @@ def test_a_success_whose_response_could_not_be_kept_is_no_plain_success(dying: D
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
 
 
-def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
-    """An intent without a result is no success and no failure: one attempt more may find out."""
+def test_an_intent_without_a_result_is_unknown(dying: Dying) -> None:
+    """It is no success and no failure: one more attempt may find out."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
@@ -255,8 +255,8 @@ def test_without_a_result_the_outcome_is_unknown(dying: Dying) -> None:
     assert (expires_at <= dying.clock.now()) == dying.database.is_sqlite
 
 
-def test_a_remote_is_not_asked_before_the_effects_time_is_over(dying: Dying) -> None:
-    """The remote may still be processing what the dead worker sent, and would deny that it happened."""
+def test_a_remote_is_not_asked_before_the_call_expires(dying: Dying) -> None:
+    """The remote may still be processing the request, and would deny that it happened."""
     dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now(), on_unknown="reconcile")
@@ -265,14 +265,14 @@ def test_a_remote_is_not_asked_before_the_effects_time_is_over(dying: Dying) -> 
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
 
 
-def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
-    """A stopped worker may still be sending: its step is put back, its unknown effect waits."""
+def test_an_unknown_call_of_a_silent_worker_waits_for_its_expiry(dying: Dying) -> None:
+    """A stopped worker may still be sending: its step is released, its unknown call waits."""
     task_id = dying.start(two_steps())
     claimed = dying.claimed("send")
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
-    taken = [maintenance.watch(survivor.committer, liveness, float(look))[0] for look in range(10)]
+    taken = [peer_takeover.watch(survivor.committer, liveness, float(now))[0] for now in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
@@ -280,7 +280,7 @@ def test_the_effect_of_a_silent_worker_keeps_its_time(dying: Dying) -> None:
 
 
 @pytest.mark.parametrize("what", ["failure", "unchecked output", "no call"])
-def test_what_is_not_a_plain_success_is_left_to_the_next_attempt(dying: Dying, what: str) -> None:
+def test_other_recorded_results_are_left_to_the_next_attempt(dying: Dying, what: str) -> None:
     """The pass decides nothing: the next attempt treats the recorded result as the first would."""
     schema = {"type": "object"} if what == "unchecked output" else None
     task_id = dying.start(two_steps(output_schema=schema))
@@ -297,7 +297,7 @@ def test_what_is_not_a_plain_success_is_left_to_the_next_attempt(dying: Dying, w
 
 
 @pytest.mark.parametrize("kind", ["wait", "gate"])
-def test_crashes_while_it_was_parked_do_not_use_up_a_step(dying: Dying, kind: str) -> None:
+def test_crashes_while_a_step_waits_use_no_attempt(dying: Dying, kind: str) -> None:
     """Only attempts that act count: one that waits or asks may be lost any number of times."""
     once = RetryPolicy(max_attempts=1, delay_seconds=0, jitter=False)
     counted = Gate().name
@@ -327,16 +327,16 @@ def test_crashes_while_it_was_parked_do_not_use_up_a_step(dying: Dying, kind: st
 
 
 def test_a_second_pass_finds_nothing(dying: Dying) -> None:
-    """Recovery may be repeated, also after it was cut short."""
+    """Recovery may be repeated, also after it was interrupted."""
     dying.start(two_steps())
     assert dying.die().steps == 1
     before = dying.everything()
-    assert dying.recover().is_nothing
+    assert dying.recover().is_empty
     assert dying.everything() == before
 
 
-def test_a_task_whose_graph_cannot_be_read_keeps_no_other_from_recovery(dying: Dying) -> None:
-    """The start goes on without the task; once the task can be read again, it goes on too."""
+def test_an_unreadable_task_keeps_no_other_from_recovery(dying: Dying) -> None:
+    """The start goes on without it; once it can be read again, it is recovered too."""
     bad, good = dying.submit(
         Graph(name="bad", steps=[step("a")]), Graph(name="good", steps=[step("b")])
     )
@@ -353,7 +353,7 @@ def test_a_task_whose_graph_cannot_be_read_keeps_no_other_from_recovery(dying: D
     assert dying.row(bad, "a", "status, attempt") == ("pending", 2)
 
 
-def test_the_steps_of_a_failing_task_are_not_tried_again(dying: Dying) -> None:
+def test_steps_of_a_failing_task_are_not_retried(dying: Dying) -> None:
     """A step that was stopped because another failed is skipped, and the clean-up runs."""
     task_id = dying.start(
         Graph(
@@ -372,7 +372,7 @@ def test_the_steps_of_a_failing_task_are_not_tried_again(dying: Dying) -> None:
     assert dying.row(task_id, "tidy", "wake_at IS NOT NULL") in ((1,), (True,))
 
 
-def test_the_living_keep_what_is_theirs(postgres_database: Database) -> None:
+def test_live_workers_keep_their_steps(postgres_database: Database) -> None:
     """On PostgreSQL a start beside live workers takes over only from dead ones."""
     postgres_database.clock = HandClock()
     alive, dead = Dying(postgres_database), Dying(postgres_database)
@@ -419,7 +419,7 @@ def _sleeper(step_id: str, attempt: int, agent: str) -> "subprocess.Popen[bytes]
     return subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, **marks})
 
 
-def test_orphans_of_which_nothing_is_on_record(dying: Dying) -> None:
+def test_unrecorded_orphans_are_ended(dying: Dying) -> None:
     """A process is known by its mark: its step is of this database, and its agent has gone."""
     task_id = dying.start(Graph(name="two", steps=[step("send"), step("other")]))
     dying.succeed("other")
@@ -446,7 +446,7 @@ def test_orphans_of_which_nothing_is_on_record(dying: Dying) -> None:
 
 
 @pytest.mark.parametrize("parent", ["has ended", "goes on"])
-def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str) -> None:
+def test_abandoned_children_are_cancelled(dying: Dying, parent: str) -> None:
     """A worker may die before it cancels a child: the next start cancels it."""
     child = Graph(name="child", steps=[step("inner")])
     operator = Operator(dying.database, dying.clock)
@@ -456,7 +456,7 @@ def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str)
     task_id = dying.start(Graph(name="parent", steps=[sub, step("bad"), tidy]))
     dying.settle({"sub": Waiting(ChildRequest("child", {}))})
     ((child_id,),) = dying.rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=task_id)
-    # `fail_fast` skips the step that waits; whoever was to cancel the child dies with this turn.
+    # `fail_fast` skips the step that waits; the worker dies before it cancels the child.
     dying.settle({"bad": Failed(StepError("no", "code", "no"))})
     assert dying.status(task_id) == ("failed" if parent == "has ended" else "running")
     assert dying.status(child_id) == "running"
@@ -465,7 +465,7 @@ def test_children_that_nobody_waits_for_are_cancelled(dying: Dying, parent: str)
 
 
 class OutOfReach(Database):
-    """A database that can be out of reach."""
+    """A database that can become unavailable."""
 
     is_away = False
     fault = Fault.LOST
@@ -489,7 +489,7 @@ class OutOfReach(Database):
 
 
 def lose_a_result(database: OutOfReach) -> None:
-    """Let a worker end whose database went away in the middle of an effect."""
+    """Let a worker end whose database became unavailable during an effect."""
 
     async def story() -> None:
         worker = Worker(database, EngineSettings(poll_seconds=0.05, shutdown_seconds=0.2))
@@ -518,7 +518,7 @@ def lose_a_result(database: OutOfReach) -> None:
 
 @pytest.fixture
 def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutOfReach:
-    """Return a database that can be out of reach, with a directory for what belongs to it."""
+    """Return a database that can become unavailable, with a directory for its files."""
     monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     found = OutOfReach(database.url)
     found.directory = tmp_path / "kept"
@@ -526,10 +526,10 @@ def away(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.READONLY, Fault.CORRUPT])
-def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(
+def test_a_result_spilled_at_exit_is_settled_at_the_next_start(
     away: OutOfReach, fault: Fault
 ) -> None:
-    """A result that found no database is left in a file, also by a worker that had to end."""
+    """A result that could not be committed is in a file, also if the worker had to end."""
     away.fault = fault
     lose_a_result(away)
     with away.connect("reader") as reader:
@@ -538,13 +538,13 @@ def test_what_could_not_be_settled_at_exit_is_settled_at_the_next_start(
     with away.connect("reader") as reader:
         assert reader.query("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
         assert reader.query("SELECT response FROM tool_calls") == [(json.dumps("done"),)]
-    assert recovery.recover(away, away.clock).is_nothing
+    assert recovery.recover(away, away.clock).is_empty
     assert find_violations(away) == []
     assert away.directory is not None
     assert list(away.directory.iterdir()) == []
 
 
-def test_left_results_that_cannot_be_kept_or_read_stop_nobody(away: OutOfReach) -> None:
+def test_unreadable_spilled_results_do_not_stop_the_start(away: OutOfReach) -> None:
     """Their effects stay unknown in the ledger; a broken file is renamed."""
     assert away.directory is not None
     # There is a file where the directory would be: nothing can be kept in it.

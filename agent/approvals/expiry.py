@@ -12,7 +12,7 @@ import structlog
 
 from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Connection, Database
-from agent.store.engine import approvals as store
+from agent.store.engine import approval_rows as store
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator

@@ -1,7 +1,8 @@
 """Exponential backoff: how long to wait after a number of failures in a row.
 
 This is the only implementation. `delay_seconds` is for callers that count their failures themselves,
-often in the database; `Backoff` counts them for a loop.
+often in the database; `Backoff` counts them for a loop. A step's own delays (`retry:` in the workflow, with
+jitter) are `agent.workflows.graph.RetryPolicy.delay_after`, which uses it.
 """
 
 

@@ -2,8 +2,9 @@
 
 `yaml` reads a file into values that know their lines. `compile` checks them against the models of the
 language and of the step kinds (`kind_registry`), and compiles them into the one format that tasks start
-from (`graph`). Every problem is found in one pass and names its file, line and key (`diagnostics`,
-`validation_messages`). Templates stay text until an attempt starts; then they run in a sandbox with
+from (`graph`, which also has the retry policy of a step and its delays). Every problem is found in one
+pass and names its file, line and key: `diagnostics` formats it, `validation_messages` words what pydantic
+reports, and the modules of `compile` word their own checks. Templates stay text until an attempt starts; then they run in a sandbox with
 bounds (`templates`). The names in them are checked here.
 
 Entry points: `loader.load` (one file), `directory.Directory` (a directory that is scanned again and

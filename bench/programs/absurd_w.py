@@ -1,6 +1,6 @@
 """The workload W on Absurd, which lives in PostgreSQL; its schema comes with its own command line.
 
-Its worker speaks to the server through one connection; several of them may share the load. They look
+Its worker speaks to the server through one connection; several of them may share the load. They poll
 for work far more often than by default, and the waiting caller gets the end of a task from the
 worker instead of asking the server again and again: both are to its advantage.
 """

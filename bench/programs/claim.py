@@ -18,19 +18,19 @@ from agent.tasks.rules.creation import Submission
 from bench import definitions, process, usage
 
 _SLOTS: Final = 10
-_TURNS: Final = 40
+_COMMITS: Final = 40
 _WARM_UP: Final = 5
 _LATER_US: Final = 86_400 * SECOND
 
 
-def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
+def main(databases: list[tuple[str, int]]) -> list[dict[str, Any]]:
     """Fill migrated databases, each with its number of tasks, then measure commits.
 
-    The databases take turns too: whatever else the machine does then falls on all of them alike.
+    The databases alternate too, so that other load on the machine affects all of them alike.
     """
-    committers = [_filled(url, waiting) for url, waiting in places]
-    elapsed: list[list[float]] = [[] for _ in places]
-    for _ in range(_WARM_UP + _TURNS):
+    committers = [_filled(url, waiting) for url, waiting in databases]
+    elapsed: list[list[float]] = [[] for _ in databases]
+    for _ in range(_WARM_UP + _COMMITS):
         for committer, times in zip(committers, elapsed, strict=True):
             start = time.perf_counter()
             delivered = committer.commit(Batch(), _room(_SLOTS))
@@ -40,7 +40,7 @@ def main(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def _filled(url: str, waiting: int) -> Committer:
-    assert waiting // 2 > (_TURNS + _WARM_UP) * _SLOTS
+    assert waiting // 2 > (_COMMITS + _WARM_UP) * _SLOTS
     database = Database(url)
     database.set_clock()
     committer = Committer(database, database.clock)

@@ -21,7 +21,7 @@ async def _work(url: str) -> dict[str, Any]:
     database = Database(url)
     database.set_clock()
     worker = Worker(database, EngineSettings())
-    # The connection of its turns is made before the word: a worker in service has it.
+    # Connect before the start signal: a worker in service has its connection.
     worker.committer.connection.query("SELECT 1")
     bootstrap.collect_garbage_seldom()
     print("ready", flush=True)

@@ -49,7 +49,7 @@ def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
         writer = _Writer(connection, SQLITE if url.startswith("sqlite:") else POSTGRESQL)
         writer.introduce()
         writer.run(in_flight, min(in_flight, 50))
-        cpu, start, before = time.process_time(), time.perf_counter(), writer.turn
+        cpu, start, before = time.process_time(), time.perf_counter(), writer.commits
         latencies = writer.run(in_flight, tasks)
         elapsed = time.perf_counter() - start
         cpu = time.process_time() - cpu
@@ -57,17 +57,17 @@ def main(url: str, in_flight: int, tasks: int) -> dict[str, Any]:
         return {
             "steps_per_s": round(written * STEPS / elapsed, 1),
             "p50_ms": usage.p50_ms(latencies),
-            "write_tx_per_task": round((writer.turn - before) / written, 3),
+            "write_tx_per_task": round((writer.commits - before) / written, 3),
             "cpu_ms_per_task": round(cpu * 1000 / written, 3),
             "rss_mb": usage.rss_mb(),
         }
 
 
 class _Writer:
-    """One connection that writes what a worker's turns would."""
+    """One connection that writes the rows of a worker's commits."""
 
     def __init__(self, connection: sqlalchemy.Connection, sql: Sql) -> None:
-        self.turn = 0
+        self.commits = 0
         self._connection = connection
         self._worker = new_id()
         self._new_tasks = _insert(sql, "tasks", dict(TASK_TYPES))
@@ -120,10 +120,10 @@ class _Writer:
         return [(new_id(), [new_id() for _ in range(STEPS)]) for _ in range(size)]
 
     def _fence(self) -> None:
-        self.turn += 1
+        self.commits += 1
         self._connection.execute(
             text("UPDATE workers SET turn = :turn WHERE id = :id AND turn = :before AND dead = 0"),
-            {"id": self._worker, "turn": self.turn, "before": self.turn - 1},
+            {"id": self._worker, "turn": self.commits, "before": self.commits - 1},
         )
 
     def _create(self, lot: list[tuple[str, list[str]]]) -> None:
@@ -148,7 +148,7 @@ class _Writer:
                     "max_attempts": 1, "deps_remaining": 0 if is_first else 1, "deps_failed": 0,
                     "wake_at": later if is_first else None, "held": 0, "placed": int(is_first),
                     "alone": 0, "owner": self._worker if is_first else None,
-                    "claim_token": int(is_first), "claim_turn": self.turn if is_first else None,
+                    "claim_token": int(is_first), "claim_turn": self.commits if is_first else None,
                     "failures": 0, "items_done": 0, "items_placed": 0, "items_ended": 0,
                     "items_failed": 0, "started_at": now if is_first else None,
                 }  # fmt: skip
@@ -176,7 +176,7 @@ class _Writer:
                 events.append([task, seq, "task.succeeded", None, None, now, None])
             else:
                 after = its_steps[number + 1]
-                begun.append([after, "running", 0, later, 1, self._worker, 1, self.turn, now])
+                begun.append([after, "running", 0, later, 1, self._worker, 1, self.commits, now])
                 moved.append([task, STEPS - number - 1, seq])
                 events.append([task, seq, "step.claimed", after, 1, now, None])
         self._write(self._ended, ended)

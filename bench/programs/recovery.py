@@ -38,8 +38,8 @@ def _claim_and_vanish(database: Database, running: int) -> None:
     committer.enroll()
     for _ in range(running // _AT_ONCE):
         batch = Batch(submissions=[Submission(graph) for _ in range(_AT_ONCE)])
-        room = ClaimCapacity(slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
-        assert len(committer.commit(batch, room).attempts) == _AT_ONCE
+        capacity = ClaimCapacity(slots=_AT_ONCE, running=0, lease_us=60 * SECOND)
+        assert len(committer.commit(batch, capacity).attempts) == _AT_ONCE
     committer.session.disconnect()
     if not database.is_sqlite:
         # There others may be alive; that this one is not has been found out by its silence.

@@ -34,7 +34,7 @@ async def _measure(url: str, narrow: int, wide: int) -> list[dict[str, Any]]:
                 await opened.run_task(Submission(graph))
             beside = wide // narrow
             for case, count, run in (
-                (f"{narrow} alone", narrow * _ALONE, _in_turn(opened, small, _ALONE)),
+                (f"{narrow} alone", narrow * _ALONE, _one_by_one(opened, small, _ALONE)),
                 (f"{narrow} at once", narrow * beside, _at_once(opened, small, beside)),
                 (f"{wide}", wide, _at_once(opened, large, 1)),
             ):
@@ -42,7 +42,7 @@ async def _measure(url: str, narrow: int, wide: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _in_turn(opened: Session, graph: Graph, tasks: int) -> Callable[[], Awaitable[None]]:
+def _one_by_one(opened: Session, graph: Graph, tasks: int) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         for _ in range(tasks):
             await opened.run_task(Submission(graph))

@@ -1,4 +1,4 @@
-"""A claiming turn's cost with few and with very many tasks waiting."""
+"""The cost of a claiming commit with few and with very many tasks waiting."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,6 +19,6 @@ def run(asked: Options, stores: Stores, _: int) -> Iterator[Row]:
     sizes = (_FEW, 5000 if asked.is_quick else _MANY)
     for store in asked.stores:
         with stores.migrated(store) as few, stores.migrated(store) as many:
-            got = measure("claim", places=list(zip((few, many), sizes, strict=True)))
+            got = measure("claim", databases=list(zip((few, many), sizes, strict=True)))
         for waiting, each in zip(sizes, got, strict=True):
             yield row("agent", store, "claim", waiting=waiting, **each)

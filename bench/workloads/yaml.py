@@ -14,7 +14,7 @@ _IN_FLIGHT: Final = 50
 
 
 def run(asked: Options, stores: Stores, number: int) -> Iterator[Row]:
-    """Measure both in turn."""
+    """Measure one after the other."""
     if "agent" not in asked.engines:
         return
     tasks = 100 if asked.is_quick else 4000

@@ -38,8 +38,8 @@ def test_every_cell_of_the_machine(state: ApprovalStatus, event: str) -> None:
         moved(APPROVAL, event, state)
 
 
-def test_a_later_answer_is_told_what_was_decided(engine: Engine) -> None:
-    """The second answer changes nothing, and says what was decided and by whom."""
+def test_a_later_answer_gets_the_decision(engine: Engine) -> None:
+    """The second answer changes nothing, and returns what was decided and by whom."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted))
     say(engine, approval, "approve", by="ada")
@@ -51,8 +51,8 @@ def test_a_later_answer_is_told_what_was_decided(engine: Engine) -> None:
     assert runs[counted] == [("pay", None, 1)]
 
 
-def test_an_answer_to_nothing_is_refused(engine: Engine) -> None:
-    """There is no such approval, and it says so."""
+def test_an_answer_to_a_missing_approval_is_refused(engine: Engine) -> None:
+    """The message names the id."""
     with pytest.raises(NotFoundError, match="there is no approval"):
         say(engine, "0199-nothing", "approve")
 
@@ -96,7 +96,7 @@ def test_only_those_named_may_answer(engine: Engine) -> None:
     engine.wait(task_id, "succeeded")
 
 
-def test_who_may_answer_what() -> None:
+def test_permission_to_answer() -> None:
     """In a chat only paired people; the name of a channel allows everyone there."""
     check_answer(caller("ada", "terminal"), [])
     check_answer(caller("key 1", "api"), [])
@@ -148,8 +148,8 @@ def test_many_answers_at_once_decide_each_question_once(engine: Engine, seed: in
     assert len(runs[counted]) == approved
 
 
-def test_an_answer_is_acted_on_at_once(engine: Engine) -> None:
-    """No loop has to come round: the answer's commit wakes the worker."""
+def test_an_answer_wakes_the_worker_at_once(engine: Engine) -> None:
+    """The answer's commit notifies it; no loop has to poll."""
     definition, _ = one_step()
     task_id = engine.submit(definition)
     eventually(lambda: len(pending(engine)) == 1)

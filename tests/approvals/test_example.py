@@ -38,7 +38,7 @@ def test_the_example_asks_twice(engine: Engine, is_approved: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["approvals", "questions"])
-def test_what_is_documented_of_questions_runs(engine: Engine, name: str) -> None:
+def test_the_documented_questions_run(engine: Engine, name: str) -> None:
     """The blocks of the reference that wait for a person come to their end with one."""
     (text,) = [
         each.text for each in documented_workflows() if each.text.startswith(f"name: {name}\n")
@@ -69,7 +69,7 @@ def test_what_is_documented_of_questions_runs(engine: Engine, name: str) -> None
         ("{input: {choices: [a]}}", "'message' is missing"),
     ],
 )
-def test_what_is_wrong_with_a_question_is_said_before_it_runs(step: str, problem: str) -> None:
+def test_problems_of_a_question_are_reported_before_it_runs(step: str, problem: str) -> None:
     """The file is checked as a whole; each problem names its key."""
     (found,) = check_text(f"name: x\nsteps:\n  a: {step}\n", "x.yaml")
     assert problem in found.message

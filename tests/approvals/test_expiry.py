@@ -1,4 +1,4 @@
-"""Time: expiry, renewal, reminders, and the loop that is the safety net."""
+"""Expiry, renewal, reminders, and the loop that applies them."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from agent.core.state_machine import StepStatus
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import approvals as store
+from agent.store.engine import approval_rows as store
 from tests.support.approvals import (
     asked,
     caller,
@@ -34,8 +34,8 @@ from tests.support.step_functions import runs
 HOUR = 3600
 
 
-def test_nobody_answers_in_time(engine: Engine) -> None:
-    """An expired question fails its step; nothing is asked again, nothing runs."""
+def test_an_expired_question_fails_its_step(engine: Engine) -> None:
+    """Nothing is asked again, nothing runs."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted, expires="1h"))
     assert approval["expires_at"] is not None
@@ -73,8 +73,8 @@ def test_a_question_is_renewed(engine: Engine) -> None:
     assert runs[counted] == [("pay", None, 1)]
 
 
-def test_reminders_come_again_and_again(engine: Engine) -> None:
-    """A reminder is an event; the question stays as it is, and expires when it does."""
+def test_reminders_are_repeated(engine: Engine) -> None:
+    """A reminder is an event; the question does not change, and expires when it is due."""
     task_id, approval = asked(engine, gated("pay", token(), remind="1h", expires="150m"))
     for count in (1, 2):
         engine.skip(HOUR + 1)
@@ -96,10 +96,10 @@ def test_a_deferred_question_reminds_later(hand: Hand) -> None:
     with pytest.raises(NotAllowedError):
         defer(hand.database, approval["id"], 1, principal=caller("77", "telegram"))
     hand.skip(2 * HOUR)
-    hand.turn()
+    hand.commit()
     assert "approval.reminded" not in hand.types(task_id)
     hand.skip(4 * HOUR)
-    hand.turn()
+    hand.commit()
     assert hand.types(task_id, "pay")[-2:] == ["approval.deferred", "approval.reminded"]
     say(hand, approval, "deny")
     with pytest.raises(DecidedError):
@@ -124,24 +124,24 @@ def test_questions_of_a_paused_task_expire_and_are_answered(hand: Hand) -> None:
     for task_id in (expiring, answered):
         hand.operator.pause(task_id)
     hand.skip(2 * HOUR)
-    hand.turn()
-    assert len(pending(hand)) == 2, "a turn leaves paused tasks alone"
+    hand.commit()
+    assert len(pending(hand)) == 2, "a commit does not touch paused tasks"
     assert expiry.check_due(hand.database, hand.clock) == {"expired": 1, "reminded": 1}
     assert expiry.check_due(hand.database, hand.clock) == {}
     (approval,) = pending(hand, answered)
     say(hand, approval, "approve")
-    hand.turn()
+    hand.commit()
     assert hand.names() == [], "nothing of a paused task starts"
     assert hand.status(expiring) == "paused"
     for task_id in (expiring, answered):
         hand.operator.resume(task_id)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["pay"]
     hand.settle({"pay": Succeeded(1)})
     assert (hand.status(expiring), hand.status(answered)) == ("failed", "succeeded")
 
 
-def test_a_task_cancelled_since_it_was_found_stays_as_it_is(
+def test_a_task_cancelled_meanwhile_is_not_changed(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop reads due approvals before it locks the task, which may have ended since."""
@@ -159,13 +159,13 @@ def test_a_task_cancelled_since_it_was_found_stays_as_it_is(
     before = hand.rows("SELECT count(*) FROM events")
     assert expiry.check_due(hand.database, hand.clock) == {}
     assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
-    told = hand.rows("SELECT type FROM events ORDER BY id")[before[0][0] :]
-    assert told == [("approval.withdrawn",), ("task.canceled",)]
+    events = hand.rows("SELECT type FROM events ORDER BY id")[before[0][0] :]
+    assert events == [("approval.withdrawn",), ("task.canceled",)]
     assert find_violations(hand.database) == []
 
 
 def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
-    """A step that still waits on what was decided goes on at the loop's next look, or at a start.
+    """A step that still waits on a decided question goes on at the loop's next check or at a start.
 
     The engine never leaves one so: a decision wakes its step in the same transaction.
     """
@@ -181,7 +181,7 @@ def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
                 now=database.clock.now(),
                 id=approval["id"],
             )
-        hand.turn()
+        hand.commit()
         assert hand.statuses(task_id) == {"pay": StepStatus.WAITING}
         if recover:
             assert recovery.recover(database, database.clock).approvals == 1
@@ -191,18 +191,18 @@ def test_a_waiting_step_is_woken_by_the_safety_net(database: Database) -> None:
         hand.close()
 
 
-def test_the_loop_goes_on_looking(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon's loop does what is due in time, and survives a failing check."""
+def test_the_loop_survives_a_failing_check(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It applies what is due in time."""
     task_id = parked(hand, expires="1h")
     hand.operator.pause(task_id)
     hand.skip(2 * HOUR)
-    look, looks = expiry.check_due, []
+    check, checks = expiry.check_due, []
 
     def fail_once(database: Database, clock: Clock, since: int) -> Counter[str]:
-        looks.append(since)
-        if len(looks) == 1:
+        checks.append(since)
+        if len(checks) == 1:
             raise StoreError(Fault.LOST, "the database is away")
-        return look(database, clock, since)
+        return check(database, clock, since)
 
     monkeypatch.setattr(expiry, "check_due", fail_once)
 
@@ -216,4 +216,4 @@ def test_the_loop_goes_on_looking(hand: Hand, monkeypatch: pytest.MonkeyPatch) -
 
     asyncio.run(asyncio.wait_for(watch(), 60))
     assert [found["status"] for found in everything(hand, task_id)] == ["expired"]
-    assert looks[:2] == [0, 0], "what a failed look may have missed is looked at again"
+    assert checks[:2] == [0, 0], "what a failed check may have missed is checked again"

@@ -71,7 +71,7 @@ def test_a_no_fails_the_step_with_its_reason(engine: Engine) -> None:
     assert len(everything(engine, task_id)) == 1
 
 
-def test_what_has_changed_is_asked_again(engine: Engine) -> None:
+def test_a_changed_request_is_asked_again(engine: Engine) -> None:
     """An approval is good for what was shown; another request is another question.
 
     What the step itself had saved is there after the second question as before.
@@ -102,8 +102,8 @@ def test_a_retry_of_the_same_request_is_not_asked_again(engine: Engine) -> None:
     assert len(everything(engine, task_id)) == 1
 
 
-def test_an_answer_may_edit_what_it_may_edit(engine: Engine) -> None:
-    """Editable keys are changed by the answer; the approval is then for the edited request."""
+def test_an_answer_may_change_editable_keys(engine: Engine) -> None:
+    """The approval is then for the edited request."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted, editable=["with.value"]))
     assert approval["editable"] == ["with.value"]
@@ -182,7 +182,7 @@ def test_a_question_that_cannot_be_put_fails_its_step(
     assert everything(engine) == []
 
 
-def test_what_is_not_as_approved_does_not_run(engine: Engine) -> None:
+def test_a_request_that_differs_from_the_approval_does_not_run(engine: Engine) -> None:
     """The approval is compared with the request just before it runs, whatever is recorded."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted, editable=["with.value"]))

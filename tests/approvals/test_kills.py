@@ -47,10 +47,10 @@ ASKING = (
 
 
 class Person(ABC):
-    """Answers every question, whether or not others have, until told what became of it.
+    """Answers every question, whether or not others have, until the result is known.
 
-    Whose answer counted gives it again: it must not count twice. One question of each task is left
-    to each person until it is decided: whoever is slow has a share all the same.
+    A person whose answer counted repeats it: it must not count twice. One question of each task is left
+    to each person until it is decided, so that a slow person has a share too.
     """
 
     reserved: ClassVar[dict[str, str]] = {"ask0": "ada", "ask1": "owner", "ask2": "link"}
@@ -185,7 +185,7 @@ def test_answers_count_once_each_through_kills(
     url = f"sqlite:///{home / 'agent.db'}"
     if kind == "postgres":
         url = request.getfixturevalue("empty_postgres_url")
-        # Whoever comes after a killed one gives it up after so long.
+        # The next process declares a killed one dead after this lease.
         cli.environment |= {"AGENT_DATABASE__URL": url, "AGENT_ENGINE__LEASE_SECONDS": "5"}
     cli("init")
     cli("db", "upgrade")
@@ -218,17 +218,17 @@ def _check(database: Database, people: list[Person], tasks: int) -> None:
         statuses = Counter(row[0] for row in connection.query("SELECT status FROM tasks"))
         rows = connection.query("SELECT id, decided_by FROM approvals")
         states = Counter(row[0] for row in connection.query("SELECT status FROM approvals"))
-        told = connection.query(
+        decisions = connection.query(
             "SELECT count(*), count(DISTINCT data) FROM events WHERE type = 'approval.decided'"
         )
     decided: dict[str, str] = {row[0]: row[1] for row in rows}
     assert statuses == {"succeeded": tasks}
     assert states == {"approved": questions}, "nothing was asked twice"
-    assert told == [(questions, questions)], "each was decided once"
+    assert decisions == [(questions, questions)], "each was decided once"
     for person in people:
         assert {name for name in person.won if decided[name] != person.name} == set()
         assert len(person.won) + len(person.late) == questions, "each has answered everything"
-    # Whose answer a kill took away was told later that it had counted: it is on record once.
+    # A person whose response a kill took away learned later that the answer counted: once.
     assert sum(len(person.won) for person in people) <= questions
     assert len(set(decided.values())) == len(people), "all three had their share"
     assert find_violations(database) == []

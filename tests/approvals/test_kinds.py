@@ -45,8 +45,8 @@ def test_an_input_step_takes_what_fits(
     assert output == {"decision": "answered", "by": "ada", "comment": None, "value": good}
 
 
-def test_nobody_has_to_answer_an_input(engine: Engine) -> None:
-    """A question for a value can be denied as well."""
+def test_an_input_can_be_denied(engine: Engine) -> None:
+    """A question for a value needs no value then."""
     task_id, approval = asked(engine, asks("ask", "input"))
     say(engine, approval, "deny")
     assert engine.wait(task_id, "failed")["error"]["message"] == "approval denied by ada"
@@ -72,10 +72,10 @@ def test_nobody_has_to_answer_an_input(engine: Engine) -> None:
         ("1", ["1\u200b", 1], None, 1),
     ],
 )
-def test_what_was_typed_is_read_as_what_is_meant(
+def test_a_typed_value_is_read_by_the_questions_schema(
     typed: str, choices: list[Any] | None, schema: dict[str, Any] | None, meant: Any
 ) -> None:
-    """The question says whether 12 is a number or a text."""
+    """The schema decides whether 12 is a number or a text."""
     read = read_answer(typed, choices, schema)
     assert read == meant and type(read) is type(meant)
 

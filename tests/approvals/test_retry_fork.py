@@ -56,9 +56,7 @@ def forked(engine: Engine, task_id: str, **edited: Any) -> str:
 
 @pytest.mark.parametrize("kind", ["approval", "input"])
 @pytest.mark.parametrize("message", [SHOWN, BLIND], ids=["shown", "blind"])
-def test_an_answer_does_not_travel_to_another_input(
-    engine: Engine, kind: str, message: str
-) -> None:
+def test_an_answer_does_not_hold_for_another_input(engine: Engine, kind: str, message: str) -> None:
     """A fork with another amount asks again, whether or not the question shows the amount."""
     counted = token()
     ask = asks("ask", kind, message=message)
@@ -101,7 +99,7 @@ def test_a_retry_keeps_the_answer(engine: Engine) -> None:
     assert everything(engine, again) == []
 
 
-def test_an_answer_that_no_step_relies_on_is_kept_and_does_not_travel_later(
+def test_an_answer_that_no_step_relies_on_is_kept_and_not_used_later(
     engine: Engine,
 ) -> None:
     """A kept answer for another input records the past; a second fork must not rely on it."""
@@ -122,7 +120,7 @@ def test_an_answer_that_no_step_relies_on_is_kept_and_does_not_travel_later(
     assert everything(engine, third) == [], "it was answered under this very input"
 
 
-def test_what_cannot_be_traced_is_asked_again(engine: Engine) -> None:
+def test_an_answer_of_a_pruned_task_is_asked_again(engine: Engine) -> None:
     """The input of a task that was pruned is not known."""
     counted = token()
     task_id = approved(engine, graph(asks("ask"), pay(counted, "ask"), inputs=INPUTS))
@@ -174,7 +172,7 @@ def _asked(engine: Engine, task_id: str, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("is_deep", [False, True], ids=["child", "grandchild"])
-def test_a_childs_answer_does_not_travel(engine: Engine, is_deep: bool) -> None:
+def test_a_childs_answer_does_not_hold_for_another_input(engine: Engine, is_deep: bool) -> None:
     """A workflow that only asks is asked again, at every depth."""
     counted = token()
     register(engine, graph(asks("ask", message=BLIND), name="inner", inputs=INPUTS))
@@ -269,14 +267,14 @@ def test_a_forked_agent_asks_for_everything_again(start: Start) -> None:
     assert runs[counted] == [1, 1]
 
 
-def test_the_checker_finds_an_answer_that_travelled(hand: Hand) -> None:
+def test_the_checker_finds_an_answer_used_for_another_input(hand: Hand) -> None:
     """The test changes the input in the database after the fork has kept the answer."""
     workflow = graph(asks("ask"), step("pay", after=["ask"]), inputs=INPUTS)
     task_id = hand.start(workflow, input={"amt": 1, "note": ""})
     hand.succeed("ask")
     hand.succeed("pay")
     fork = hand.operator.fork(task_id, "pay").task_id
-    hand.turn()
+    hand.commit()
     hand.succeed("pay")
     assert find_violations(hand.database) == []
     _set_input(hand, fork, '{"amt": 2, "note": ""}')

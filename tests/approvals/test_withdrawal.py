@@ -16,8 +16,8 @@ from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
 
 
-def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:
-    """It is withdrawn with the task, and a later answer is refused with that reason."""
+def test_cancelling_a_task_withdraws_its_question(engine: Engine) -> None:
+    """A later answer is refused with that reason."""
     counted = token()
     task_id, approval = asked(engine, gated("pay", counted))
     engine.operator.cancel(task_id)
@@ -29,8 +29,8 @@ def test_a_cancelled_task_takes_its_question_back(engine: Engine) -> None:
     assert runs[counted] == []
 
 
-def test_another_step_s_failure_takes_the_question_back(engine: Engine) -> None:
-    """With fail_fast what waits is skipped, and its question withdrawn; so it is at a deadline."""
+def test_another_steps_failure_withdraws_the_question(engine: Engine) -> None:
+    """With fail_fast, or at a deadline, a waiting step is skipped and its question withdrawn."""
     gate = Gate()
     failing = step("other", "gated_failure", given={"gate": gate.name})
     task_id, approval = asked(engine, gated("pay", token()), failing)
@@ -87,19 +87,19 @@ def test_resolve_decides_the_same_record(hand: Hand) -> None:
     assert decided["decision"]["value"] == {"verdict": "done", "output": 7}
     with pytest.raises(DecidedError, match="answered already by ada"):
         say(hand, approval, "answer", value="retry")
-    hand.turn()
+    hand.commit()
     assert [call.response for call in hand.claimed("pay").calls] == [7]
 
 
-def test_a_late_word_takes_the_question_back(hand: Hand) -> None:
-    """When the result arrives after all, the question is withdrawn."""
+def test_a_late_result_withdraws_the_question(hand: Hand) -> None:
+    """The step goes on with the result."""
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert [found["status"] for found in everything(hand, task_id)] == ["withdrawn"]
 
 

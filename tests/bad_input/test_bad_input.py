@@ -12,8 +12,8 @@ EXAMPLES = {"workflow": 60, "delivery": 60}
 
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.timeout(120)
-def test_spoiled_input_is_refused_in_words(name: str) -> None:
-    """Good input after a few mishaps, and noise: nothing but the reader's own error gets out."""
+def test_spoiled_input_is_refused_with_a_message(name: str) -> None:
+    """Damaged good input, and noise: only the reader's own error is raised."""
 
     @settings(
         max_examples=EXAMPLES.get(name, 150),

@@ -161,10 +161,10 @@ _ODD: Final = {
 
 @pytest.mark.parametrize("kind", _ODD)
 @pytest.mark.timeout(60)
-def test_what_is_no_readable_file_is_told(
+def test_an_unreadable_file_is_a_problem(
     kind: str, sqlite_database: Database, tmp_path: Path
 ) -> None:
-    """Each is a problem of that file, and the scan neither waits for it nor fails."""
+    """It is reported for that file, and the scan neither waits for it nor fails."""
     found = _settings(tmp_path)
     path = found.workflow_directory / "odd.yaml"
     _odd(kind, path)
@@ -184,10 +184,10 @@ def _defective(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "compile_text", raising)
 
 
-def test_a_defect_of_the_compiler_is_told_of_its_file(
+def test_a_defect_of_the_compiler_is_a_problem_of_its_file(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it raises for one file is that file's problem, logged once with the exception."""
+    """The exception is logged once."""
     _defective(monkeypatch)
     found = _settings(tmp_path)
     path = found.workflow_directory / "bad.yaml"
@@ -206,7 +206,7 @@ def test_a_defect_of_the_compiler_is_told_of_its_file(
     assert "internal error while reading this file" in said
 
 
-def test_what_the_database_refuses_stops_no_other(
+def test_a_file_that_the_database_refuses_stops_no_other(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file whose text cannot be stored is reported as broken; the next one is recorded."""
@@ -259,7 +259,7 @@ def test_an_unreadable_directory_removes_nothing(
     assert [change.event for change in shelf.sync(sqlite_database)] == ["workflow.removed"]
 
 
-def test_what_could_not_be_recorded_is_tried_again(
+def test_a_file_that_could_not_be_recorded_is_retried(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that came while the database was down is recorded once it is back."""

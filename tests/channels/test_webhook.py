@@ -39,7 +39,7 @@ def _wait_until_begun(engine: Engine) -> None:
     def has_begun() -> bool:
         with engine.database.connect("reader") as connection:
             cursor = store.cursor(connection, "webhook")
-        return cursor is not None and cursor.place != store.NOT_BEGUN
+        return cursor is not None and cursor.position != store.NOT_BEGUN
 
     eventually(has_begun)
 
@@ -66,8 +66,8 @@ def test_a_question_and_its_answer(engine: Engine, receiver: Receiver) -> None:
     assert failed["data"]["task"]["error"]["message"].endswith("not today")
 
 
-def test_what_is_not_taken_comes_again_in_order(engine: Engine, receiver: Receiver) -> None:
-    """Whatever is not 2xx is sent again under the same id, and nothing overtakes it."""
+def test_undelivered_notifications_are_retried_in_order(engine: Engine, receiver: Receiver) -> None:
+    """After any response but 2xx it is sent again with the same id, and nothing overtakes it."""
     receiver.statuses += [500, 0, 429, 302]
     first, _ = asked(engine, gated("pay", token()))
     second, _ = asked(engine, gated("pay", token()))
@@ -80,10 +80,10 @@ def test_what_is_not_taken_comes_again_in_order(engine: Engine, receiver: Receiv
     assert second in receiver.ids[-1]
 
 
-def test_what_is_refused_for_good_does_not_hold_up_the_rest(
+def test_a_refused_notification_does_not_hold_up_the_rest(
     engine: Engine, receiver: Receiver
 ) -> None:
-    """A notification that its receiver refuses five times is given up, visibly; the next one comes."""
+    """A notification that its receiver refuses five times is recorded and dropped."""
     receiver.statuses += [400] * 5
     asked(engine, gated("pay", token()))
     second, _ = asked(engine, gated("pay", token()))

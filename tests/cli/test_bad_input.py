@@ -140,8 +140,8 @@ def test_a_home_that_cannot_be_made(cli: Cli) -> None:
         assert result.err == f"agent: the directory {home} cannot be created: Not a directory\n"
 
 
-def test_a_database_that_cannot_be_used_is_told_plainly(cli: Cli) -> None:
-    """Garbage, a directory in its place, and an unreachable server are messages, not tracebacks."""
+def test_an_unusable_database_is_one_message(cli: Cli) -> None:
+    """Garbage, a directory in its place, and an unreachable server cause no traceback."""
     cli.write("data/agent.db", "this is no database" * 100)
     assert cli("tasks", code=5).err.startswith("agent: ")
     (cli.directory / "data" / "agent.db").unlink()

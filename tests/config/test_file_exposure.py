@@ -52,7 +52,7 @@ def refusal(settings: Settings) -> str:
     return str(caught.value)
 
 
-def test_what_only_we_can_change_is_accepted(place: Path) -> None:
+def test_files_that_only_we_can_change_are_accepted(place: Path) -> None:
     """Files of our own, below directories of root's and ours, and below /tmp."""
     assert close_to_others(settings_at(place)) == []
     assert [state for _, state, _ in file_checks(settings_at(place))] == ["ok"]
@@ -107,8 +107,8 @@ def test_files_with_secrets_are_closed(place: Path) -> None:
         "data/agent.db",
     ],
 )
-def test_what_others_could_write_is_refused(place: Path, name: str) -> None:
-    """It may no longer say what its owner wrote: the agent names it and leaves it as it is."""
+def test_files_that_others_can_write_are_refused(place: Path, name: str) -> None:
+    """Another user may have changed it: the agent names the file and does not use it."""
     path = place / name
     mode = path.stat().st_mode & 0o777 | 0o002
     path.chmod(mode)
@@ -125,7 +125,7 @@ def test_what_others_could_write_is_refused(place: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["config.toml", "workflows", "workflows/hello_steps.py", "data", "data/token"]
 )
-def test_what_belongs_to_another_user_is_refused(place: Path, name: str) -> None:
+def test_files_of_another_user_are_refused(place: Path, name: str) -> None:
     """Its owner could change it at any time, whatever its mode."""
     os.chown(place / name, STRANGER, -1)
     assert f"{place / name} belongs to user number {STRANGER}" in refusal(settings_at(place))
@@ -331,8 +331,8 @@ def test_files_of_secrets(place: Path) -> None:
     assert next(file_checks(settings_at(place)))[:2] == ("secrets", "error")
 
 
-def test_a_secret_in_the_home_of_nobody(place: Path) -> None:
-    """The doctor says that it cannot be read, and goes on."""
+def test_a_secret_in_the_home_of_an_unknown_user(place: Path) -> None:
+    """The doctor reports that it cannot be read, and goes on."""
     config = '[models.m]\nprovider = "openai"\nmodel = "m"\nkey = "file:~no-such-user/key"\n'
     (place / "config.toml").write_text(config)
     (found,) = file_checks(settings_at(place))

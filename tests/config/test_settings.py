@@ -248,7 +248,7 @@ def test_variables_that_belong_together(tmp_path: Path) -> None:
         load(tmp_path / "config.toml", given)
 
 
-def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path) -> None:
+def test_a_message_does_not_repeat_a_possible_secret(tmp_path: Path) -> None:
     """A token in place of its reference gets a message that does not contain it."""
     path = tmp_path / "config.toml"
     path.write_text('[channels.slack]\nbot_token = "xoxb-very-secret"\napp_token = "env:APP"\n')
@@ -257,8 +257,8 @@ def test_what_may_be_a_secret_is_not_repeated(tmp_path: Path) -> None:
     assert "very-secret" not in str(raised.value)
 
 
-def test_an_s3_store_is_told_where_it_is_and_how_to_get_in(tmp_path: Path) -> None:
-    """Its endpoint, region and keys become what its driver takes, which is given bounds in time."""
+def test_the_settings_of_an_s3_store_reach_its_driver(tmp_path: Path) -> None:
+    """Its endpoint, region and keys become the driver's options, with timeouts."""
     text = """
 [artifacts]
 url = "s3://bucket/path"
@@ -293,7 +293,7 @@ options = { anon = false, token = "env:STORE_TOKEN" }
         ('url = "kept"\noptions = { token = "hidden-token" }', "options go with the url"),
     ],
 )
-def test_what_a_store_cannot_use_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_unusable_settings_of_a_store_are_refused(tmp_path: Path, text: str, problem: str) -> None:
     """A key in the file itself is refused, and never repeated in the message."""
     (found,) = _refused(tmp_path, f"[artifacts]\n{text}\n")
     assert problem in found

@@ -1,15 +1,16 @@
-"""The campaign: agents killed thousands of times while they work, and a count of what came of it.
+"""The campaign: kill working agents thousands of times, and count the effects.
 
     python -m tests.crash.campaign --sqlite 2000 --postgres 1000
 
 On SQLite one daemon at a time works on a database, is killed with SIGKILL and started again; several
-such households live side by side, since a start is mostly waiting. On PostgreSQL eight workers share
+such databases run in parallel, since a start is mostly waiting. On PostgreSQL eight workers share
 a database and one after another is killed and replaced. A kill comes at one of three moments: while
-a process starts, at any time while it works, or just when the world has seen an effect that no process
-has been told of yet. What the world saw is counted by a process of its own.
+a process starts, at any time while it works, or just after an effect, before its response arrives.
+A separate process, the world, counts the effects.
 
-After every kill (every tenth on PostgreSQL) the checker reads the database. A round ends with agents that are not killed; then
-every task that was acknowledged must have ended well, with each of its effects done exactly once.
+After every kill (every tenth on PostgreSQL) the checker reads the database. A round ends with agents
+that are not killed; then every acknowledged task must have succeeded, with each of its effects done
+exactly once.
 """
 
 import argparse
@@ -39,8 +40,8 @@ from tests.support.postgres import PostgresServer
 HOUSEHOLDS = 3
 SQLITE_ROUND = 50
 POSTGRES_ROUND = 50
-POSTGRES_LOOK = 10
-"""The checker reads everything, and eight workers do much: it runs after this number of kills."""
+POSTGRES_CHECK_EVERY = 10
+"""The checker reads the whole database, so it runs only after this number of kills."""
 WORKERS = 8
 STARTING, WORKING, AT_EFFECT = "while it started", "while it worked", "just after an effect"
 PAUSE_SECONDS = 0.015
@@ -57,7 +58,7 @@ POSTGRES_SETTINGS = SETTINGS | {
 
 
 class Tally:
-    """What has happened until now, for the progress and for the table."""
+    """The counts of a campaign, for its progress and its table."""
 
     def __init__(self, name: str, kills: int) -> None:
         self.name = name
@@ -71,7 +72,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def add(self, **counts: int) -> None:
-        """Count more of something."""
+        """Add to the counts."""
         with self._lock:
             self.counts.update(counts)
             self.seconds = time.monotonic() - self.started
@@ -81,7 +82,7 @@ class Tally:
         self.add(kills=1, **{moment: 1})
 
     def blame(self, sentences: list[str], where: Path) -> None:
-        """Keep what must not be."""
+        """Record violations."""
         with self._lock:
             self.wrongs += [f"{self.name}, {where}: {sentence}" for sentence in sentences]
 
@@ -112,14 +113,14 @@ class Round:
         return self._errands + self._inner
 
     def keep_busy(self) -> None:
-        """Be the person, and see to it that there is work."""
+        """Answer questions, and submit tasks until enough are open."""
         self.those.are_ended([])
         ((count,),) = self.those.rows("SELECT count(*) FROM tasks WHERE ended_at IS NULL")
         for _ in range(self._crowd - count):
             self._errands.append(self.those.submit(self._errand))
 
     def wait_for(self, moment: str) -> None:
-        """Let time pass until it is that moment, or nothing brings it about."""
+        """Wait for that moment, or for at most a second if it does not come."""
         if moment == AT_EFFECT:
             record = self.those.world.record
             size = record.stat().st_size
@@ -130,11 +131,11 @@ class Round:
             time.sleep(self.chance.uniform(0, 0.1 if moment == STARTING else 0.25))
 
     def check(self) -> None:
-        """Hold the database against the invariants, as it is now."""
+        """Run the checker on the database as it is now."""
         self.tally.blame(self.those.violations(), self.those.directory)
 
     def close(self, last: list[ForkedProcess]) -> None:
-        """Let everything end in peace, and count."""
+        """Let every task end without kills, and count."""
         those, tally = self.those, self.tally
         eventually(lambda: those.are_ended(self.task_ids), those.describe)
         for process in last:
@@ -197,20 +198,22 @@ def live_on_sqlite(tally: Tally, template: Path, kills: int, seed: str) -> None:
     try:
         while kills > 0 and not tally.stopped.is_set():
             count = min(kills, SQLITE_ROUND)
-            with round_of(tally, copy, fork_server, f"{seed} {kills}", crowd=6) as turn:
+            with round_of(tally, copy, fork_server, f"{seed} {kills}", crowd=6) as current:
                 for _ in range(count):
                     if tally.stopped.is_set():
                         break
-                    moment = turn.chance.choice((STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT))
-                    turn.keep_busy()
-                    daemon = turn.those.start("up")
+                    moment = current.chance.choice(
+                        (STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT)
+                    )
+                    current.keep_busy()
+                    daemon = current.those.start("up")
                     if moment != STARTING:
-                        turn.those.wait_until_alive(daemon)
-                    turn.wait_for(moment)
-                    turn.those.end(daemon, signal.SIGKILL)
+                        current.those.wait_until_alive(daemon)
+                    current.wait_for(moment)
+                    current.those.end(daemon, signal.SIGKILL)
                     tally.killed(moment)
-                    turn.check()
-                turn.close([turn.those.start("up")])
+                    current.check()
+                current.close([current.those.start("up")])
             kills -= count
     finally:
         fork_server.close()
@@ -232,38 +235,40 @@ def live_on_postgres(tally: Tally, kills: int, seed: str) -> None:
 
         while kills > 0 and not tally.stopped.is_set():
             count = min(kills, POSTGRES_ROUND)
-            with round_of(tally, create, fork_server, f"{seed} {kills}", crowd=16) as turn:
-                workers = [turn.those.start("worker") for _ in range(WORKERS)]
+            with round_of(tally, create, fork_server, f"{seed} {kills}", crowd=16) as current:
+                workers = [current.those.start("worker") for _ in range(WORKERS)]
                 for number in range(count):
                     if tally.stopped.is_set():
                         break
-                    moment = turn.chance.choice((STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT))
-                    turn.keep_busy()
-                    turn.wait_for(moment)
-                    victim = _victim(turn, workers, moment)
-                    turn.those.end(victim, signal.SIGKILL)
+                    moment = current.chance.choice(
+                        (STARTING, WORKING, WORKING, AT_EFFECT, AT_EFFECT)
+                    )
+                    current.keep_busy()
+                    current.wait_for(moment)
+                    victim = _victim(current, workers, moment)
+                    current.those.end(victim, signal.SIGKILL)
                     workers.remove(victim)
-                    workers.append(turn.those.start("worker"))
+                    workers.append(current.those.start("worker"))
                     tally.killed(moment)
-                    if number % POSTGRES_LOOK == 0:
-                        turn.check()
-                turn.close(workers)
+                    if number % POSTGRES_CHECK_EVERY == 0:
+                        current.check()
+                current.close(workers)
             kills -= count
     finally:
         fork_server.close()
         server.stop()
 
 
-def _victim(turn: Round, workers: list[ForkedProcess], moment: str) -> ForkedProcess:
-    """Return the newest worker, or one that is in the middle of something."""
+def _victim(current: Round, workers: list[ForkedProcess], moment: str) -> ForkedProcess:
+    """Return the newest worker, or one that runs a step."""
     if moment == STARTING:
         return workers[-1]
-    busy = turn.those.rows(
+    busy = current.those.rows(
         "SELECT DISTINCT w.process_id FROM workers AS w JOIN steps AS s ON s.owner = w.id"
         " WHERE s.status = 'running'"
     )
     found = [process for process in workers if (process.pid,) in busy]
-    return turn.chance.choice(found or workers)
+    return current.chance.choice(found or workers)
 
 
 def table(tallies: list[Tally]) -> str:
@@ -296,13 +301,13 @@ def _counted(name: str) -> Callable[[Tally], object]:
 
 
 def _watch(tallies: list[Tally], running: "list[Future[None]]") -> None:
-    """Tell how it goes until it is over."""
+    """Print the progress until the campaign has ended."""
     is_terminal = sys.stdout.isatty()
-    said = 0.0
+    printed_at = 0.0
     while not all(work.done() for work in running):
         time.sleep(0.5)
-        if is_terminal or time.monotonic() - said > 30:
-            said = time.monotonic()
+        if is_terminal or time.monotonic() - printed_at > 30:
+            printed_at = time.monotonic()
             line = "; ".join(tally.progress() for tally in tallies)
             start, end = ("\r", "\x1b[K") if is_terminal else ("", "\n")
             print(f"{start}{line}", end=end, flush=True)
@@ -311,7 +316,7 @@ def _watch(tallies: list[Tally], running: "list[Future[None]]") -> None:
 
 
 def main() -> int:
-    """Run the campaign; the status is bad if anything was."""
+    """Run the campaign; the exit code is 1 if there are violations."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--sqlite", type=int, default=2000, metavar="KILLS")
     options.add_argument("--postgres", type=int, default=1000, metavar="KILLS")

@@ -1,8 +1,7 @@
-"""The outside world, as a process of its own: it writes down every request before it answers.
+"""The outside world as a separate process: it records every request before it answers.
 
-It serves one request after another. A response means that everything sent before is written
-down. It can be configured to delay its response, so that the caller
-is often killed in between.
+It serves one request after another. A response means that every earlier request is recorded.
+It can delay its responses, so that the caller is often killed in between.
 """
 
 import sys
@@ -35,14 +34,14 @@ class Counter(BaseHTTPRequestHandler):
         self.wfile.write(b'{"counted": true}')
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(HTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing of those who were killed while they were served."""
+        """Ignore clients that were killed while they were served."""
 
 
 def serve(record: Path, address: Path) -> None:

@@ -1,12 +1,12 @@
-"""Crash points: a daemon is ended at every sync of a golden workload, and again while it recovers.
+"""Crash points: a daemon is killed at every sync of a golden workload, and again while it recovers.
 
     python -m tests.crash.crashpoints
 
-For each sync of the workload a daemon is killed there; what it left is started again and killed at
-each sync of that second life in turn. The same workload runs with EIO and with ENOSPC as the answer
-to each sync. On PostgreSQL the server is restarted under working agents every few seconds. However
-it went, the next start without faults must bring every acknowledged task to its end, with each
-effect done exactly once and nothing that the checker objects to.
+A daemon is killed at each sync of the workload. The next daemon on the same files is killed at each
+of its own syncs, one after the other. The same workload runs with EIO and with ENOSPC as the result
+of each sync. On PostgreSQL the server is restarted under working agents every few seconds. In all
+cases the next start without faults must bring every acknowledged task to its end, with each effect
+done exactly once and no violation.
 """
 
 import argparse
@@ -40,7 +40,7 @@ EACH_SYNC = "signal=STOP"
 
 
 class Points:
-    """One golden task, lived through again and again with a fault at another place."""
+    """One golden task that runs again and again, each time with a fault at another sync."""
 
     def __init__(self, those: Agents, template: Path) -> None:
         self.those = those
@@ -51,7 +51,7 @@ class Points:
         self._task_id = ""
 
     def begin(self) -> None:
-        """Put a fresh database in place, with one task that was acknowledged."""
+        """Put a fresh database in place, with one acknowledged task."""
         for path in self._files():
             if path != self._path:
                 path.unlink()
@@ -61,12 +61,12 @@ class Points:
         self._task_id = self.those.submit(golden(self.those.world.url))
 
     def kill(self, at: int | None) -> bool:
-        """Live until the Nth sync, or to the end; return whether that sync came."""
+        """Run a daemon until its Nth sync, or to the end; return whether that sync came."""
         with self._person() as is_over, self._traced(EACH_SYNC) as tracer:
             return tracer.watch(at, is_over.is_set)
 
     def fail(self, error: Error, at: int) -> bool:
-        """Live with an error at each thread's Nth sync; return whether there was one."""
+        """Run a daemon with an error at each thread's Nth sync; return whether there was one."""
         with self._person() as is_over, self._traced(f"error={error}:when={at}") as tracer:
             give_up = time.monotonic() + PATIENCE_SECONDS
             while not is_over.is_set() and tracer.process.poll() is None:
@@ -75,7 +75,7 @@ class Points:
         return any("INJECTED" in line for line in tracer.lines())
 
     def finish(self, where: str) -> None:
-        """Live in peace to the end, and check everything."""
+        """Run a daemon without faults to the end, and check everything."""
         those = self.those
         with self._person() as is_over:
             daemon = those.start("up")
@@ -90,12 +90,12 @@ class Points:
         self.counts["finished"] += 1
 
     def keep(self) -> dict[Path, bytes]:
-        """Return everything as it is now: the files, and what the world has seen."""
+        """Return the present state: the files, and the effects so far."""
         record = self.those.world.record
         return {path: path.read_bytes() for path in [*self._files(), record]}
 
     def go_back(self, kept: dict[Path, bytes]) -> None:
-        """Put everything back as it was."""
+        """Restore a state."""
         for path in self._files():
             if path not in kept:
                 path.unlink()
@@ -112,19 +112,19 @@ class Points:
             yield tracer
         finally:
             if tracer.process.poll() is None:
-                # It has done its work, and any sync of its end would only be one more of the same.
+                # Its work is done; the syncs of its shutdown would be more of the same.
                 tracer.process.kill()
                 tracer.process.wait(PATIENCE_SECONDS)
             tracer.close()
 
     @contextlib.contextmanager
     def _person(self) -> Iterator[threading.Event]:
-        """Answer what is asked, beside the daemon; the event says that the task has ended."""
+        """Answer questions beside the daemon; the event is set once the task has ended."""
         is_over, is_leaving = threading.Event(), threading.Event()
 
         def be() -> None:
             while not is_leaving.wait(0.02):
-                # A daemon that is stopped in a commit holds everybody up, and a disk may fail us.
+                # A daemon stopped in a commit holds the lock, and the disk may fail here too.
                 with contextlib.suppress(StoreError):
                     if self.those.are_ended([self._task_id]):
                         is_over.set()
@@ -139,7 +139,7 @@ class Points:
 
 
 def run_on_sqlite(points: Points, *, is_deep: bool, most: int) -> None:
-    """Go through all points."""
+    """Run all crash points."""
     counts = points.counts
     for at in range(1, most + 1):
         points.begin()
@@ -155,7 +155,7 @@ def run_on_sqlite(points: Points, *, is_deep: bool, most: int) -> None:
                 break
             points.finish(f"killed at sync {at}, then at sync {again}")
             counts["killed again"] += 1
-        _tell(counts)
+        _print_progress(counts)
     for error in get_args(Error):
         for at in range(1, most + 1):
             points.begin()
@@ -163,10 +163,10 @@ def run_on_sqlite(points: Points, *, is_deep: bool, most: int) -> None:
                 break
             points.finish(f"{error} at sync {at}")
             counts[error] += 1
-            _tell(counts)
+            _print_progress(counts)
 
 
-def _tell(counts: Counter[str]) -> None:
+def _print_progress(counts: Counter[str]) -> None:
     line = ", ".join(f"{name} {count}" for name, count in counts.items())
     print(f"\r{line}\x1b[K" if sys.stdout.isatty() else line, end="", flush=True)
     if not sys.stdout.isatty():
@@ -185,19 +185,19 @@ def run_on_postgres(restarts: int) -> Tally:
         migrate.upgrade(Database(server.url("restarted")))
         with round_of(
             tally, lambda _: server.url("restarted"), fork_server, "restarts", crowd=8
-        ) as turn:
-            workers = [turn.those.start("worker") for _ in range(2)]
+        ) as current:
+            workers = [current.those.start("worker") for _ in range(2)]
             for number in range(restarts):
-                until = time.monotonic() + turn.chance.uniform(1, 4)
+                until = time.monotonic() + current.chance.uniform(1, 4)
                 while time.monotonic() < until:
-                    turn.keep_busy()
+                    current.keep_busy()
                     time.sleep(0.05)
-                # In order, and as in a crash, in turn.
+                # An orderly restart and a crash alternate.
                 server.restart(signal.SIGINT if number % 2 else signal.SIGQUIT)
                 tally.killed("restarts")
-                assert all(worker.poll() is None for worker in workers), turn.those.describe()
+                assert all(worker.poll() is None for worker in workers), current.those.describe()
                 print(tally.progress().replace("kills", "restarts"), flush=True)
-            turn.close(workers)
+            current.close(workers)
     finally:
         fork_server.close()
         server.stop()
@@ -205,7 +205,7 @@ def run_on_postgres(restarts: int) -> Tally:
 
 
 def main() -> int:
-    """Run everything; the status is bad if anything was."""
+    """Run everything; the exit code is 1 if there are violations."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--once", action="store_true", help="do not kill what recovers")
     options.add_argument("--most", type=int, default=MOST_SYNCS, help="syncs at most")
@@ -230,7 +230,7 @@ def main() -> int:
     print(
         f"\nSQLite: {counts['syncs']} syncs in the golden workload; {counts['killed']} kills,"
         f" {counts['killed again']} more in the life after, {counts['EIO']} EIO,"
-        f" {counts['ENOSPC']} ENOSPC: {counts['finished']} times all was well in the end"
+        f" {counts['ENOSPC']} ENOSPC: {counts['finished']} clean ends"
     )
     shutil.rmtree(directory)
     if chosen.restarts:

@@ -88,7 +88,7 @@ def inner(world: str) -> Graph:
 
 
 def golden(world: str) -> Graph:
-    """Return a short task, whose every commit is looked at."""
+    """Return a short task, whose every commit gets a fault."""
     return _compiled(_GOLDEN, world)
 
 
@@ -108,7 +108,7 @@ def misdeeds(
     once: AbstractSet[str],
     keyed: AbstractSet[str] = frozenset(),
 ) -> Iterator[str]:
-    """Hold what the world has seen against what ended tasks must have done to it."""
+    """Compare the effects that the world has seen with those that ended tasks must have caused."""
     counts: Counter[str] = Counter()
     keys: dict[str, set[str]] = defaultdict(set)
     for path, key in effects:

@@ -1,4 +1,4 @@
-"""A database whose Nth COMMIT goes wrong, in one of the ways in which commits do."""
+"""A database whose Nth COMMIT fails, in every way in which commits can fail."""
 
 from enum import StrEnum
 from typing import Any
@@ -9,7 +9,7 @@ from agent.store.db.dialect import Fault
 
 
 class Way(StrEnum):
-    """How a COMMIT goes wrong."""
+    """How a COMMIT fails."""
 
     DIED_BEFORE = "the process died before it"
     DIED_AFTER = "it landed and the process died"
@@ -21,11 +21,11 @@ class Way(StrEnum):
 
 
 class Died(BaseException):
-    """The process has ended: nothing in it runs any more."""
+    """The process has ended: none of its code runs any more."""
 
 
 class HandClock(Clock):
-    """A clock that a test moves on."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,9 +51,9 @@ class FaultyDatabase(Database):
         self.has_happened = False
 
     def connect(self, role: Role = "writer") -> Connection:
-        """Open a connection that takes part in the plan."""
+        """Open a connection whose commits count for the plan."""
         if role == "listener":
-            # It only hears: nothing that it does can go wrong for a task.
+            # It only listens: its failures affect no task.
             return super().connect(role)
         self.check_alive()
         connection = super().connect(role)
@@ -61,13 +61,13 @@ class FaultyDatabase(Database):
         return connection
 
     def check_alive(self) -> None:
-        """Let nothing happen after the end."""
+        """Raise once the process has ended."""
         if self.is_dead:
             raise Died
 
 
 class _Sabotage:
-    """Stands between a connection's users and its methods."""
+    """A proxy between a connection's users and its methods."""
 
     def __init__(self, database: FaultyDatabase, connection: Connection) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""What the golden tasks do to the world, and a record of it that no crash of theirs touches."""
+"""The effects of golden tasks, recorded where no crash of theirs can touch the record."""
 
 import asyncio
 from collections import Counter
@@ -24,14 +24,14 @@ def _happen(ctx: StepContext, name: str) -> int:
 
 
 async def touch(ctx: StepContext) -> str:
-    """Do something that may be repeated."""
+    """Do something repeatable."""
     _happen(ctx, f"{_place(ctx)} repeatable")
     await asyncio.sleep(0)
     return ctx.step
 
 
 async def once(ctx: StepContext) -> str:
-    """Be an effect as a whole (`effect: once`)."""
+    """Act as a whole (`effect: once`)."""
     await asyncio.sleep(0)
     _happen(ctx, _place(ctx))
     return ctx.step
@@ -66,7 +66,7 @@ async def act_at_last(ctx: StepContext) -> object:
 
 
 async def act_unheard(ctx: StepContext) -> object:
-    """Act, and never hear what came of it the first time."""
+    """Act, and lose the first response."""
 
     def act() -> int:
         count = _happen(ctx, ctx.step)
@@ -83,5 +83,5 @@ async def fail() -> None:
 
 
 async def act_by_script(ctx: StepContext, name: str) -> object:
-    """Make one journaled call that does what a test has put down."""
+    """Make one journaled call that does what a test has scripted."""
     return await ctx.call("act", {"for": name}, scripts[name])

@@ -1,4 +1,4 @@
-"""Real processes: agents that are killed and stopped, and a world that counts what they do."""
+"""Real processes: agents that are killed and stopped, and a world that counts their effects."""
 
 import contextlib
 import os
@@ -75,7 +75,7 @@ class World:
 
 
 class Agents:
-    """Agent processes on one database, and the person who looks after them."""
+    """Agent processes on one database, and the person who answers their questions."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Agents:
         (directory / "config.toml").write_text('[http]\nallow_private = ["127.0.0.1"]\n')
 
     def start(self, command: str, *, is_held: bool = False) -> ForkedProcess:
-        """Start one more process; how far it has come is not known when this returns."""
+        """Start one more process; how far it has come is unknown on return."""
         process = self._fork_server.start(
             [command], self.directory, self._environment, is_held=is_held
         )
@@ -107,7 +107,7 @@ class Agents:
         return process
 
     def end(self, process: ForkedProcess, number: signal.Signals) -> int:
-        """End a process by a signal and wait until it is gone."""
+        """Send a signal to a process and wait for its exit."""
         process.send_signal(number)
         return process.wait(PATIENCE_SECONDS)
 
@@ -123,16 +123,16 @@ class Agents:
         with self.database.connect("reader") as reader:
             return reader.query(sql, **parameters)
 
-    def living(self, process: ForkedProcess) -> list[str]:
-        """Return the identities under which a process is known to be alive."""
+    def live_identities(self, process: ForkedProcess) -> list[str]:
+        """Return the worker ids under which a process is alive."""
         found = self.rows(
             "SELECT id FROM workers WHERE process_id = :pid AND dead = 0", pid=process.pid
         )
         return [str(worker_id) for (worker_id,) in found]
 
     def wait_until_alive(self, process: ForkedProcess) -> str:
-        """Wait until a process has begun to work; return its identity."""
-        found = eventually(lambda: self.living(process), self.describe)
+        """Wait until a process has enrolled; return its worker id."""
+        found = eventually(lambda: self.live_identities(process), self.describe)
         return str(found[-1])
 
     def submit(self, graph: Graph) -> str:
@@ -140,13 +140,13 @@ class Agents:
         return self.operator.submit(Submission(graph=graph))
 
     def are_ended(self, task_ids: list[str]) -> bool:
-        """Answer what is asked, and say whether all these tasks have ended."""
-        self._be_the_person()
+        """Answer questions, and return whether all these tasks have ended."""
+        self._answer_questions()
         ended = self.rows("SELECT id FROM tasks WHERE ended_at IS NOT NULL")
         return set(task_ids) <= {task_id for (task_id,) in ended}
 
-    def _be_the_person(self) -> None:
-        """Resolve each unknown effect by what the world saw, and approve everything else."""
+    def _answer_questions(self) -> None:
+        """Resolve each unknown effect by the world's record, and approve everything else."""
         for task_id, name, parallel_index, waiting_on in self.rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
@@ -168,7 +168,7 @@ class Agents:
         return self.world.counts()[path[0]] > 0
 
     def violations(self) -> list[str]:
-        """Hold the database against the engine's invariants."""
+        """Run the checker on the database."""
         with self.database.connect("reader") as reader:
             return checker.check(reader)
 

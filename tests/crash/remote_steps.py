@@ -10,7 +10,7 @@ from agent.steps.attempt.context import StepContext
 
 
 async def hold(ctx: StepContext, gate: str, url: str) -> object:
-    """Wait until a file is there, then have one effect."""
+    """Wait until a file exists, then act once."""
     # Another process makes the file, which sets no event of this loop.
     while not Path(gate).exists():  # noqa: ASYNC110
         await asyncio.sleep(0.02)
@@ -18,7 +18,7 @@ async def hold(ctx: StepContext, gate: str, url: str) -> object:
 
 
 async def post(ctx: StepContext, url: str) -> object:
-    """Have one effect."""
+    """Act once."""
 
     def send() -> int:
         request = urllib.request.Request(url, method="POST")
@@ -29,7 +29,7 @@ async def post(ctx: StepContext, url: str) -> object:
 
 
 async def pass_on(ctx: StepContext) -> str:
-    """Do what may be repeated."""
+    """Do something repeatable."""
     await asyncio.sleep(0)
     return ctx.task_id
 
@@ -40,7 +40,7 @@ def leave(code: int) -> None:
 
 
 async def leave_in_a_task(code: int) -> None:
-    """Exit in a task of its own, beside another one."""
+    """Exit in an asyncio task of its own, beside another one."""
 
     async def exit_soon() -> None:
         sys.exit(code)
@@ -49,7 +49,7 @@ async def leave_in_a_task(code: int) -> None:
 
 
 async def cancel_all(code: int) -> None:
-    """Cancel every task of the process that it can see, and exit."""
+    """Cancel every asyncio task of the process that it can see, and exit."""
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The golden set: small tasks of every shape, and what must have become of each."""
+"""The golden set: small tasks of every shape, and how each must end."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ def once(name: str, after: Iterable[str] = ()) -> Step:
 
 @dataclass(frozen=True)
 class Shape:
-    """A task, the status it ends with, and what it does to the world."""
+    """A task, the status it ends with, and the effects it has."""
 
     steps: list[Step]
     once: list[str]

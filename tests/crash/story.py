@@ -1,4 +1,4 @@
-"""One task from its submission to its end, through a fault and what follows it."""
+"""One task from its submission to its end, through a fault and the recovery."""
 
 import asyncio
 import json
@@ -42,9 +42,9 @@ class Story:
         self._reader = self.plain.connect("reader")
 
     def run(self, *later: tuple[int, Way]) -> bool:
-        """Live until the task has ended; return whether the fault happened.
+        """Run until the task has ended; return whether the fault happened.
 
-        `later` are the faults of the lives after the first.
+        `later` are the faults of the processes after the first.
         """
         faults = list(later)
         try:
@@ -62,7 +62,7 @@ class Story:
                     # The recovery pass met the fault: the supervisor starts the daemon again.
                     assert self.database.has_happened
                 assert self.lives < 9, "it dies again and again"
-                self._bury()
+                self._declare_dead()
                 at, way = faults.pop(0) if faults else (None, Way.REFUSED)
                 self.database = FaultyDatabase(self.url, self.clock, at, way)
                 self.database.has_happened = True
@@ -76,12 +76,12 @@ class Story:
             operator = Operator(self.plain, self.clock)
             operator.cancel(operator.submit(Submission(graph=child)))
 
-    def _bury(self) -> None:
-        """Declare killed workers dead: on PostgreSQL others would, after a lease."""
+    def _declare_dead(self) -> None:
+        """Declare killed workers dead: on PostgreSQL other workers would, after a lease."""
         with self.plain.connect("writer") as connection:
-            for worker_id, turn, *_ in workers.living(connection):
+            for worker_id, commit, *_ in workers.live_workers(connection):
                 with connection.transaction():
-                    workers.declare_dead(connection, worker_id, turn, self.clock.now())
+                    workers.declare_dead(connection, worker_id, commit, self.clock.now())
 
     async def _live(self) -> None:
         # Ignore what attempts of a killed worker still raise.
@@ -97,7 +97,7 @@ class Story:
                 if submitting is not None and submitting.done() and not self.is_acknowledged:
                     assert submitting.result() == self.task_id
                     self.is_acknowledged = True
-                self._be_the_person()
+                self._answer_questions()
                 await asyncio.sleep(0.002)
             self._check_on(running)
             worker.stop()
@@ -129,8 +129,8 @@ class Story:
         found = self._rows("SELECT status FROM tasks WHERE id = :id", id=self.task_id)
         return bool(found and found[0][0] in ENDED)
 
-    def _be_the_person(self) -> None:
-        """Answer questions truthfully, and let time pass when nothing else is going on."""
+    def _answer_questions(self) -> None:
+        """Answer questions truthfully, and skip time when nothing else happens."""
         for task_id, name, parallel_index, waiting_on in self._rows(
             "SELECT task_id, name, parallel_index, waiting_on FROM steps WHERE status = 'waiting'"
         ):
@@ -159,11 +159,11 @@ class Story:
                 task_id, title, "done" if did_happen else "retry", 1
             )
         except RefusedError:
-            # The late word about it came first.
+            # Its late result came first.
             return
 
     def check(self) -> None:
-        """Hold the database and the world against what was promised."""
+        """Check the database and the effects against the promises."""
         shape = self.shape
         assert checker.check(self._reader, self.clock.now()) == [], self.describe()
         ((status,),) = self._rows("SELECT status FROM tasks WHERE id = :id", id=self.task_id)

@@ -1,4 +1,4 @@
-"""An agent's loop of ten turns dies at every one of its commits: its transcript stays the same."""
+"""An agent's loop of ten turns crashes at each of its commits: its transcript stays the same."""
 
 import itertools
 import json
@@ -53,20 +53,20 @@ def agent_step(turns: int, name: str = "it") -> Step:
 
 
 class LoopStory(Story):
-    """An agent's task, and what must be on record of it."""
+    """An agent's task, and what must be recorded of it."""
 
     def _answer(self, task_id: str, title: str, call_id: str) -> None:
         ((request,),) = self._rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
         n = json.loads(request)["arguments"]["n"]
-        said = ("done", f"did {n}") if acted[(task_id, n)] else ("retry", None)
+        verdict = ("done", f"did {n}") if acted[(task_id, n)] else ("retry", None)
         try:
-            Operator(self.plain, self.clock).resolve(task_id, title, *said)
+            Operator(self.plain, self.clock).resolve(task_id, title, *verdict)
         except RefusedError:
-            # The late word about it came first.
+            # Its late result came first.
             return
 
     def check(self) -> None:
-        """Hold the record and the world against one run of the loop."""
+        """Check the record and the effects against one run of the loop."""
         super().check()
         rows = self._rows(
             "SELECT c.number, c.response, c.tokens_in, c.tokens_out FROM tool_calls AS c"
@@ -75,8 +75,10 @@ class LoopStory(Story):
             id=self.task_id,
         )
         assert [row[0] for row in rows] == list(range(1, 2 * TURNS + 2)), self.describe()
-        said = [json.loads(row[1]) for row in rows[::2]]
-        wished = [use["arguments"]["n"] for each in said for use in each.get("tool_uses", ())]
+        answers = [json.loads(row[1]) for row in rows[::2]]
+        wished = [
+            use["arguments"]["n"] for answer in answers for use in answer.get("tool_uses", ())
+        ]
         assert wished == [1000 + n for n in range(TURNS)]
         did = [json.loads(row[1]) for row in rows[1::2]]
         texts = [each["text"] if isinstance(each, dict) else each for each in did]
@@ -101,10 +103,10 @@ class LoopStory(Story):
 
 
 @pytest.mark.parametrize("way", [Way.DIED_BEFORE, Way.DIED_AFTER], ids=["before", "after"])
-def test_every_commit_of_a_loop(
+def test_a_loop_survives_a_crash_at_every_commit(
     way: Way, sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that was said is asked again, no recorded call runs twice, the spend is exact."""
+    """No model call is repeated, no recorded call runs twice, the spend is exact."""
     monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.01)
     shape = Shape([agent_step(TURNS)], once=[])
@@ -116,8 +118,8 @@ def test_every_commit_of_a_loop(
     assert at > 2 * TURNS
 
 
-def test_a_turn_costs_as_much_late_as_early(sqlite_template: Path, tmp_path: Path) -> None:
-    """In a loop of 200 turns what is written for one does not grow with those before it."""
+def test_the_cost_of_a_turn_does_not_grow(sqlite_template: Path, tmp_path: Path) -> None:
+    """In a loop of 200 turns the bytes written for a turn do not grow with the earlier ones."""
     path = tmp_path / "long.db"
     shutil.copyfile(sqlite_template, path)
     engine = Engine(Database(f"sqlite:///{path}", clock=HandClock()))
@@ -139,13 +141,13 @@ def test_a_turn_costs_as_much_late_as_early(sqlite_template: Path, tmp_path: Pat
     early = sum(sizes[number] for number in range(21, 61))
     late = sum(sizes[number] for number in range(361, 401))
     assert late <= early * 1.1
-    told = [size for (size,) in events]
-    assert sum(told[-150:-50]) <= sum(told[50:150]) * 1.1
+    event_sizes = [size for (size,) in events]
+    assert sum(event_sizes[-150:-50]) <= sum(event_sizes[50:150]) * 1.1
 
 
 @pytest.mark.measured
-def test_the_engine_takes_little_of_its_own(sqlite_template: Path, tmp_path: Path) -> None:
-    """Less than 5 ms of CPU for a call, be it of the model or of a tool, all included."""
+def test_the_engines_own_cpu_per_call_is_small(sqlite_template: Path, tmp_path: Path) -> None:
+    """Less than 5 ms of CPU for each call of the model or of a tool."""
     path = tmp_path / "measured.db"
     shutil.copyfile(sqlite_template, path)
     engine = Engine(Database(f"sqlite:///{path}", clock=HandClock()))
@@ -160,7 +162,7 @@ def test_the_engine_takes_little_of_its_own(sqlite_template: Path, tmp_path: Pat
 
 
 def _cpu_seconds(engine: Engine, measured: Graph) -> float:
-    """Return what a task takes of this process; what else the machine does can only add to it."""
+    """Return the CPU time that a task takes of this process; other load can only add to it."""
     before = time.process_time()
     task_id = engine.submit(measured)
     while engine.status(task_id) == "running":

@@ -1,4 +1,4 @@
-"""Every commit of every golden task goes wrong once, in every way: nothing is lost or doubled."""
+"""Every commit of every golden task fails once, in every way: nothing is lost or doubled."""
 
 import itertools
 import random
@@ -34,15 +34,15 @@ def fresh(sqlite_template: Path, tmp_path: Path) -> Fresh:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers try again sooner than they would: the faults here never last."""
+    """Let workers retry sooner than they would: the faults here do not last."""
     monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.01)
 
 
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
 @pytest.mark.parametrize("name", SHAPES)
-def test_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:
-    """Whichever commit it is, the task ends as it should, each effect having happened once."""
+def test_a_fault_at_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:
+    """Whichever commit fails, the task ends correctly, and each effect happens once."""
     for at in range(1, MOST_COMMITS):
         if not Story(fresh(), SHAPES[name], at, way).run():
             break
@@ -52,8 +52,8 @@ def test_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_recovery_dies_too(name: str, fresh: Fresh) -> None:
-    """A crash in the middle of putting a crash in order is put in order like any other."""
+def test_a_crash_during_recovery(name: str, fresh: Fresh) -> None:
+    """It is recovered like any other crash."""
     ways = itertools.cycle([Way.DIED_AFTER, Way.DIED_BEFORE])
     happened = []
     for at in range(2, 7):
@@ -63,8 +63,8 @@ def test_recovery_dies_too(name: str, fresh: Fresh) -> None:
 
 
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
-def test_some_commits_on_postgresql(way: Way, postgres_url: str) -> None:
-    """The same holds on PostgreSQL, of a sample."""
+def test_a_fault_at_some_commits_on_postgresql(way: Way, postgres_url: str) -> None:
+    """The same holds on PostgreSQL, for a sample."""
     chance = random.Random(way.name)
     happened = [
         Story(postgres_url, shape, at, way).run()

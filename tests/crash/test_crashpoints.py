@@ -1,4 +1,4 @@
-"""A daemon that ends in the middle of making something durable; `make crashpoints` tries them all."""
+"""A daemon that ends during a sync; `make crashpoints` tries every sync."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +27,8 @@ def points(sqlite_template: Path, tmp_path: Path) -> Iterator[Points]:
     fork_server.close()
 
 
-def test_some_syncs(points: Points) -> None:
-    """Killed in a sync, killed again in the life after it, or told of a disk's error: all is well."""
+def test_faults_at_some_syncs(points: Points) -> None:
+    """Kills in a sync, kills during recovery, and disk errors: every task ends correctly."""
     points.begin()
     assert points.kill(6)
     assert points.kill(3)

@@ -1,4 +1,4 @@
-"""A step's code ends its own step: it exits, or takes the whole daemon down, beside other steps."""
+"""A step's code ends only its own step, whether it exits or crashes the whole daemon."""
 
 import signal
 import subprocess
@@ -42,7 +42,7 @@ def _wait_until_running(those: Agents, task_id: str) -> None:
 
 @pytest.mark.parametrize("function", ["leave", "leave_in_a_task", "cancel_all"])
 def test_an_exit_ends_its_step_and_no_other(function: str, sqlite_url: str, tmp_path: Path) -> None:
-    """The daemon goes on, and a step beside it with a single attempt keeps that attempt."""
+    """The daemon goes on, and a parallel step with a single attempt keeps that attempt."""
     gate = tmp_path / "gate"
     with agents(tmp_path, sqlite_url) as those:
         daemon = those.start("up")
@@ -62,8 +62,8 @@ def test_an_exit_ends_its_step_and_no_other(function: str, sqlite_url: str, tmp_
         assert those.violations() == []
 
 
-def test_a_step_that_takes_the_daemon_down_is_named(sqlite_url: str, tmp_path: Path) -> None:
-    """Beside others its attempt is lost like theirs; isolated, its error says that it was the one."""
+def test_a_step_that_crashes_the_daemon_is_named(sqlite_url: str, tmp_path: Path) -> None:
+    """Beside other steps its attempt is only lost; isolated, its error names it as the cause."""
     gate = tmp_path / "gate"
     with agents(tmp_path, sqlite_url) as those:
         daemon = those.start("up")

@@ -1,4 +1,4 @@
-"""Real agents, really killed: everything ends, and no effect happens twice."""
+"""Real agents are killed: every task ends, and no effect happens twice."""
 
 import random
 import signal
@@ -27,7 +27,7 @@ def _post(name: str, url: str, path: str, **options: object) -> Step:
 
 
 def _errand(url: str) -> Graph:
-    """Return a task of every kind of effect that a daemon may be killed in."""
+    """Return a task with every kind of effect."""
     between = Step(
         name="between",
         kind="python",
@@ -49,7 +49,7 @@ EFFECTS = ("first", "many0", "many1", "many2", "last")
 
 
 def test_a_daemon_killed_again_and_again(sqlite_url: str, tmp_path: Path) -> None:
-    """Whenever SIGKILL comes, the next daemon goes on; each effect happens exactly once."""
+    """Whenever SIGKILL comes, the next daemon continues; each effect happens exactly once."""
     chance = random.Random(20261116)
     with agents(tmp_path, sqlite_url) as those:
         task_ids: list[str] = []
@@ -84,7 +84,7 @@ def _held(those: Agents, gate: Path) -> Graph:
 
 
 def test_workers_killed_and_stopped_beyond_their_lease(postgres_url: str, tmp_path: Path) -> None:
-    """Live workers take over from dead and stopped ones; a stopped one comes back with a new identity."""
+    """Live workers take over from dead and stopped ones; a stopped one gets a new identity."""
     # A slow machine may have anybody declared dead: what follows then must not take long either.
     settings = {
         "AGENT_ENGINE__LEASE_SECONDS": "3",
@@ -106,7 +106,10 @@ def test_workers_killed_and_stopped_beyond_their_lease(postgres_url: str, tmp_pa
         eventually(are_all_held, those.describe)
         stopped.send_signal(signal.SIGSTOP)
         those.end(killed, signal.SIGKILL)
-        eventually(lambda: not those.living(stopped) and not those.living(killed), those.describe)
+        eventually(
+            lambda: not those.live_identities(stopped) and not those.live_identities(killed),
+            those.describe,
+        )
         gate.touch()
         eventually(lambda: those.are_ended(task_ids), those.describe)
 

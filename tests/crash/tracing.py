@@ -1,4 +1,4 @@
-"""Faults at the very places where a process makes things durable, put there by strace from outside.
+"""Faults at the syncs of a process, injected by strace.
 
 A kill comes at the Nth sync of the whole process, whichever thread makes it: every sync stops the
 process, and the tracer continues it or ends it. An error is given to the Nth sync of every
@@ -23,7 +23,7 @@ Error = Literal["EIO", "ENOSPC"]
 
 
 def is_possible() -> bool:
-    """Whether there is a strace, and it may look at our processes."""
+    """Whether strace is installed and may trace our processes."""
     program = shutil.which("strace")
     if program is None:
         return False
@@ -42,7 +42,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 class Tracer:
-    """A strace on a process that is held at its very beginning."""
+    """A strace on a process that is held at its start."""
 
     def __init__(self, process: ForkedProcess, log: Path, what: str) -> None:
         self.process = process
@@ -61,12 +61,12 @@ class Tracer:
             text=True,
         )  # fmt: skip
         assert self._strace.stderr is not None
-        said = self._strace.stderr.readline()
-        assert "attached" in said, said
+        line = self._strace.stderr.readline()
+        assert "attached" in line, line
         process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Let go of the process, which goes on by itself if it lives."""
+        """Detach from the process, which goes on if it is alive."""
         if self._strace.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._strace.wait(0.2)
@@ -86,7 +86,7 @@ class Tracer:
         yield from whole.decode(errors="replace").splitlines()
 
     def watch(self, kill_at: int | None, is_over: Callable[[], bool]) -> bool:
-        """Let syncs happen until it is over; return whether the process was killed at the Nth.
+        """Let syncs happen until the end; return whether the process was killed at the Nth.
 
         Only for a tracer that stops the process at each sync.
         """

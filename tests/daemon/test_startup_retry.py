@@ -109,7 +109,7 @@ def test_opening_is_retried_after_a_lost_session(
 
 def test_an_unreachable_server_ends_the_start(tmp_path: Path) -> None:
     """The address may be wrong, so the start fails at once."""
-    url = f"postgresql://nobody@/none?host={tmp_path}"
+    url = f"postgresql://agent@/none?host={tmp_path}"
     settings = Settings(base=tmp_path, database=DatabaseSettings(url=url))
     with pytest.raises(StoreError, match="cannot connect"):
         startup_retry.open_database(settings)

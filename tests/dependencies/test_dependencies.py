@@ -51,14 +51,14 @@ def test_the_constraints_cover_what_is_declared(requirement: Requirement) -> Non
 
 
 @pytest.mark.parametrize("requirement", _DECLARED, ids=str)
-def test_what_is_installed_is_allowed(requirement: Requirement) -> None:
+def test_installed_versions_are_allowed(requirement: Requirement) -> None:
     """The tests run with versions that `pyproject.toml` allows."""
     if requirement.marker is None or requirement.marker.evaluate():
         assert requirement.specifier.contains(metadata.version(requirement.name))
 
 
-def test_the_constraints_name_packages_and_hashes_alone() -> None:
-    """No registry, no address and no path: every line has a form that has room for none."""
+def test_the_constraints_contain_only_packages_and_hashes() -> None:
+    """No line has a registry, an address or a path."""
     lines = audit.CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if _LINE.fullmatch(line) is None] == []
     comments = [line for line in lines if line.startswith("#")]

@@ -82,8 +82,8 @@ def test_an_answer(provider: str) -> None:
     assert sent["max_tokens"] == 50
 
 
-def test_what_anthropic_is_sent() -> None:
-    """System, effort, stop texts, tools and a schema have their own places."""
+def test_the_request_to_anthropic() -> None:
+    """System, effort, stop texts, tools and a schema have their own fields."""
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
     request = ModelRequest(
         messages=(Message("user", "hello"),),
@@ -112,8 +112,8 @@ def test_what_anthropic_is_sent() -> None:
     ("setting", "advice"),
     [({"temperature": 0.5}, "`effort` instead"), ({"effort": "minimal"}, "no effort below low")],
 )
-def test_what_anthropic_does_not_have(setting: dict[str, Any], advice: str) -> None:
-    """A setting that the provider does not have is refused before anything is sent."""
+def test_settings_unknown_to_anthropic_are_refused(setting: dict[str, Any], advice: str) -> None:
+    """Nothing is sent."""
     request = ModelRequest(HELLO.messages, 50, **setting)
     with providing() as server, pytest.raises(ModelError, match=advice) as caught:
         ask("anthropic", server.anthropic_url, request)
@@ -121,8 +121,8 @@ def test_what_anthropic_does_not_have(setting: dict[str, Any], advice: str) -> N
     assert server.requests == []
 
 
-def test_what_openai_is_sent() -> None:
-    """System, temperature, effort, stop texts and a schema have their own places."""
+def test_the_request_to_openai() -> None:
+    """System, temperature, effort, stop texts and a schema have their own fields."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     request = ModelRequest(
         messages=(Message("user", "hello"),),
@@ -197,8 +197,8 @@ def test_reasons_for_stopping(provider: str, word: str, reason: str) -> None:
 
 
 @both
-def test_usage_that_is_not_told(provider: str) -> None:
-    """A server that counts no tokens says nothing, and nothing is made up."""
+def test_missing_usage_stays_unknown(provider: str) -> None:
+    """A server that counts no tokens gives none, and none are made up."""
     with providing(Say(tokens_in=None)) as server:
         reply = ask(provider, server.url(provider))
     assert (reply.tokens_in, reply.tokens_out) == (None, None)
@@ -326,8 +326,8 @@ def test_an_error_in_a_good_answer(provider: str) -> None:
 
 @both
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
-def test_what_may_be_tried_again(provider: str, status: int) -> None:
-    """Overload and outages are tried again, after the time that the provider asks for."""
+def test_overload_and_outages_are_retried(provider: str, status: int) -> None:
+    """The retry waits for the time that the provider asks for."""
     problem = failed(provider, error(status, "busy", {"Retry-After": "7"}))
     assert problem.may_retry
     assert problem.delay_seconds == 7
@@ -347,8 +347,8 @@ def test_what_may_be_tried_again(provider: str, status: int) -> None:
         (413, "shorten the prompt"),
     ],
 )
-def test_what_fails_at_once(provider: str, status: int, advice: str) -> None:
-    """A permanent error fails with the provider's message and with what a person can do."""
+def test_permanent_errors_are_not_retried(provider: str, status: int, advice: str) -> None:
+    """The error has the provider's message and what a person can do."""
     problem = failed(provider, error(status, "it said so"))
     assert not problem.may_retry
     assert not problem.may_have_cost
@@ -422,8 +422,8 @@ def test_no_answer_in_time(provider: str) -> None:
 
 
 @both
-def test_nobody_listens(provider: str) -> None:
-    """A refused connection costs nothing and is tried again."""
+def test_a_refused_connection_is_retried(provider: str) -> None:
+    """It costs nothing."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound and not listening: no other process can answer there
         url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"

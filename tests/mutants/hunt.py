@@ -1,12 +1,18 @@
-"""Break the engine in one way after another and see which test notices.
+"""Apply one mutant after another to the engine and report which test notices it.
 
-    python -m tests.mutants.hunt [NAME …]
+    python -m tests.mutants.hunt [--jobs N] [NAME …]
 
-Each break is made in a copy of the tree, on which a fast part of the suite runs until its first
-failure. A break that nothing notices is a test that is missing.
+Each mutant is applied to a copy of the tree, on which a fast part of the suite runs until its first
+failure, the tests nearest to the broken module first. The test that failed must pass on the unbroken
+copy: otherwise something else broke it, and the hunt continues without it. If no test
+notices a mutant, a test is missing.
 """
 
+import argparse
 import contextlib
+import itertools
+import os
+import queue
 import re
 import shutil
 import subprocess
@@ -14,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutants.breaks import MUTANTS, Mutant
@@ -35,7 +42,7 @@ SUBSET = (
     "tests/tasks/rules/test_fanout.py",
     "tests/tasks/rules/test_waits.py",
     "tests/tasks/operator/test_control.py",
-    # After what is about single cases: a property takes minutes to cut a failure down.
+    # After the tests of single cases: a property test takes minutes to shrink a failure.
     "tests/tasks/commit/test_task_cache.py",
     "tests/tasks/commit/test_pipeline.py",
     "tests/tasks/rescue/test_workers.py",
@@ -63,12 +70,12 @@ SUBSET = (
     "tests/bad_input/test_directories.py",
     "tests/workflows/test_schema_cost.py",
 )
-"""Every promise of the engine has its test among these; PostgreSQL only where nothing else will do."""
+"""They cover every promise of the engine; PostgreSQL runs only where SQLite shows no defect."""
 MOST_SECONDS = 900
 
 
 def copy_to(directory: Path) -> None:
-    """Copy the tree, so that it may be broken."""
+    """Copy the tree, so that mutants can be applied to the copy."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -80,7 +87,7 @@ def copy_to(directory: Path) -> None:
 
 @contextlib.contextmanager
 def broken(mutant: Mutant, copy: Path) -> Iterator[None]:
-    """Break a copy in this way for as long as the block lasts."""
+    """Apply a mutant to a copy until the block ends."""
     path = copy / mutant.path
     text = path.read_text(encoding="utf-8")
     assert text.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.path} once"
@@ -91,48 +98,94 @@ def broken(mutant: Mutant, copy: Path) -> Iterator[None]:
         path.write_text(text, encoding="utf-8")
 
 
+def nearest_first(mutant: Mutant) -> list[str]:
+    """Return the subset's files, those that mirror the broken module's place in the tree first."""
+    near = mutant.path.removeprefix("agent/").split("/")
+
+    def distance(path: str) -> int:
+        parts = path.removeprefix("tests/").split("/")
+        shared = itertools.takewhile(
+            lambda pair: pair[0] == pair[1], zip(near, parts, strict=False)
+        )
+        return -len(list(shared))
+
+    return sorted(SUBSET, key=distance)
+
+
 def hunt(mutant: Mutant, copy: Path) -> str | None:
-    """Return the test that notices a break, or None."""
-    try:
-        with broken(mutant, copy):
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
-                 "-k", "not postgres", "--timeout", "60", *SUBSET],
-                cwd=copy,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=MOST_SECONDS,
-            )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "nothing ends any more"
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    if found is not None:
-        return found[1]
-    if done.returncode == 0:
-        return None
-    # A test that never ends takes the whole run down, and says so in its last words.
-    return f"exit code {done.returncode}: {(done.stdout + done.stderr).strip()[-200:]}"
+    """Return the first test that notices a mutant, or None."""
+    unrelated: list[str] = []
+    while True:
+        try:
+            with broken(mutant, copy):
+                done = _pytest(copy, *nearest_first(mutant), *_without(unrelated))
+        except subprocess.TimeoutExpired:
+            return "the tests do not end"
+        failure = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        if failure is None:
+            # A test that never ends ends the whole run; its last lines say which.
+            last = (done.stdout + done.stderr).strip()[-200:]
+            return None if done.returncode == 0 else f"exit code {done.returncode}: {last}"
+        test = failure[1]
+        if test in unrelated or _pytest(copy, test.partition("[")[0]).returncode == 0:
+            return test
+        unrelated.append(test)
+
+
+def _without(tests: list[str]) -> list[str]:
+    return [argument for test in tests for argument in ("--deselect", test)]
+
+
+def _pytest(copy: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
+         "-k", "not postgres", "--timeout", "60", *arguments],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MOST_SECONDS,
+    )  # fmt: skip
 
 
 def main() -> int:
-    """Hunt all breaks, or those that are named; the status is bad if one survives."""
-    wanted = [mutant for mutant in MUTANTS if not sys.argv[1:] or mutant.name in sys.argv[1:]]
-    survivors = 0
+    """Hunt all mutants, or the named ones; the exit code is 1 if one survives."""
+    parser = argparse.ArgumentParser(prog="make mutants")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
+    parser.add_argument("names", nargs="*", help="mutants by name; all without one")
+    options = parser.parse_args()
+    known = {mutant.name: mutant for mutant in MUTANTS}
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(f"no such mutant: {', '.join(unknown)}")
+    wanted = [known[name] for name in options.names] or list(MUTANTS)
     with tempfile.TemporaryDirectory(prefix="agent-mutants-") as directory:
-        copy = Path(directory)
-        copy_to(copy)
-        for number, mutant in enumerate(wanted, 1):
-            began = time.monotonic()
-            caught = hunt(mutant, copy)
-            survivors += caught is None
-            by = caught or "SURVIVED: " + mutant.why
-            seconds = time.monotonic() - began
-            print(
-                f"{number:2}/{len(wanted)}  {mutant.name:<38} {by}  ({seconds:.0f} s)", flush=True
-            )
-    print(f"{len(wanted) - survivors} of {len(wanted)} breaks were noticed")
+        survivors = _hunt_all(wanted, Path(directory), options.jobs)
+    print(f"{len(wanted) - survivors} of {len(wanted)} mutants were noticed")
     return 1 if survivors else 0
+
+
+def _hunt_all(wanted: list[Mutant], directory: Path, jobs: int) -> int:
+    """Hunt with a copy of the tree per job; return how many breaks survived."""
+    copies: queue.Queue[Path] = queue.Queue()
+    for number in range(jobs):
+        copy = directory / str(number)
+        copy.mkdir()
+        copy_to(copy)
+        copies.put(copy)
+
+    def one(mutant: Mutant) -> bool:
+        copy = copies.get()
+        began = time.monotonic()
+        try:
+            test = hunt(mutant, copy)
+        finally:
+            copies.put(copy)
+        by = test or "SURVIVED: " + mutant.why
+        print(f"{mutant.name:<44} {by}  ({time.monotonic() - began:.0f} s)", flush=True)
+        return test is None
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return sum(pool.map(one, wanted))
 
 
 if __name__ == "__main__":

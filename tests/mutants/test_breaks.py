@@ -5,13 +5,13 @@ from tests.mutants.hunt import ROOT
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_break_still_fits(mutant: Mutant) -> None:
-    """What a break changes is in the code, once, and what it makes of it is still Python."""
+def test_a_mutant_fits_the_code(mutant: Mutant) -> None:
+    """Its old text occurs exactly once in its file, and the changed file is still valid Python."""
     text = (ROOT / mutant.path).read_text(encoding="utf-8")
     assert text.count(mutant.old) == 1
     compile(text.replace(mutant.old, mutant.new), mutant.path, "exec")
 
 
-def test_there_are_thirty() -> None:
-    """Every break has a name of its own, and there are enough of them."""
+def test_mutant_names_are_unique_and_at_least_thirty() -> None:
+    """No two mutants share a name, and none has been lost: there are at least 30."""
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30

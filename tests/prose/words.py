@@ -34,6 +34,7 @@ INSTEAD: Final = {
 _PHRASE: Final = re.compile(
     r"\b(" + "|".join(phrase.replace(" ", r"[\s#]+") for phrase in INSTEAD) + r")\b", re.IGNORECASE
 )
+_ONE_WORD: Final = re.compile(r"['\"]\w+['\"]")
 _TEXT: Final = {
     tokenize.COMMENT,
     tokenize.STRING,
@@ -63,5 +64,6 @@ def find(path: str, text: str) -> Iterator[Finding]:
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in _TEXT:
+        # A string of one word is a value, such as the name of a system user.
+        if token.type in _TEXT and not _ONE_WORD.fullmatch(token.string):
             yield token.start[0], token.string

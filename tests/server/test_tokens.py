@@ -73,7 +73,7 @@ def test_invalid_tokens_are_not_created(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(TokenError):
             tokens.create(name, scopes, None)
-    for name in ("nobody", "owner"):
+    for name in ("unknown", "owner"):
         with pytest.raises(TokenError):
             tokens.revoke(name)
 

@@ -1,11 +1,11 @@
-"""The siege: agents under faults, judged from outside alone.
+"""The siege: agents under faults, judged only from outside.
 
     python -m tests.siege --sqlite 100 --postgres 100 [--seed 1] [--plant duplicate]
 
 It starts real agents, remotes with a ledger of their own, and a PostgreSQL; kills, stops and
-restarts them at random moments; answers as a person would; and holds what the remotes wrote down
-against what tasks promise. Nothing of the engine is imported: neither its checker nor its database
-is asked. The status is 1 if anything is wrong.
+restarts them at random moments; answers as a person would; and compares the remotes' ledger with
+what tasks promise. Nothing of the engine is imported: neither its checker nor its database is used.
+The exit code is 1 if a promise is broken.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _SHOWN = 40
 
 
 def main() -> int:
-    """Run the sieges that are asked for, side by side, and print what came of them."""
+    """Run the requested sieges in parallel, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m tests.siege", description=__doc__)
     parser.add_argument("--sqlite", type=int, default=100, metavar="FAULTS")
     parser.add_argument("--postgres", type=int, default=100, metavar="FAULTS")
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def print_table(results: list[Result]) -> None:
-    """Print the counts of each siege as the columns of one table, and what is wrong below."""
+    """Print the counts of each siege as the columns of one table, with the violations below."""
     columns = [rows_of(result) for result in results]
     names = list(dict.fromkeys(name for column in columns for name in column))
     print("\n| | " + " | ".join(result.database for result in results) + " |")
@@ -89,7 +89,7 @@ def rows_of(result: Result) -> dict[str, int]:
             each.answer in ("cut", "500", "stall") for each in sent
         ),
         "repeated under a known key": sum(each.answer == "replayed" for each in sent),
-        "remotes asked whether they acted": sum(map(len, record.said.values())),
+        "remotes asked whether they acted": sum(map(len, record.confirmations.values())),
         "person: it happened": verdicts["done"] + verdicts["fail"],
         "person: it did not, do it": verdicts["retry"],
         "violations": len(result.violations),

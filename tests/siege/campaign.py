@@ -33,7 +33,7 @@ class Size:
 
 @dataclass
 class Result:
-    """What came of a siege."""
+    """The result of a siege."""
 
     database: str
     faults: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ def besiege(
     say: Callable[[str], None] = lambda _: None,
     size: Size | None = None,
 ) -> Result:
-    """Run one siege on `sqlite` or `postgres`; its directory is kept if something is wrong."""
+    """Run one siege on `sqlite` or `postgres`; its directory is kept if there is a violation."""
     size = size or (Size(6, 0) if database == "sqlite" else Size(12, 3))
     directory = Path(tempfile.mkdtemp(prefix=f"siege-{database}-"))
     result = Result(database, directory=directory)

@@ -1,4 +1,4 @@
-"""What a siege does to agents and to their database, at random moments."""
+"""The faults that a siege applies to agents and to their database, at random moments."""
 
 import contextlib
 import os
@@ -69,7 +69,7 @@ class Server(PostgresServer):
 
 
 class Besieger:
-    """Does one thing after another, by a seed."""
+    """Applies one fault after another, drawn from a seed."""
 
     def __init__(self, household: Household, server: Server | None, remote: str, seed: str) -> None:
         self._household = household
@@ -79,7 +79,7 @@ class Besieger:
         self.counts: Counter[str] = Counter()
 
     def strike(self) -> None:
-        """Do one thing, and have everything running again."""
+        """Apply one fault, and have everything running again."""
         weights = _ON_SQLITE if self._server is None else _ON_POSTGRES
         (fault,) = self._chance.choices(list(weights), list(weights.values()))
         if fault != STARTING and (self._server is None or self._chance.random() < 0.7):
@@ -122,7 +122,7 @@ class Besieger:
             raise AssertionError("an agent did not end within 30 s of SIGTERM") from None
 
     def _stop(self, process: subprocess.Popen[bytes], *, kills: bool) -> bool:
-        """Stop a process for longer than the lease; return whether it was let go on.
+        """Stop a process for longer than the lease; return whether it was continued.
 
         Others take over meanwhile. A request that is held up for longer than an effect's own time
         could be caught by the remote alone, so a process that was stopped that long is not let go on.
@@ -136,7 +136,7 @@ class Besieger:
         return goes_on
 
     def _wait_for_effect(self) -> None:
-        """Return in the moment in which a remote has acted and not yet answered."""
+        """Return when a remote has acted and not yet answered."""
         with contextlib.suppress(urllib.error.URLError, TimeoutError):
             urllib.request.urlopen(f"{self._remote}/next?seconds=5", timeout=10).close()
 

@@ -1,4 +1,4 @@
-"""Real agents on one database, and the client that speaks to them over the HTTP API."""
+"""Real agents on one database, and the client that uses their HTTP API."""
 
 import http.client
 import json
@@ -36,7 +36,7 @@ _SETTINGS: Final = {
 
 
 class UnavailableError(Exception):
-    """No agent answers, or it cannot at the moment: to be asked again."""
+    """No agent answers, or it cannot at the moment: ask again."""
 
 
 class Household:
@@ -57,7 +57,7 @@ class Household:
         (directory / "config.toml").write_text('[http]\nallow_private = ["127.0.0.1"]\n')
 
     def start_missing(self) -> None:
-        """Start what is not running; how far it has come is not known when this returns."""
+        """Start what is not running; how far it has come is unknown on return."""
         for number, command in enumerate(self._wanted):
             if number == len(self.processes):
                 self.processes.append(self._start(command))
@@ -130,7 +130,7 @@ class Api:
             raise UnavailableError(f"start {workflow}: {error.code}") from error
 
     def post(self, path: str, body: dict[str, Any]) -> None:
-        """Give a command; one that is no longer possible was decided before."""
+        """Send a command; one that is no longer possible was decided before."""
         try:
             self._ask("POST", path, body)
         except urllib.error.HTTPError as error:

@@ -1,4 +1,4 @@
-"""The judge of a siege: holds what the world saw against what tasks promise.
+"""The judge of a siege: compares the remotes' ledger with what tasks promise.
 
 It reads a `Record` and knows nothing of the engine, its database or its checker.
 """
@@ -83,7 +83,7 @@ def _count(record: Record, effect: str, promised: Effect) -> Iterator[str]:
     if promised.kind == "keyed":
         return
     refused = sum(each.answer == "429" for each in sent)
-    denied = record.said[effect].count(False)
+    denied = record.confirmations[effect].count(False)
     allowed = 1 + refused + verdicts["retry"] + denied
     if len(sent) > allowed:
         yield (
@@ -102,7 +102,7 @@ def _count(record: Record, effect: str, promised: Effect) -> Iterator[str]:
 def _outcome(
     record: Record, effect: str, promised: Effect, step: dict[str, Any] | None
 ) -> Iterator[str]:
-    """What is recorded of a step agrees with what happened."""
+    """The recorded result of a step agrees with what happened."""
     sent = record.sent[effect]
     acted = sum(each.acted for each in sent)
     status = step["status"] if step is not None else "missing"
@@ -119,9 +119,11 @@ def _outcome(
         yield f"{effect}: a remote that always refuses has acted"
     if status == "succeeded" and promised.kind != "shell":
         is_answered = any(each.answer in ("200", "replayed") for each in sent)
-        is_said = True in record.said[effect] or "done" in record.verdicts[effect].values()
-        if not is_answered and not is_said:
-            yield f"{effect}: taken for done, though no answer said so ({_shown(sent)})"
+        is_confirmed = (
+            True in record.confirmations[effect] or "done" in record.verdicts[effect].values()
+        )
+        if not is_answered and not is_confirmed:
+            yield f"{effect}: taken for done, though no answer confirmed it ({_shown(sent)})"
 
 
 def _order(record: Record, ticket: str, name: str, promised: Effect) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The person of a siege: starts tasks, says yes, and tells what became of unknown effects.
+"""The person of a siege: starts tasks, approves, and resolves unknown effects.
 
 Answers are truthful: what the remotes' ledger and the commands' book say, and nothing else. A
 verdict is noted before it is given, because the answer to it may be lost in a kill.
@@ -44,7 +44,7 @@ class Person(threading.Thread):
         self.problem: BaseException | None = None
 
     def finish(self, seconds: float) -> bool:
-        """Start nothing more; wait until every task has ended; say whether they did."""
+        """Start nothing more; wait until every task has ended; return whether they did."""
         self._is_finishing.set()
         self.join(seconds)
         return not self.is_alive()
@@ -85,24 +85,24 @@ class Person(threading.Thread):
             self._open.discard(task_id)
             return
         for child in document["children"]:
-            if self._look_at(self._api.get(f"/tasks/{child}")):
+            if self._attend(self._api.get(f"/tasks/{child}")):
                 document["status"] = "running"
-        if not self._look_at(document):
+        if not self._attend(document):
             self._open.discard(task_id)
 
-    def _look_at(self, document: dict[str, Any]) -> bool:
-        """Answer what a task asks; say whether it is still open."""
+    def _attend(self, document: dict[str, Any]) -> bool:
+        """Answer the questions of a task; return whether it is still open."""
         for step in document["steps"]:
             waits = step["waiting_on"] or {}
             if "unknown" in waits:
-                self._tell(document["id"], step["name"], waits["unknown"])
+                self._resolve(document["id"], step["name"], waits["unknown"])
             elif "approval" in waits:
                 self._record.signed.add(document["input"]["ticket"])
                 self._api.post(f"/approvals/{waits['approval']}/approve", {})
         return document["status"] in _OPEN
 
-    def _tell(self, task_id: str, step: str, call_id: str) -> None:
-        """Say what became of an effect."""
+    def _resolve(self, task_id: str, step: str, call_id: str) -> None:
+        """Resolve an unknown effect."""
         calls = self._api.get(f"/tasks/{task_id}/steps/{quote(step)}/calls")["calls"]
         request = next(call["request"] for call in calls if call["id"] == call_id)
         found = _EFFECT.search(json.dumps(request))

@@ -1,4 +1,4 @@
-"""Falsified records: each breaks one promise, so that the judge can be seen to notice it."""
+"""Falsified records: each breaks one promise, to show that the judge notices it."""
 
 from collections.abc import Callable
 from dataclasses import replace

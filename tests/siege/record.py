@@ -1,4 +1,4 @@
-"""What a siege knows in the end, from outside alone: the judge reads this and nothing else."""
+"""The record of a siege, collected from outside only: the judge reads nothing else."""
 
 import json
 from collections import defaultdict
@@ -30,19 +30,19 @@ class Record:
     started: list[tuple[str, str]] = field(default_factory=list)
     """(ticket, task id) of all tasks that the agent lists, but for children."""
     sent: dict[str, list[Sent]] = field(default_factory=lambda: defaultdict(list))
-    said: dict[str, list[bool | None]] = field(default_factory=lambda: defaultdict(list))
+    confirmations: dict[str, list[bool | None]] = field(default_factory=lambda: defaultdict(list))
     """What remotes answered when an agent asked them whether they acted."""
     verdicts: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """What the person answered: by effect, for each unknown call its verdict."""
     signed: set[str] = field(default_factory=set)
-    """The tickets for which the person said yes."""
+    """The tickets that the person approved."""
 
     def read(self, ledger: Path, book: Path) -> None:
         """Read what the remotes and the commands wrote down."""
         for text in ledger.read_text(encoding="utf-8").splitlines():
             entry = json.loads(text)
             if entry["what"] == "asked":
-                self.said[entry["effect"]].append(entry["said"])
+                self.confirmations[entry["effect"]].append(entry["said"])
                 continue
             sent = Sent(entry["at"], entry["acted"], entry["answer"], entry["key"])
             self.sent[entry["effect"]].append(sent)

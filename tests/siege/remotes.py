@@ -77,7 +77,7 @@ class Ledger:
             return answer
 
     def question(self, effect: str) -> bool | None:
-        """Say whether an effect happened; None when the remote cannot tell at the moment."""
+        """Return whether an effect happened; None when the remote cannot tell at the moment."""
         with self._changed:
             self._asked[effect] += 1
             chance = random.Random(f"{self._seed} asked {effect} {self._asked[effect]}")

@@ -63,13 +63,13 @@ def test_a_falsified_record_is_noticed(name: str) -> None:
 
 
 def test_repetitions_with_a_reason_are_no_violations() -> None:
-    """A refusal, a `retry` by a person, a `no` by the remote, and a known key allow another one."""
+    """A refusal, a person's `retry`, a remote's `no`, and a known key allow another request."""
     record = sound()
     retried = record.sent["t0/open"]
     retried[:0] = [Sent(-3, acted=False, answer="429"), Sent(-2, acted=False, answer="cut")]
     record.verdicts["t0/open"]["call-1"] = "retry"
     record.sent["t0/asked"].insert(0, Sent(0, acted=False, answer="cut"))
-    record.said["t0/asked"] += [None, False]
+    record.confirmations["t0/asked"] += [None, False]
     first = record.sent["t0/keyed"][0]
     record.sent["t0/keyed"] = [
         Sent(first.at, acted=True, answer="cut"),
@@ -80,17 +80,17 @@ def test_repetitions_with_a_reason_are_no_violations() -> None:
     assert len(violations(record)) == 2
 
 
-def test_a_success_that_no_answer_confirms() -> None:
-    """A cut connection is no success, unless a person or the remote says so."""
+def test_a_success_without_a_response_is_a_violation() -> None:
+    """A cut connection is no success, unless a person or the remote confirms it."""
     record = sound()
     record.sent["t0/asked"] = [Sent(2, acted=True, answer="cut")]
     assert any("taken for done" in sentence for sentence in violations(record))
-    record.said["t0/asked"].append(True)
+    record.confirmations["t0/asked"].append(True)
     assert violations(record) == []
 
 
 def test_nothing_of_the_engine_is_imported() -> None:
-    """What is on trial must not be its own judge."""
+    """The code under test must not judge itself."""
     for path in Path(__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

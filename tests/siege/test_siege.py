@@ -16,8 +16,8 @@ SEED = 4
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and the time in nanoseconds")
 @pytest.mark.timeout(600)
-def test_a_short_siege() -> None:
-    """Real agents under a few faults keep every promise, as the world sees it."""
+def test_a_short_siege_breaks_no_promise() -> None:
+    """Real agents under a few faults keep every promise, as seen from outside."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         sieges = [
             pool.submit(besiege, "sqlite", 2, SEED, size=Size(tasks=2, workers=0)),

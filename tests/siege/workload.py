@@ -1,4 +1,4 @@
-"""The tasks of a siege: workflows of every kind of effect, and what each of them promises.
+"""The tasks of a siege: workflows with every kind of effect, and their promises.
 
 `EXPECTED` states it for the judge: the effects of each workflow's tasks, their kinds and their order.
 It is not derived from the workflows by the engine's code, since that code is under test.

@@ -1,4 +1,4 @@
-"""`make simulate`: many seeds with progress, or one seed with a trace that can be read."""
+"""`make simulate`: many seeds with progress, or one seed with a readable trace."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ _SHARD = 20
 
 
 def main() -> int:
-    """Run what the command line asks for; the status is bad if anything was found."""
+    """Run what the command line asks for; the exit code is 1 if a run failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
@@ -61,14 +61,14 @@ def _replay(scenario: Scenario, template: Path, *, is_shrinking: bool) -> int:
 
 
 def _kind(problem: str) -> str:
-    """Return a problem without what differs between two runs: ids, times and counts."""
+    """Return a problem without the ids, times and counts that differ between two runs."""
     return " ".join(word for word in problem.split() if not any(sign.isdigit() for sign in word))
 
 
 def _summary(result: Result) -> str:
     lines = [f"  {problem}" for problem in result.problems] or ["  all is well"]
-    told = f"{result.callbacks} callbacks, {result.seconds:.0f} virtual s, {result.lives} lives"
-    return "\n".join([f"{told}, digest {result.digest[:16]}", *lines])
+    summary = f"{result.callbacks} callbacks, {result.seconds:.0f} virtual s, {result.lives} lives"
+    return "\n".join([f"{summary}, digest {result.digest[:16]}", *lines])
 
 
 def _run_until_one_fails(seeds: range, template: Path) -> int:
@@ -112,7 +112,7 @@ def _run_many(seeds: range, template: Path, jobs: int) -> int:
 
 
 def _run_shard(seeds: range, template: Path) -> tuple[list[tuple[int, list[str]]], "Counter[str]"]:
-    """Return the seeds that failed and why, and what went wrong in all of them."""
+    """Return the seeds that failed with their reasons, and the counts of all faults."""
     failures = []
     happened: Counter[str] = Counter()
     for seed in seeds:

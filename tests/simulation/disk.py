@@ -1,4 +1,4 @@
-"""A database file as simulated processes see it: commits fail in every way in which they can."""
+"""A database file as simulated processes see it: commits fail in every possible way."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -48,22 +48,22 @@ STOPPED_SECONDS = 20.0
 
 
 class Weather:
-    """What is wrong with the machine for a while, for everybody on it."""
+    """The faults of the machine that last for a while, for all its processes."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
         self._until: dict[str, float] = {}
 
     def set(self, kind: str, seconds: float) -> None:
-        """Let a kind of trouble last for some time from now."""
+        """Let a kind of fault last for some time from now."""
         self._until[kind] = self._loop.time() + seconds
 
     def has(self, kind: str) -> bool:
-        """Whether that kind of trouble lasts."""
+        """Whether that kind of fault lasts."""
         return self._until.get(kind, 0.0) > self._loop.time()
 
     def clear(self) -> None:
-        """Let all be well."""
+        """End all faults."""
         self._until.clear()
 
 
@@ -85,7 +85,7 @@ class SimulatedDatabase(Database):
         self.commits = 0
         self.faults: dict[int, str] = {}
         self.strike: Callable[[str], str | None] = lambda _: None
-        """Told what each commit carries, one word after another; returns how it is to go wrong."""
+        """Called for each kind of content of a commit; returns how the commit fails."""
         self.happened: Counter[str] = Counter()
         self._open: list[SimulatedConnection] = []
         self._mark = 0
@@ -111,19 +111,19 @@ class SimulatedDatabase(Database):
         return self._mark
 
     def is_struck_by(self, kind: str, often: float) -> bool:
-        """Whether trouble that strikes now and then, while it lasts, strikes here."""
+        """Whether an intermittent fault, while it lasts, strikes here."""
         if not self.weather.has(kind) or self.loop.chance.random() >= often:
             return False
         self.happened[kind] += 1
         return True
 
     def check_alive(self) -> None:
-        """Let nothing happen after the end."""
+        """Raise once the process has ended."""
         if self.process.is_dead:
             raise DiedError
 
     def pause(self) -> None:
-        """Let others come between two transactions; on a slow disk, many of them."""
+        """Let other processes run between two transactions; on a slow disk, many of them."""
         if not self.weather.has("slow"):
             self.loop.pause()
             return
@@ -131,7 +131,7 @@ class SimulatedDatabase(Database):
         self.loop.pause(self.loop.chance.uniform(0, SLOW_SECONDS))
 
     def die(self) -> None:
-        """End the process; the system closes its files, and what was not committed is undone."""
+        """End the process; the system closes its files and rolls back what was not committed."""
         self.process.is_dead = True
         self.close_all()
 
@@ -141,7 +141,7 @@ class SimulatedDatabase(Database):
             self._open.pop().abandon()
 
     def fault_of_next_commit(self, carried: set[str]) -> str | None:
-        """Count a commit, and say how it is to go wrong."""
+        """Count a commit, and return how it fails."""
         self.commits += 1
         fault = self.faults.pop(self.commits, None)
         for word in sorted(carried):
@@ -193,7 +193,7 @@ class SimulatedConnection(SqliteConnection):
         super().close()
 
     def abandon(self) -> None:
-        """Close as the system does for a process that is gone."""
+        """Close as the system does for a process that has died."""
         self._is_cut = True
         super().close()
 

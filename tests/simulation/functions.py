@@ -1,11 +1,11 @@
-"""What simulated steps do: every attempt follows its part of a plan that the scenario holds.
+"""The functions of simulated steps: every attempt follows its part of a plan in the scenario.
 
 A plan is a list of words, one for each attempt; after its end all goes well. Of an effect: `ok`;
 `definite` (surely nothing happened), `refused` (the same, for good), `noted` (refused, and the step
-takes its time after that is on record), `lost` (the request never
-arrived and the result is unknown), `unheard` (it arrived, and its answer did not), `adrift` (the connection
-broke, and it arrives later), `late` (it arrived, and the answer takes longer than anybody waits). Of
-other code: `ok`, `error`, `refused`, `late`.
+goes on for a while after that is recorded), `lost` (the request never arrived and the result is
+unknown), `unheard` (it arrived, and its response was lost), `adrift` (the connection broke, and it
+arrives later), `late` (it arrived, and the response takes longer than the timeout). Of other code:
+`ok`, `error`, `refused`, `late`.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ def _word(ctx: StepContext, plan: list[str]) -> str:
     return plan[ctx.attempt - 1] if ctx.attempt <= len(plan) else "ok"
 
 
-def _place(ctx: StepContext) -> str:
+def _step_name(ctx: StepContext) -> str:
     return ctx.step if ctx.parallel_index is None else f"{ctx.step}[{ctx.parallel_index}]"
 
 
 def _line(ctx: StepContext) -> str:
     """Name the work that this is part of, which stays the same through retries, at every depth."""
-    task = ctx.claimed.task
+    task = ctx.attempt_input.task
     return str(task.input.get("line") or task.origin_id)
 
 
 async def touch(
     ctx: StepContext, plan: list[str], seconds: float, size: int = 0, taken: object = None
 ) -> str:
-    """Do something that may be repeated, with what another step gave; give much or little."""
-    world.touched[f"{ctx.task_id} {_place(ctx)}"] += 1
+    """Do something repeatable with another step's output; return much or little."""
+    world.touched[f"{ctx.task_id} {_step_name(ctx)}"] += 1
     word = _word(ctx, plan)
     ctx.log(f"attempt {ctx.attempt}: {word}")
     await asyncio.sleep(LATE_SECONDS if word == "late" else seconds)
@@ -51,11 +51,11 @@ async def touch(
         raise ValueError("it did not work")
     if word == "refused":
         raise DefiniteFailure("it never will", may_retry=False)
-    return _place(ctx).ljust(size)
+    return _step_name(ctx).ljust(size)
 
 
 async def many(ctx: StepContext, count: int) -> list[int]:
-    """Give a list for others to work on."""
+    """Return a list for a group."""
     return list(range(count))
 
 
@@ -83,18 +83,18 @@ async def act(
     """
     for number in range(1, calls + 1):
         word = _word(ctx, plan) if number == 1 else "ok"
-        request = {"for": _place(ctx), "number": number}
+        request = {"for": _step_name(ctx), "number": number}
         if changes:
             request["attempt"] = ctx.attempt
         try:
             await _call(ctx, word, number, seconds, policy, request)
         except DefiniteFailure as problem:
-            if (ctx.task_id, _place(ctx), number) in world.refused:
+            if (ctx.task_id, _step_name(ctx), number) in world.refused:
                 world.refused_again += 1
             elif word == "noted" and not problem.may_retry:
                 # What is saved later is durable later: the failure is on record by then.
                 await ctx.save("refused")
-                world.refused.add((ctx.task_id, _place(ctx), number))
+                world.refused.add((ctx.task_id, _step_name(ctx), number))
                 await asyncio.sleep(NOTED_SECONDS)
             raise
     return calls
@@ -125,7 +125,7 @@ async def _call(
 
 
 async def use(line: str, number: int, word: str) -> str:
-    """Be the tool of an agent."""
+    """Act as the tool of an agent."""
     if word == "definite":
         raise DefiniteFailure("come again")
     world.by_use[(line, number)] += 1
@@ -136,7 +136,7 @@ async def use(line: str, number: int, word: str) -> str:
 
 
 async def once(ctx: StepContext, plan: list[str], seconds: float) -> str:
-    """Be an effect as a whole (`effect: once`)."""
+    """Act as a whole (`effect: once`)."""
     call = ctx._call
     assert call is not None
     return await _perform(ctx, call, _word(ctx, plan), 1, seconds, is_once=True)
@@ -145,7 +145,7 @@ async def once(ctx: StepContext, plan: list[str], seconds: float) -> str:
 async def _perform(
     ctx: StepContext, call: Call, word: str, number: int, seconds: float, *, is_once: bool
 ) -> str:
-    world.receive((ctx.task_id, _place(ctx), number))
+    world.receive((ctx.task_id, _step_name(ctx), number))
     if word == "definite":
         await asyncio.sleep(seconds)
         raise DefiniteFailure("come again")
@@ -154,13 +154,13 @@ async def _perform(
     if word == "lost":
         await asyncio.sleep(seconds)
         raise ConnectionError("no route")
-    place = (_line(ctx), _place(ctx), number)
+    name = (_line(ctx), _step_name(ctx), number)
 
     def arrive() -> None:
-        world.happen(call.idempotency_key, call.remote_key, place, is_once=is_once)
+        world.happen(call.idempotency_key, call.remote_key, name, is_once=is_once)
 
     if word == "adrift":
-        limit = ctx.claimed.step.timeout_seconds or ADRIFT_SECONDS
+        limit = ctx.attempt_input.step.timeout_seconds or ADRIFT_SECONDS
         world.send(min(ADRIFT_SECONDS, 0.9 * limit), arrive)
         raise ConnectionError("the connection broke")
     arrive()

@@ -1,4 +1,4 @@
-"""An event loop without time and without threads: what comes next is drawn from a seed.
+"""An event loop without time and without threads: a seed decides the order.
 
 Time stands still while anything can run, and then jumps to the next timer. Of all callbacks that are
 ready one is chosen at random. Blocking work (`run_in_executor`, the worker's link) runs in this very
@@ -27,7 +27,7 @@ MOST_CALLBACKS = 300_000
 
 
 class StalledError(Exception):
-    """Nothing can ever happen any more, or the same happens for ever."""
+    """Nothing can happen any more, or the same happens for ever."""
 
 
 class Process:
@@ -103,7 +103,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def pause(self, seconds: float | None = None) -> None:
-        """Let others run before the blocking work that asks goes on."""
+        """Let others run before the calling blocking work goes on."""
         job = getcurrent()
         if job is self._hub:
             return
@@ -127,7 +127,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def abandon(self) -> None:
-        """End with all that is unfinished."""
+        """Close the loop with everything that is unfinished."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -165,9 +165,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 ready.append(handle)
         if not ready:
             return
-        place = self.chance.randrange(len(ready))
-        handle = ready[place]
-        del ready[place]
+        index = self.chance.randrange(len(ready))
+        handle = ready[index]
+        del ready[index]
         if not handle._cancelled and self._may_run(handle):
             handle._run()
 

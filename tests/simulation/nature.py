@@ -1,4 +1,4 @@
-"""What the engine takes from outside itself: time, ids, chance, and the database's thread."""
+"""The engine's sources from outside: time, ids, chance, and the database's thread."""
 
 import random
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class SimulatedClock(Clock):
         """The latest instant that it ever showed: nothing on record is in the future of that."""
 
     def now(self) -> int:
-        # No two looks at a real clock show the same.
+        # No two reads of a real clock are equal.
         self._reads += 1
         now = EPOCH_US + int(self._loop.time() * SECOND) + self._jumped_us + self._reads
         self.latest = max(self.latest, now)
@@ -48,12 +48,12 @@ class SimulatedClock(Clock):
         self._furthest_us = max(self._furthest_us, self._jumped_us)
 
     def set_right(self) -> None:
-        """Undo all that set it back: what is due by the wall clock would be as late as that."""
+        """Undo all that set the clock back: otherwise what is due would be as late as that."""
         self._jumped_us = self._furthest_us
 
 
 class SeededSource(Source):
-    """Ids as they really are, time first, with the rest drawn from a seed."""
+    """Ids of the real form, time first, with the rest drawn from a seed."""
 
     def __init__(self, clock: SimulatedClock, chance: random.Random) -> None:
         self._clock = clock

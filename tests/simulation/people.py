@@ -1,4 +1,4 @@
-"""The people of a run: operators who interfere, and one who in the end gives all that is waited for."""
+"""The people of a run: operators who interfere, and one who in the end answers everything."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class People:
             self._by_key.setdefault(key, set()).add(task_id)
 
     def broken_promises(self) -> list[str]:
-        """Tell what was delivered under one key and became several tasks."""
+        """Return the deliveries under one key that became several tasks."""
         return [f"{key} became {ids}" for key, ids in self._by_key.items() if len(ids) > 1]
 
     def operator(self, database: Database) -> Operator:
@@ -56,7 +56,7 @@ class People:
         await asyncio.sleep(operation["at"])
         for _ in range(3):
             try:
-                said = await self._machine.visit("operator", self._command(operation))
+                answer = await self._machine.visit("operator", self._command(operation))
             except (RefusedError, NotFoundError, NotAllowedError, InvalidAnswerError) as error:
                 self._machine.tell("operator", f"{operation['do']}: refused: {error}")
                 return
@@ -64,8 +64,8 @@ class People:
                 self._machine.tell("operator", f"{operation['do']}: {error}")
                 await asyncio.sleep(1.0)
                 continue
-            self._machine.tell("operator", f"{operation['do']}: {said}")
-            if said not in IN_VAIN:
+            self._machine.tell("operator", f"{operation['do']}: {answer}")
+            if answer not in IN_VAIN:
                 self._machine.result.happened[f"person: {operation['do']}"] += 1
             return
 
@@ -96,7 +96,7 @@ class People:
         return command
 
     def _some(self, database: Database, number: int) -> str | None:
-        """Return some child, or the task that came last: a retry, a fork or a child perhaps."""
+        """Return some child, or the newest task: perhaps a retry, a fork or a child."""
         condition = "parent_task_id IS NOT NULL" if number == SOME_CHILD else "1 = 1"
         with database.connect("reader") as connection:
             found = connection.query(f"SELECT id FROM tasks WHERE {condition} ORDER BY id")
@@ -129,12 +129,12 @@ class People:
         question = chance.choice(asked)
         if question[1] == "approval" and chance.random() < 0.3:
             return self._say(database, question, "deny")
-        said = self._answer(database, question)
+        answer = self._answer(database, question)
         try:
             # A second tap on the same button.
             self._answer(database, question)
         except RefusedError:
-            return said
+            return answer
         raise AssertionError(f"approval {question[0]} was decided twice")
 
     def _answer(self, database: Database, question: tuple[Any, ...]) -> str:
@@ -149,7 +149,7 @@ class People:
         return self._say(database, question, "answer", truth)
 
     def _resolve(self, database: Database, approval_id: str, verdict: Any) -> str:
-        """Say what became of an effect by naming its step, as the command does."""
+        """Resolve an unknown effect by its step's name, as the command does."""
         with database.connect("reader") as connection:
             ((task_id, name, item),) = connection.query(
                 "SELECT a.task_id, s.name, s.parallel_index FROM approvals AS a"
@@ -170,7 +170,7 @@ class People:
         return answered.message
 
     def _truth(self, database: Database, request: str) -> str:
-        """Say of an effect whether it happened, after a look at the world."""
+        """Return whether an effect happened, as the world has recorded it."""
         asked = json.loads(request)
         self._machine.result.happened["person: saw another request"] += "now" in asked
         given = (asked["request"] or {}).get("arguments")
@@ -185,7 +185,7 @@ class People:
         return "done" if self._machine.world.has_seen(remote_key) else "retry"
 
     async def attend(self) -> None:
-        """Answer whatever is asked, as long as things go wrong."""
+        """Answer questions while faults go on."""
         while not self._machine.is_calm:
             await asyncio.sleep(self._machine.loop.chance.uniform(0.5, 3.0))
             try:
@@ -218,13 +218,13 @@ class People:
             if self._machine.loop.chance.random() < 0.3:
                 continue
             try:
-                said = self.operator(database).retry(task_id)
+                answer = self.operator(database).retry(task_id)
             except RefusedError as error:
                 self._machine.tell("settler", f"retry: refused: {error}")
                 refused += 1
                 continue
-            self._machine.result.happened["person: retry"] += said.is_changed
-            self._machine.tell("settler", f"retry: {said.message}")
+            self._machine.result.happened["person: retry"] += answer.is_changed
+            self._machine.tell("settler", f"retry: {answer.message}")
         return refused
 
     async def fork_after_answers(self) -> None:
@@ -245,12 +245,12 @@ class People:
         ]
         if not behind:
             return
-        said = self._fork_from(database, *self._machine.loop.chance.choice(behind))
+        answer = self._fork_from(database, *self._machine.loop.chance.choice(behind))
         self._machine.result.happened["person: fork after an answer"] += 1
-        self._machine.tell("settler", f"fork: {said}")
+        self._machine.tell("settler", f"fork: {answer}")
 
     async def settle(self) -> list[str]:
-        """Give everything that is waited for, and return what is still open."""
+        """Answer everything that is waited for, and return what is still open."""
         found: list[str] = await self._machine.visit("settler", self._settle)
         return found
 
@@ -306,7 +306,7 @@ def _questions(database: Database) -> list[tuple[Any, ...]]:
 
 
 def _try(command: Callable[[], object]) -> None:
-    """Do something that may have become needless since one looked."""
+    """Do something that may have become impossible since the last check."""
     try:
         command()
     except (RefusedError, NotFoundError):

@@ -30,7 +30,7 @@ from agent.tasks import checker
 from agent.tasks.checker import ExternalWitness
 from agent.tasks.errors import RefusedError
 from agent.tasks.rules.creation import Submission
-from agent.tasks.worker import notifications
+from agent.tasks.worker import wake_listener
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 from tests.simulation import functions
@@ -61,7 +61,7 @@ RETRIES = 2
 
 @dataclass
 class Result:
-    """What became of a run."""
+    """The result of a run."""
 
     problems: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
@@ -83,12 +83,12 @@ def run(scenario: Scenario, template: Path, *, is_traced: bool = False) -> Resul
 
 
 def _memory() -> str | None:
-    """Return a directory that is no disk, where there is one."""
+    """Return a directory in memory, where there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class _Machine:
-    """The simulated machine and everybody on it."""
+    """The simulated machine with all its processes."""
 
     def __init__(self, scenario: Scenario, path: Path, *, is_traced: bool) -> None:
         self.scenario = scenario
@@ -138,10 +138,10 @@ class _Machine:
         raise structlog.DropEvent
 
     def run(self) -> Result:
-        """Live through the scenario and look at what it left."""
-        before = functions.world, notifications.CHECK_SECONDS, processes.orphans
+        """Run the scenario and check what it left."""
+        before = functions.world, wake_listener.CHECK_SECONDS, processes.orphans
         functions.world = self.world
-        notifications.CHECK_SECONDS = 0.5  # type: ignore[misc]
+        wake_listener.CHECK_SECONDS = 0.5  # type: ignore[misc]
         # What runs on the real machine is none of the simulated one's.
         processes.orphans = list
         source = SeededSource(self.clock, random.Random(f"ids {self.scenario.seed}"))
@@ -152,7 +152,7 @@ class _Machine:
             with ids.drawn_from(source):
                 self._run()
         finally:
-            functions.world, notifications.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
+            functions.world, wake_listener.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
             structlog.configure(**configured)
             asyncio.set_event_loop(None)
             for database in self._databases:

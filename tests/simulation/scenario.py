@@ -1,4 +1,4 @@
-"""A scenario: all that is decided before a run, as plain data that can be kept, cut down and replayed.
+"""A scenario: the decisions before a run, as plain data that can be stored, shrunk and replayed.
 
 The order of events is decided during the run, by the scenario's seed.
 """
@@ -41,12 +41,12 @@ class Scenario:
     """Whether a person finally retries whatever has not succeeded, and the result of that."""
 
     def text(self) -> str:
-        """Write it down."""
+        """Serialize it."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def read(cls, path: Path) -> "Scenario":
-        """Read one that was written down."""
+        """Parse a serialized one."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -75,7 +75,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:
-    """Let some calls be refused for good, and some ask for something else in every attempt."""
+    """Let some calls be refused for good, and some change their request in every attempt."""
     for step in (step for graph in graphs for step in graph["steps"]):
         if step["config"].get("call") != f"{_FUNCTIONS}:act":
             continue
@@ -143,7 +143,7 @@ def _fault(chance: random.Random, workers: int) -> JsonObject:
 
 
 def _zombie(chance: random.Random) -> JsonObject:
-    """Stop a worker until others have taken its place, mostly where that is worst."""
+    """Stop a worker until others have taken over, mostly at the worst moment."""
     if chance.random() < 0.3:
         seconds = round(chance.uniform(8, 20), 3)
         return {"kind": "stop", "callback": _early(chance, 400), "seconds": seconds}
@@ -154,7 +154,7 @@ def _zombie(chance: random.Random) -> JsonObject:
 
 
 def _early(chance: random.Random, most: int) -> int:
-    """Draw a number that is more often small: much happens at the beginning of a life."""
+    """Draw a number that is more often small: much happens at the start of a process."""
     return 1 + int(chance.random() ** 2 * most)
 
 

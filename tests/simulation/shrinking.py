@@ -1,4 +1,4 @@
-"""Cutting a scenario down to what it needs to fail."""
+"""Shrinking a scenario to what it needs to fail."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -16,39 +16,39 @@ def shrink(scenario: Scenario, fails: Fails, most_tries: int = 400) -> Scenario:
     has_shrunk = True
     while has_shrunk:
         has_shrunk = False
-        place = 0
-        while (smaller := next(islice(_smaller(best), place, None), None)) is not None:
+        index = 0
+        while (smaller := next(islice(_smaller(best), index, None), None)) is not None:
             if tries == most_tries:
                 return best
             tries += 1
             if fails(smaller):
-                # What was next is now at this place.
+                # What was next is now at this index.
                 best, has_shrunk = smaller, True
             else:
-                place += 1
+                index += 1
     return best
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario without one thing, or with less of one; what cuts off most comes first."""
+    """Yield the scenario without one thing, or with less of one; the largest cuts come first."""
     for name in ("faults", "operations"):
         if len(getattr(scenario, name)) > 1:
             smaller = copy.deepcopy(scenario)
             getattr(smaller, name).clear()
             yield smaller
-    for place in range(len(scenario.submissions)):
+    for index in range(len(scenario.submissions)):
         smaller = copy.deepcopy(scenario)
-        del smaller.submissions[place]
-        smaller.operations = [each for each in smaller.operations if each["task"] != place]
+        del smaller.submissions[index]
+        smaller.operations = [each for each in smaller.operations if each["task"] != index]
         for operation in smaller.operations:
-            operation["task"] -= operation["task"] > place
+            operation["task"] -= operation["task"] > index
         yield smaller
     yield from _without_graphs(scenario)
     yield from _without_steps(scenario)
     for name in ("faults", "operations"):
-        for place in range(len(getattr(scenario, name))):
+        for index in range(len(getattr(scenario, name))):
             smaller = copy.deepcopy(scenario)
-            del getattr(smaller, name)[place]
+            del getattr(smaller, name)[index]
             yield smaller
     for graph in range(len(scenario.graphs)):
         for option in ("max_parallel", "fail_fast", "timeout_seconds", "priority", "budget"):
@@ -68,10 +68,10 @@ def _without_graphs(scenario: Scenario) -> Iterator[Scenario]:
     started = {each["graph"] for each in scenario.submissions}
     for graph in scenario.graphs:
         started |= {step["config"].get("name") for step in graph["steps"]}
-    for place, graph in enumerate(scenario.graphs):
+    for index, graph in enumerate(scenario.graphs):
         if graph["name"] not in started:
             smaller = copy.deepcopy(scenario)
-            del smaller.graphs[place]
+            del smaller.graphs[index]
             yield smaller
 
 
@@ -79,10 +79,10 @@ def _without_steps(scenario: Scenario) -> Iterator[Scenario]:
     for graph, definition in enumerate(scenario.graphs):
         if len(definition["steps"]) == 1:
             continue
-        for place in range(len(definition["steps"])):
+        for index in range(len(definition["steps"])):
             smaller = copy.deepcopy(scenario)
             steps = smaller.graphs[graph]["steps"]
-            name = steps.pop(place)["name"]
+            name = steps.pop(index)["name"]
             for step in steps:
                 if name in step["depends_on"]:
                     step["depends_on"].remove(name)

@@ -1,4 +1,4 @@
-"""Defects of the engine that only a certain order of events shows, planted for the simulator to find."""
+"""The simulator finds planted mutants that only a certain order of events reveals."""
 
 import re
 import subprocess
@@ -12,27 +12,27 @@ from tests.mutants.breaks import MUTANTS
 
 SEEDS = 60
 PLANTED = {
-    "no fence": "was declared dead in turn",
-    "an unanswered commit counts as landed": "lost its claims, and is not dead",
-    "send_by is ignored": "happened 2 times|recorded as failed .*, and happened",
-    "acting before the time is over": "happened 2 times|recorded as failed .*, and happened",
+    "a dead worker can still commit": "was declared dead in transaction",
+    "an unanswered commit counts as committed": "lost its claims, and is not dead",
+    "a call is sent after its send_by": "happened 2 times|recorded as failed .*, and happened",
+    "an unknown call is decided before it expires": "happened 2 times|recorded as failed .*, and happened",
     "fork relies on an answer for another input": "which was answered under another input",
 }
-"""What gives each away: nothing else would do, since a test must not pass for another's reason."""
+"""The violation that each must cause: any other one would be the wrong reason to pass."""
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the tree that may be broken."""
+    """Return a copy of the tree that mutants can be applied to."""
     directory = tmp_path_factory.mktemp("planted")
     hunt.copy_to(directory)
     return directory
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_break_is_found_within_some_tens_of_seeds(name: str, copy: Path) -> None:
-    """The simulated world is bad enough: workers come back at the worst moment, and so on."""
-    (mutant,) = [each for each in MUTANTS if each.name == name]
+def test_a_planted_mutant_is_found_within_sixty_seeds(name: str, copy: Path) -> None:
+    """The simulated faults are harsh enough: a worker resumes at the worst moment, and so on."""
+    (mutant,) = [mutant for mutant in MUTANTS if mutant.name == name]
     with hunt.broken(mutant, copy):
         done = subprocess.run(
             [sys.executable, "-m", "tests.simulation", "--stop", "--seeds", str(SEEDS)],

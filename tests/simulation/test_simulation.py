@@ -22,16 +22,16 @@ KEPT = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_whatever_goes_wrong_everything_ends_well(shard: int, sqlite_template: Path) -> None:
-    """After the faults every task ends, the checker is content, and no effect happened twice."""
+def test_every_task_ends_whatever_faults_occur(shard: int, sqlite_template: Path) -> None:
+    """After the faults every task ends, the checker finds nothing, and no effect happened twice."""
     for seed in range(COUNTED_SEEDS + shard, SEEDS, SHARDS):
         problems = run(draw(seed), sqlite_template).problems
         assert problems == [], f"make simulate SEED={seed}"
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_what_was_found_once_stays_mended(path: Path, sqlite_template: Path) -> None:
-    """Each was a failure, cut down to what it took."""
+def test_earlier_failures_stay_fixed(path: Path, sqlite_template: Path) -> None:
+    """Each scenario was a failure once, shrunk to what it needed."""
     assert run(Scenario.read(path), sqlite_template).problems == []
 
 
@@ -68,10 +68,10 @@ FAULTS = {
 """What happens on the simulated machine, and how often at least in the counted seeds."""
 
 
-def test_everything_goes_wrong_often_enough(sqlite_template: Path) -> None:
-    """A fault that never strikes proves nothing: what really happened is counted, not what was drawn.
+def test_every_fault_occurs_often_enough(sqlite_template: Path) -> None:
+    """Counted are the faults that occurred: a drawn fault that never strikes proves nothing.
 
-    Everything ends well here too.
+    Every task ends here too.
     """
     happened: Counter[str] = Counter()
     for seed in range(COUNTED_SEEDS):
@@ -83,11 +83,11 @@ def test_everything_goes_wrong_often_enough(sqlite_template: Path) -> None:
 
 
 async def _repeat_blindly(*_: object) -> None:
-    """Treat what is unknown as if it had never begun."""
+    """Treat an unknown call as if it had never begun."""
 
 
 def test_a_planted_defect_is_found(sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that repeats what may have happened is caught by one of a few seeds."""
+    """One of a few seeds catches an engine that repeats unknown effects."""
     monkeypatch.setattr(UnknownPolicy, "apply", _repeat_blindly)
     problems = [
         problem for seed in range(10) for problem in run(draw(seed), sqlite_template).problems
@@ -96,10 +96,8 @@ def test_a_planted_defect_is_found(sqlite_template: Path, monkeypatch: pytest.Mo
     assert any("happened 2 times" in problem for problem in problems)
 
 
-def test_a_failure_is_cut_down_to_what_it_takes(
-    sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Faults, operations, submissions and steps go as long as it still fails."""
+def test_a_failure_is_shrunk(sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults, operations, submissions and steps are removed as long as the scenario still fails."""
     monkeypatch.setattr(UnknownPolicy, "apply", _repeat_blindly)
 
     def fails(scenario: Scenario) -> bool:
@@ -112,7 +110,7 @@ def test_a_failure_is_cut_down_to_what_it_takes(
     assert len(smaller.text()) < len(whole.text()) / 2
 
 
-def test_a_seed_is_a_run(sqlite_template: Path) -> None:
+def test_a_seed_determines_its_run(sqlite_template: Path) -> None:
     """The same seed gives the same run, to the last event; another one gives another."""
     first = run(draw(7), sqlite_template, is_traced=True)
     again = run(draw(7), sqlite_template, is_traced=True)
@@ -121,8 +119,8 @@ def test_a_seed_is_a_run(sqlite_template: Path) -> None:
     assert first.digest == again.digest != run(draw(8), sqlite_template).digest
 
 
-def test_a_seed_is_the_same_run_in_every_process(sqlite_template: Path) -> None:
-    """Nothing hangs on the order of sets, nor on what ran before in the same process."""
+def test_a_seed_gives_the_same_run_in_every_process(sqlite_template: Path) -> None:
+    """Nothing depends on the order of sets, nor on earlier runs in the same process."""
     code = (
         "import sys; from pathlib import Path;"
         " from tests.simulation.run import run; from tests.simulation.scenario import draw;"

@@ -1,4 +1,4 @@
-"""What is removed gives its space back to the disk."""
+"""Pruning gives free space back to the disk."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,7 @@ def _fill(database: Database, count: int = TASKS) -> None:
 
 
 def _without_incremental(path: Path) -> Database:
-    """Return a database as earlier versions made it."""
+    """Return a database as earlier versions created it."""
     sqlite.create(path)
     raw = sqlite_driver.driver().module.connect(str(path))
     raw.execute("CREATE TABLE first (x)")
@@ -56,10 +56,10 @@ def test_a_new_database_shrinks_after_a_prune(sqlite_database: Database) -> None
     assert after.free_bytes == 0
 
 
-def test_others_write_while_space_is_given_back(
+def test_other_writers_are_not_blocked_while_space_is_freed(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No transaction gives back more than a bounded number of pages."""
+    """No transaction frees more than a bounded number of pages."""
     _fill(sqlite_database)
     with sqlite_database.connect("writer") as connection:
         pruning.prune(connection, BEFORE)
@@ -70,8 +70,8 @@ def test_others_write_while_space_is_given_back(
     assert sqlite_database.write_mark() - committed >= free / 4096 / 50
 
 
-def test_a_reader_in_the_way_only_puts_it_off(sqlite_database: Database) -> None:
-    """An open snapshot keeps the log from being emptied, and nothing fails."""
+def test_an_open_reader_only_delays_freeing(sqlite_database: Database) -> None:
+    """A snapshot keeps the log from being emptied, and nothing fails."""
     _fill(sqlite_database)
     with sqlite_database.connect("reader") as reader, reader.snapshot():
         assert reader.query("SELECT count(*) FROM tasks") == [(TASKS,)]
@@ -100,8 +100,8 @@ def test_a_file_of_an_earlier_version_is_rewritten_once(tmp_path: Path) -> None:
     migrate.check(database)
 
 
-def test_a_rewrite_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without enough of the disk it is refused before anything is written."""
+def test_a_rewrite_needs_free_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the rewrite is refused before anything is written."""
     database = _without_incremental(tmp_path / "agent.db")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
     with pytest.raises(StoreError, match="bytes of disk") as caught:
@@ -109,8 +109,8 @@ def test_a_rewrite_needs_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert caught.value.fault is Fault.FULL
 
 
-def test_postgresql_is_left_alone(postgres_database: Database) -> None:
-    """It has its own ways."""
+def test_postgresql_frees_its_own_space(postgres_database: Database) -> None:
+    """The command does nothing there."""
     assert free_space.measure(postgres_database) is None
     free_space.shrink(postgres_database)
     free_space.rewrite(postgres_database)

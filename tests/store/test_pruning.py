@@ -1,4 +1,4 @@
-"""Backups of a database in use, and pruning of what is old."""
+"""Backups of a database in use, and pruning of old tasks."""
 
 import itertools
 import shutil
@@ -34,7 +34,7 @@ def _counts(connection: Connection) -> dict[str, int]:
 
 
 def test_prune_removes_whole_tasks_that_ended_long_ago(database: Database) -> None:
-    """With all that belongs to them; younger, living and unended ones stay untouched."""
+    """With all their rows; younger and unfinished tasks stay untouched."""
     with database.connect("writer") as connection:
         insert_task(connection, "old-1", status="succeeded", ended_at=999)
         insert_task(connection, "old-2", status="failed", ended_at=1)
@@ -49,7 +49,7 @@ def test_prune_removes_whole_tasks_that_ended_long_ago(database: Database) -> No
         assert pruning.prune(connection, BEFORE)["tasks"] == 0
 
 
-def test_prune_takes_children_with_their_parents(database: Database) -> None:
+def test_prune_removes_children_with_their_parents(database: Database) -> None:
     """A child stays while its parent does, and goes with it, down to grandchildren."""
 
     def child(task_id: str, parent: str, **given: Any) -> None:
@@ -82,8 +82,8 @@ def test_prune_takes_children_with_their_parents(database: Database) -> None:
 
 
 @pytest.mark.parametrize("relation", ["origin_id", "retry_of", "forked_from"])
-def test_prune_keeps_what_living_tasks_came_from(database: Database, relation: str) -> None:
-    """A retry that runs still needs what the old task did; one that has ended does not."""
+def test_prune_keeps_the_origins_of_running_tasks(database: Database, relation: str) -> None:
+    """A running retry still needs the old task; an ended one does not."""
     with database.connect("writer") as connection:
         insert_task(connection, "needed")
         insert_task(connection, "alive", status="paused", **{relation: "needed"})
@@ -94,7 +94,7 @@ def test_prune_keeps_what_living_tasks_came_from(database: Database, relation: s
 
 
 def test_prune_keeps_a_line_of_retries_as_long_as_its_last_task(database: Database) -> None:
-    """Each of them may have begun what the others only know of through it; then all go at once."""
+    """Each may have begun calls that the others know only through it; then all go at once."""
     with database.connect() as connection:
         with connection.transaction():
             for number, ended_at in enumerate((10, 11, 12, 500)):
@@ -108,7 +108,7 @@ def test_prune_keeps_a_line_of_retries_as_long_as_its_last_task(database: Databa
 
 
 def test_prune_works_in_small_transactions(database: Database) -> None:
-    """However much is old, each transaction is short; all of it goes in the end."""
+    """However much is old, each transaction is short; everything goes in the end."""
     with database.connect("writer") as connection:
         with connection.transaction():
             for number in range(250):
@@ -135,7 +135,7 @@ def test_prune_works_in_small_transactions(database: Database) -> None:
         assert all(before - after <= 100 for before, after in itertools.pairwise(left))
 
 
-def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) -> None:
+def test_prune_skips_a_locked_task(postgres_database: Database) -> None:
     """A task that is being forked is left for the next prune; nothing waits."""
     with (
         postgres_database.connect("writer") as connection,
@@ -149,8 +149,8 @@ def test_prune_leaves_a_task_that_somebody_holds(postgres_database: Database) ->
         assert _tasks(connection) == {"held"}
 
 
-def test_prune_forgets_workers_and_their_events(database: Database) -> None:
-    """Ended workers and events of no task are removed by age; a worker that owns a step stays."""
+def test_prune_removes_ended_workers_and_their_events(database: Database) -> None:
+    """They are removed by age, with events of no task; a worker that owns a step stays."""
     with database.connect("writer") as connection:
         insert_task(connection, "t", status="running")
         connection.execute("UPDATE steps SET status = 'running', owner = 'owner', claim_turn = 1")
@@ -167,18 +167,20 @@ def test_prune_forgets_workers_and_their_events(database: Database) -> None:
         assert left == {"owner", "alive", "recent"}
 
 
-def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_path: Path) -> None:
-    """The copy is one state of the database, of its owner alone, and serves like the original."""
+def test_a_backup_is_consistent_while_others_write(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """The copy is one state of the database, readable only by its owner, and works alike."""
     is_over = threading.Event()
     is_writing = threading.Event()
 
     def write() -> None:
-        with sqlite_database.connect("worker") as turn:
+        with sqlite_database.connect("worker") as worker:
             number = 0
             while not is_over.is_set():
                 number += 1
-                with turn.transaction():
-                    insert_task(turn, f"t{number:06}")
+                with worker.transaction():
+                    insert_task(worker, f"t{number:06}")
                 is_writing.set()
 
     thread = threading.Thread(target=write)
@@ -204,7 +206,7 @@ def test_a_backup_is_whole_while_others_write(sqlite_database: Database, tmp_pat
 
 
 def test_a_backup_never_overwrites(sqlite_database: Database, tmp_path: Path) -> None:
-    """A file that is there is refused and kept, and a directory that is not is named."""
+    """An existing file is refused and kept, and a missing directory is named."""
     path = tmp_path / "precious.db"
     path.write_text("precious")
     with pytest.raises(StoreError, match="never overwrites"):
@@ -214,7 +216,7 @@ def test_a_backup_never_overwrites(sqlite_database: Database, tmp_path: Path) ->
         pruning.backup(sqlite_database, tmp_path / "nowhere" / "copy.db")
 
 
-def test_a_backup_that_finds_no_room_names_where(
+def test_a_backup_on_a_full_disk_names_the_disk(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the copy's disk that is full, not the database's."""
@@ -233,18 +235,18 @@ def test_a_backup_that_finds_no_room_names_where(
     assert caught.value.fault is Fault.FULL
 
 
-def test_a_backup_of_nothing_leaves_nothing(tmp_path: Path) -> None:
-    """A database that cannot be read leaves no half-made copy."""
+def test_a_failed_backup_leaves_no_file(tmp_path: Path) -> None:
+    """A database that cannot be read leaves no partial copy."""
     with pytest.raises(StoreError) as caught:
         pruning.backup(Database(f"sqlite:///{tmp_path}/none.db"), tmp_path / "copy.db")
     assert caught.value.fault is Fault.LOST
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_backup_of_postgresql_goes_through_its_own_program(
+def test_a_backup_of_postgresql_uses_pg_dump(
     postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With `pg_dump` there it writes an archive; without, the message says what is needed."""
+    """It writes an archive; without `pg_dump` the message says what is needed."""
     path = tmp_path / "copy.dump"
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(StoreError, match="pg_dump"):
@@ -260,8 +262,8 @@ def test_a_backup_of_postgresql_goes_through_its_own_program(
     assert [file.name for file in tmp_path.iterdir()] == ["copy.dump"]
 
 
-def test_what_a_prune_keeps_is_counted(database: Database) -> None:
-    """Tasks that others came from, and large values within their day of grace."""
+def test_a_prune_counts_what_it_keeps(database: Database) -> None:
+    """Origins of other tasks, and large values within their day of grace."""
     with database.connect("writer") as connection:
         insert_task(connection, "old", status="failed", ended_at=1)
         insert_task(connection, "again", status="running", retry_of="old", origin_id="old")

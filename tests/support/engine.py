@@ -1,8 +1,8 @@
-"""Two ways to drive the engine: a real worker beside the test, and turns made by hand.
+"""Two ways to drive the engine: a real worker beside the test, and commits made by the test.
 
 `Engine` runs a `Worker` in a loop of its own thread, so that the test is another process to it.
-`Hand` is a worker without a loop: the test decides what each attempt returned and when a turn
-happens, so that what shares a turn is no matter of luck.
+`Hand` is a worker without a loop: the test decides what each attempt returned and when it commits,
+so that the content of each commit is deterministic.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ RETRY = Retry(ERROR)
 
 
 class HandClock(Clock):
-    """A clock that a test moves on; what is measured here goes on as ever."""
+    """A clock that the test moves; `monotonic` is not affected."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def eventually(condition: Callable[[], T], what: object = "it") -> T:
 
 
 class Reader:
-    """What tests read of a database."""
+    """The queries that tests make."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -192,7 +192,7 @@ class Engine(Reader):
         self.settings = EngineSettings(**{**fast, **settings})
         self.clock = database.clock
         self.operator = Operator(database, database.clock)
-        self.told: list[tuple[Any, ...]] = []
+        self.delivered_events: list[tuple[Any, ...]] = []
         """The events that the tail passed to its listeners."""
         self.failure: BaseException | None = None
         self._is_ready = threading.Event()
@@ -211,7 +211,7 @@ class Engine(Reader):
         self.loop = asyncio.get_running_loop()
         self.worker = Worker(self.database, self.settings, limits=self.limits, models=self.models)
         self.tail = EventTail(self.database)
-        self.tail.subscribe(self.told.extend)
+        self.tail.subscribe(self.delivered_events.extend)
         self.worker.commit_listeners.append(self.tail.wake)
         self.tail.start()
         self._is_ready.set()
@@ -248,7 +248,7 @@ Start = Callable[..., Engine]
 
 
 class Hand(Reader):
-    """A worker whose turns are made one by one, with outcomes of the test's choice."""
+    """A worker whose commits the test makes one by one, with outcomes of its choice."""
 
     def __init__(self, database: Database, slots: int = 50) -> None:
         super().__init__(database)
@@ -264,8 +264,8 @@ class Hand(Reader):
         self.committer.session.disconnect()
         super().close()
 
-    def turn(self, batch: Batch | None = None, **changes: Any) -> CommitResult:
-        """Commit one turn and keep what it claimed as running."""
+    def commit(self, batch: Batch | None = None, **changes: Any) -> CommitResult:
+        """Make one commit and keep what it claimed as running."""
         batch = batch or Batch()
         running = len(self.running) - len(batch.completions)
         options = {
@@ -273,12 +273,11 @@ class Hand(Reader):
             "running": running,
             "lease_us": 30 * SECOND,
             "most_due": max(self.slots - running, 16),
-            # A worker with nothing to write makes a turn because it was told, or found, that
-            # something is due.
-            "must_poll": batch.is_empty,
+            # A worker with nothing to write commits because it was notified, or its timer fired.
+            "must_query_due": batch.is_empty,
         }
-        room = ClaimCapacity(**{**options, **changes})
-        delivered = self.committer.commit(batch, room)
+        capacity = ClaimCapacity(**{**options, **changes})
+        delivered = self.committer.commit(batch, capacity)
         for settle, _ in delivered.result.settled:
             for key, claimed in list(self.running.items()):
                 if claim_of(claimed) == settle.claim:
@@ -288,10 +287,10 @@ class Hand(Reader):
         return delivered
 
     def submit(self, *graphs: Graph, slots: int | None = None, **options: Any) -> list[str]:
-        """Submit tasks in one turn."""
+        """Submit tasks in one commit."""
         submissions = [Submission(graph=graph, **options) for graph in graphs]
         changes = {} if slots is None else {"slots": slots}
-        created = self.turn(Batch(submissions=submissions), **changes).result.created
+        created = self.commit(Batch(submissions=submissions), **changes).result.created
         return [created[submission.task_id] for submission in submissions]
 
     def start(self, graph: Graph, **options: Any) -> str:
@@ -312,23 +311,23 @@ class Hand(Reader):
         return found
 
     def settle(self, outcomes: Mapping[str, Outcome], task_id: str | None = None) -> CommitResult:
-        """Settle outcomes of running attempts, by their steps' names, in one turn."""
+        """Settle outcomes of running attempts, by their steps' names, in one commit."""
         settles = [
             settle_of(self.claimed(name, task_id), outcome) for name, outcome in outcomes.items()
         ]
-        return self.turn(Batch(completions=settles))
+        return self.commit(Batch(completions=settles))
 
     def succeed(self, *names: str, task_id: str | None = None) -> CommitResult:
-        """Let steps succeed in one turn."""
+        """Let steps succeed in one commit."""
         return self.settle({name: Succeeded(name) for name in names}, task_id)
 
     def fail(self, *names: str, task_id: str | None = None) -> CommitResult:
-        """Let steps fail in one turn."""
+        """Let steps fail in one commit."""
         return self.settle(dict.fromkeys(names, FAILURE), task_id)
 
 
 def settle_of(claimed: AttemptInput, outcome: Outcome) -> Completion:
-    """Return an attempt's outcome as a turn takes it."""
+    """Return an attempt's outcome as a commit takes it."""
     return Completion(claim_of(claimed), claimed.graph, outcome)
 
 
@@ -342,7 +341,7 @@ def name_of(claimed: AttemptInput) -> str:
 def most_at_once(
     events: Iterable[tuple[str, str | None, int | None, Any]], is_counted: Callable[[str], bool]
 ) -> int:
-    """Return how many of a task's steps were claimed at once, at most."""
+    """Return the largest number of a task's steps that were claimed at the same time."""
     running: set[str] = set()
     most = 0
     for kind, name, _, _ in events:
@@ -357,6 +356,6 @@ def most_at_once(
 
 
 def find_violations(database: Database) -> list[str]:
-    """Hold a database against the engine's invariants."""
+    """Run the checker on a database."""
     with database.connect("reader") as connection:
         return checker.check(connection, database.clock.now())

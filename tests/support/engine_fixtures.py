@@ -60,7 +60,7 @@ def engine(start: Start) -> Engine:
 
 @pytest.fixture
 def hand(checked: Database) -> Iterator[Hand]:
-    """Return a worker whose turns the test makes."""
+    """Return a worker whose commits the test makes."""
     hand = Hand(checked)
     yield hand
     hand.close()

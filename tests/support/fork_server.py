@@ -86,7 +86,7 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it is known to have ended."""
-        # Until it is polled its id belongs to nobody else.
+        # Until it is polled no other process can get its id.
         if self.returncode is None:
             os.kill(self.pid, number)
 

@@ -83,7 +83,7 @@ def redirect(status: int, location: str) -> Respond:
 
 
 async def hang_up(received: Received, writer: asyncio.StreamWriter) -> None:
-    """Close the connection without a word."""
+    """Close the connection without a response."""
 
 
 async def truncate(received: Received, writer: asyncio.StreamWriter) -> None:
@@ -97,7 +97,7 @@ async def stall(received: Received, writer: asyncio.StreamWriter) -> None:
 
 
 def in_turn(*responds: Respond) -> Respond:
-    """Return what answers each request differently; the last one stays."""
+    """Return a responder that answers each request differently; the last one stays."""
     left = list(responds)
 
     async def respond(received: Received, writer: asyncio.StreamWriter) -> None:

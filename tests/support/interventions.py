@@ -1,4 +1,4 @@
-"""What tests do to tasks of a `Hand` beside its turns: intents, dead workers, broken rows."""
+"""What tests do to tasks of a `Hand` beside its commits: intents, dead workers, broken rows."""
 
 from agent.core import ids
 from agent.steps.types.attempt_input import AttemptInput
@@ -27,12 +27,12 @@ def intend(hand: Hand, claimed: AttemptInput, on_unknown: str = "ask") -> str:
         send_by=hand.clock.now(),
         expires_at=hand.clock.now(),
     )
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, intent=intent)]))
     return intent.call_id
 
 
 def lose(hand: Hand) -> None:
-    """Let a worker be declared dead, and what it held be recovered."""
+    """Declare a worker dead, and recover its steps."""
     owner = hand.committer.worker_id
     with hand.database.connect("writer") as tx:
         with tx.transaction():

@@ -40,7 +40,7 @@ class Raw:
 
 
 class HangUp:
-    """The connection is closed without a word."""
+    """The connection is closed without a response."""
 
 
 class Stall:

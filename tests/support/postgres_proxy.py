@@ -1,4 +1,4 @@
-"""A stand-in for the network between us and PostgreSQL, which loses an answer on demand."""
+"""A stand-in for the network to PostgreSQL, which loses an answer on demand."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Proxy:
-    """Passes everything on until the server answers what it was told to lose."""
+    """Forwards everything until the server sends the answer that is to be lost."""
 
     def __init__(self, server: Path, directory: Path) -> None:
         self._server = server
@@ -26,7 +26,7 @@ class Proxy:
         self._thread.start()
 
     def deafen(self) -> None:
-        """Let nothing more reach the server of what is said on the newest connection."""
+        """Drop everything that the newest connection sends from now on."""
         self._deaf = self._accepted
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ DAY = "2030-01-31"
 
 
 def intent_of(claimed: AttemptInput, tokens: int, number: int = 1, **options: Any) -> Intent:
-    """Return the intent of a call that may use so many tokens, at a microdollar each."""
+    """Return the intent of a call that may use this number of tokens, at a microdollar each."""
     action = f"model#{number}"
     key = ids.idempotency_key(claimed.task.id, claimed.step_id, claimed.attempt, action, "h")
     given: dict[str, Any] = {"model": "m", "prompt_hash": "p", "day": DAY}
@@ -37,16 +37,16 @@ def intent_of(claimed: AttemptInput, tokens: int, number: int = 1, **options: An
 
 
 def intend(hand: Hand, *wanted: tuple[AttemptInput, Intent]) -> list[JournalEntry]:
-    """Record intents in one turn; return the notes with what became of them."""
+    """Record intents in one commit; return the notes with their results."""
     notes = [
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent) for claimed, intent in wanted
     ]
-    hand.turn(Batch(entries=notes))
+    hand.commit(Batch(entries=notes))
     return notes
 
 
 def result_of(intent: Intent, spend: Spend | None, **options: Any) -> CallResult:
-    """Return what became of a call; without options it succeeded."""
+    """Return a call's result; without options it succeeded."""
     given: dict[str, Any] = {"status": CallStatus.SUCCEEDED, "response": "hi", **options}
     return CallResult(
         intent.call_id,

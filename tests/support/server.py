@@ -100,7 +100,7 @@ class Running:
         )
 
     def connected(self) -> socket.socket:
-        """Return a connection without anything said on it yet."""
+        """Return a connection on which nothing has been sent yet."""
         host, port = self.server.url.removeprefix("http://").split(":")
         return socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
 

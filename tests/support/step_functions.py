@@ -32,7 +32,7 @@ class Gate:
         return self._is_open.is_set()
 
     def open(self) -> None:
-        """Let everybody go."""
+        """Let all attempts go."""
         self._is_open.set()
 
     def block(self) -> None:
@@ -64,13 +64,13 @@ async def echo(value: Any = None) -> Any:
 
 
 async def record(ctx: StepContext, token: str, value: Any = None) -> Any:
-    """Say that this step ran."""
+    """Record that this step ran."""
     runs[token].append((ctx.step, ctx.parallel_index, ctx.attempt))
     return value
 
 
 async def act(ctx: StepContext, token: str) -> Any:
-    """Do something to the world that must not be repeated."""
+    """Act in a way that must not be repeated."""
 
     def happen() -> int:
         runs[token].append((ctx.step, ctx.parallel_index, ctx.attempt))
@@ -80,21 +80,21 @@ async def act(ctx: StepContext, token: str) -> Any:
 
 
 async def gated(ctx: StepContext, gate: str, value: Any = None) -> Any:
-    """Wait until the test says so; a stop interrupts it."""
+    """Wait until the test opens the gate; a stop interrupts it."""
     runs[gate].append((ctx.step, ctx.parallel_index, ctx.attempt))
     await _pass(_gates[gate])
     return value
 
 
 def stubborn(ctx: BlockingContext, gate: str, value: Any = None) -> Any:
-    """Wait in a thread until the test says so, whatever the engine says."""
+    """Wait in a thread until the test opens the gate, whatever the engine asks."""
     runs[gate].append((ctx.step, ctx.parallel_index, ctx.attempt))
     _gates[gate].block()
     return value
 
 
 def heeding(ctx: BlockingContext, gate: str) -> str:
-    """Work in a thread until the engine asks to stop; say that it did."""
+    """Work in a thread until the engine asks to stop; return that it did."""
     _gates[gate].entered += 1
     while not ctx.should_stop:
         threading.Event().wait(0.01)
@@ -103,7 +103,7 @@ def heeding(ctx: BlockingContext, gate: str) -> str:
 
 
 async def slow_to_stop(token: str) -> None:
-    """Take longer to stop than the worker has patience for, but heed its end."""
+    """Take longer to stop than the worker waits, but notice its end."""
     runs[token].append("begun")
     try:
         await asyncio.sleep(PATIENCE_SECONDS)
@@ -112,7 +112,7 @@ async def slow_to_stop(token: str) -> None:
 
 
 async def acting(ctx: StepContext, token: str) -> Any:
-    """Begin something outside that does not come to an end."""
+    """Begin a call that does not end."""
 
     async def act() -> None:
         runs[token].append("begun")
@@ -122,7 +122,7 @@ async def acting(ctx: StepContext, token: str) -> Any:
 
 
 async def saving(ctx: StepContext, gate: str) -> dict[str, Any]:
-    """Save checkpoints until the gate opens; say where it went on from."""
+    """Save checkpoints until the gate opens; return the checkpoint that it started from."""
     begun_at = ctx.checkpoint or 0
     runs[gate].append(begun_at)
     count = begun_at
@@ -146,17 +146,17 @@ async def gated_failure(gate: str) -> None:
 
 
 async def blow_up(message: str = "boom") -> None:
-    """Raise what user code raises."""
+    """Raise an ordinary exception."""
     raise ValueError(message)
 
 
 async def unspeakable() -> None:
-    """Raise what no database can keep."""
+    """Raise an exception that no database can store."""
     raise ValueError("\ud800")
 
 
 async def fail_before(ctx: StepContext, attempt: int) -> int:
-    """Fail until a given attempt; return which one worked."""
+    """Fail until a given attempt; return the number of the one that succeeded."""
     if ctx.attempt < attempt:
         raise ValueError(f"attempt {ctx.attempt} is too early")
     return ctx.attempt
@@ -179,14 +179,14 @@ async def odd_fails_while_shut(ctx: StepContext, gate: str, value: int) -> int:
 
 
 async def asked_to_wait(ctx: StepContext, seconds: float) -> int:
-    """Fail once, asking to be left alone for some time."""
+    """Fail once, with a retry delay of its own."""
     if ctx.attempt == 1:
         raise DefiniteFailure("too many requests", delay_seconds=seconds)
     return ctx.attempt
 
 
 async def cut_off(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
-    """Do something outside, of which the first answer is lost."""
+    """Act outside, and lose the first response."""
 
     async def act() -> dict[str, int]:
         runs[token].append(ctx.attempt)
@@ -198,7 +198,7 @@ async def cut_off(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
 
 
 async def cut_off_at_length(ctx: StepContext, text: str) -> None:
-    """Do something outside that takes many words, and never hear of it."""
+    """Act outside with a long request, and never get a response."""
 
     async def act() -> None:
         raise ConnectionError("the answer was lost")
@@ -207,7 +207,7 @@ async def cut_off_at_length(ctx: StepContext, text: str) -> None:
 
 
 async def post(ctx: StepContext, token: str) -> Any:
-    """Make the one call that the tests of recovery put on record."""
+    """Make the one call that the tests of recovery record."""
 
     def act() -> int:
         runs[token].append(ctx.attempt)
@@ -217,7 +217,7 @@ async def post(ctx: StepContext, token: str) -> Any:
 
 
 async def cut_off_and_changed(ctx: StepContext, token: str, on_unknown: str = "ask") -> Any:
-    """Do something outside, of which the first answer is lost; each attempt asks for another thing."""
+    """Act outside, and lose the first response; each attempt sends another request."""
 
     async def act() -> dict[str, int]:
         runs[token].append((ctx.task_id, ctx.attempt))
@@ -230,7 +230,7 @@ async def cut_off_and_changed(ctx: StepContext, token: str, on_unknown: str = "a
 
 
 async def call_with_large_answer(ctx: StepContext, text: str) -> int:
-    """Do something outside whose answer is long, and give something short."""
+    """Make a call whose response is long, and return something short."""
 
     async def act() -> str:
         return text

@@ -56,7 +56,7 @@ def arrange(hand: Hand, status: TaskStatus) -> str:
     elif status == TaskStatus.SUCCEEDED:
         hand.operator.resolve(task_id, "pay", "done")
         hand.operator.signal(task_id, "go")
-        hand.turn()
+        hand.commit()
         hand.settle({"pay": Succeeded(), "hear": Succeeded()}, task_id)
         hand.succeed("last", task_id=task_id)
     assert hand.status(task_id) == status

@@ -1,4 +1,4 @@
-"""Starting a workflow: which one a name means, and what its task is created with."""
+"""Starting a workflow: which workflow a name means, and what its task is created with."""
 
 from pathlib import Path
 
@@ -33,10 +33,10 @@ def workflow() -> StartableWorkflow:
     return StartableWorkflow(compile_text(FLOW.encode(), "flow.yaml"), FLOW, "/somewhere/flow.yaml")
 
 
-def test_a_name_means_a_file_first_and_a_recorded_workflow_then(
+def test_a_name_means_a_file_before_a_recorded_workflow(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
-    """A removed workflow is found nowhere."""
+    """A removed workflow is not found."""
     settings = Settings.model_validate({"database": {"url": sqlite_database.url}, "base": tmp_path})
     directory = settings.workflow_directory
     directory.mkdir()

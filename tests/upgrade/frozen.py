@@ -3,7 +3,7 @@
     python -m tests.upgrade.frozen
 
 freezes one of the present version, on SQLite as a file and on PostgreSQL as the rows of its tables.
-To be run before a release whose schema is a new one, which is then added to `RELEASED`.
+Run it before a release with a new schema, then add that schema to `RELEASED`.
 """
 
 import gzip

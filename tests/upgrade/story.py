@@ -1,4 +1,4 @@
-"""Tasks in flight: brought about before an upgrade, and brought to their ends after it."""
+"""Tasks in flight: created before an upgrade, and finished after it."""
 
 import contextlib
 import socket
@@ -48,7 +48,7 @@ def _graph(name: str, port: int = 0) -> Graph:
 
 @contextlib.contextmanager
 def in_flight(database: Database) -> Iterator[None]:
-    """Bring tasks into every state in which the end of a process may leave them."""
+    """Bring tasks into every state in which a process may leave them."""
     hand = Hand(database)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -93,7 +93,7 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
     hand.start(_graph("running"))
     midway = hand.start(_graph("midway"))
     done = settle_of(hand.claimed("one", midway), Succeeded(2))
-    hand.turn(Batch(completions=[done]), slots=0)
+    hand.commit(Batch(completions=[done]), slots=0)
 
 
 def _wait_for_intent(engine: Engine, task_id: str) -> None:
@@ -103,9 +103,9 @@ def _wait_for_intent(engine: Engine, task_id: str) -> None:
 def finish(database: Database) -> None:
     """Declare old workers dead, run what they left, and answer every question."""
     with database.connect("writer") as connection:
-        for worker_id, turn, *_ in workers.living(connection):
+        for worker_id, commit, *_ in workers.live_workers(connection):
             with connection.transaction():
-                workers.declare_dead(connection, worker_id, turn, database.clock.now())
+                workers.declare_dead(connection, worker_id, commit, database.clock.now())
     recovery.recover(database, database.clock)
     engine = Engine(database, models=_models(provider="echo"))
     try:

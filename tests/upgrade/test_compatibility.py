@@ -1,7 +1,7 @@
-"""What a worker of an earlier version wrote before an upgrade, it can write after it.
+"""A worker of an earlier version can write the same after an upgrade as before it.
 
 The catalogue of each earlier revision is compared with the present one: an upgrade runs all pending
-migrations in one transaction, so those are the two states that a living worker meets.
+migrations in one transaction, so those are the two states that a live worker meets.
 """
 
 import psycopg
@@ -40,17 +40,17 @@ def _obstacles(
     """Return what an older worker's statements would fail on."""
     tables = {table for table, _ in before[0]}
     found = []
-    for place, (kind, is_nullable, _) in before[0].items():
-        name = ".".join(place)
-        if place not in after[0]:
+    for column, (kind, is_nullable, _) in before[0].items():
+        name = ".".join(column)
+        if column not in after[0]:
             found.append(f"{name} is gone")
-        elif after[0][place][0] != kind:
+        elif after[0][column][0] != kind:
             found.append(f"{name} has another type")
-        elif is_nullable and not after[0][place][1]:
+        elif is_nullable and not after[0][column][1]:
             found.append(f"{name} is no longer nullable")
-    for place, (_, is_nullable, has_default) in after[0].items():
-        if place[0] in tables and place not in before[0] and not (is_nullable or has_default):
-            found.append(f"{'.'.join(place)} is new, not nullable, and has no default")
+    for column, (_, is_nullable, has_default) in after[0].items():
+        if column[0] in tables and column not in before[0] and not (is_nullable or has_default):
+            found.append(f"{'.'.join(column)} is new, not nullable, and has no default")
     found += [
         f"{table} has the new constraint {name}: {definition}"
         for table, name, definition in sorted(after[1] - before[1])
@@ -83,7 +83,7 @@ def test_an_upgrade_leaves_older_statements_valid(
     ],
 )
 def test_every_kind_of_obstacle_is_found(change: str, obstacle: str, postgres_url: str) -> None:
-    """The comparison itself: a breaking change of each kind shows."""
+    """The comparison detects a breaking change of each kind."""
     before = _catalogue(postgres_url)
     with psycopg.connect(postgres_url) as connection:
         connection.execute(change.encode())
@@ -100,7 +100,7 @@ def test_every_kind_of_obstacle_is_found(change: str, obstacle: str, postgres_ur
         "CREATE INDEX others ON signals (name)",
     ],
 )
-def test_what_may_be_added(change: str, postgres_url: str) -> None:
+def test_compatible_additions_are_no_obstacle(change: str, postgres_url: str) -> None:
     """Nullable columns, defaults, tables and plain indexes disturb no older worker."""
     before = _catalogue(postgres_url)
     with psycopg.connect(postgres_url) as connection:

@@ -73,7 +73,7 @@ def _statuses(database: Database) -> list[str]:
 def test_an_older_worker_goes_on_after_the_upgrade(
     revision: str, tmp_path: Path, empty_postgres_url: str
 ) -> None:
-    """It ends what it had begun, and what is started later, alone and beside a present one."""
+    """It ends its running tasks and later ones, alone and beside a worker of this version."""
     commit = before_revision(revision)
     present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
     present.write("config.toml", CONFIGURATION)

@@ -44,7 +44,7 @@ def _enroll(database: Database, worker_id: str, host: str = "elsewhere") -> None
         workers.enroll(tx, worker_id, host, 1, "earlier", database.clock.now())
 
 
-def _turn_on(database: Database, worker_id: str) -> None:
+def _advance(database: Database, worker_id: str) -> None:
     with database.connect("writer") as tx:
         tx.execute("UPDATE workers SET turn = turn + 1 WHERE id = :id", id=worker_id)
 
@@ -58,7 +58,7 @@ def _upgrade(database: Database, **options: object) -> None:
     upgrade.upgrade(database, lease_seconds=LEASE_SECONDS, **options)  # type: ignore[arg-type]
 
 
-def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
+def test_a_compatible_upgrade_keeps_workers_alive(earlier: Database) -> None:
     """They go on and keep their claims."""
     _enroll(earlier, "w")
     _upgrade(earlier)
@@ -67,54 +67,54 @@ def test_a_compatible_upgrade_lets_workers_live(earlier: Database) -> None:
 
 
 @pytest.mark.usefixtures("breaking")
-def test_a_breaking_upgrade_is_refused_while_a_worker_turns(empty_postgres_url: str) -> None:
-    """A worker of another machine whose turn moves within a lease is alive; the message names it."""
+def test_a_breaking_upgrade_is_refused_while_a_worker_commits(empty_postgres_url: str) -> None:
+    """A worker of another machine that commits within a lease is alive; the message names it."""
     migrate_to(EARLIER, empty_postgres_url)
     database = Database(empty_postgres_url)
     _enroll(database, "w")
-    told: list[str] = []
+    messages: list[str] = []
     is_over = threading.Event()
 
-    def turn_on() -> None:
+    def keep_committing() -> None:
         while not is_over.wait(0.1):
-            _turn_on(database, "w")
+            _advance(database, "w")
 
-    turning = threading.Thread(target=turn_on)
-    turning.start()
+    committing = threading.Thread(target=keep_committing)
+    committing.start()
     try:
         with pytest.raises(OlderWorkersError, match=r"process 1 on elsewhere.*--force"):
-            _upgrade(database, on_wait=told.append)
+            _upgrade(database, on_wait=messages.append)
     finally:
         is_over.set()
-        turning.join()
+        committing.join()
     with database.connect("reader") as reader:
         assert migrate.current(reader) == EARLIER
     assert _dead(database) == {"w": 0}
 
 
 @pytest.mark.usefixtures("breaking")
-def test_a_breaking_upgrade_goes_on_once_the_silent_are_dead(empty_postgres_url: str) -> None:
-    """One of this machine whose process is gone is dead at once; another after one lease."""
+def test_a_breaking_upgrade_goes_on_once_silent_workers_are_dead(empty_postgres_url: str) -> None:
+    """A worker of this machine without a process is dead at once; another one after a lease."""
     migrate_to(EARLIER, empty_postgres_url)
     database = Database(empty_postgres_url)
     _enroll(database, "here", socket.gethostname())
     _enroll(database, "there")
-    told: list[str] = []
-    _upgrade(database, on_wait=told.append)
+    messages: list[str] = []
+    _upgrade(database, on_wait=messages.append)
     migrate.check(database)
     assert _dead(database) == {"here": 1, "there": 1}
-    assert told == ["waiting up to 1 s to see whether workers on elsewhere are alive"]
+    assert messages == ["waiting up to 1 s to see whether workers on elsewhere are alive"]
 
 
 @pytest.mark.usefixtures("breaking")
 def test_force_fences_with_the_migration(earlier: Database) -> None:
-    """The workers are dead when the schema is new, with the event that says in which turn."""
+    """When the schema is new the workers are dead, with the event that names their last commit."""
     hand = Hand(earlier)
     _upgrade(earlier, must_fence=True)
     migrate.check(earlier)
     assert set(_dead(earlier).values()) == {1}
     with pytest.raises(FencedError):
-        hand.turn()
+        hand.commit()
     ((data,),) = hand.rows("SELECT data FROM events WHERE type = 'worker.died'")
     assert hand.committer.worker_id in data
     hand.close()
@@ -122,7 +122,7 @@ def test_force_fences_with_the_migration(earlier: Database) -> None:
 
 
 def test_a_file_in_use_is_not_upgraded(tmp_path: Path) -> None:
-    """`agent db upgrade` and `agent up` leave the database of a running daemon as it is."""
+    """`agent db upgrade` and `agent up` do not change the database of a running daemon."""
     cli = Cli(tmp_path)
     path = tmp_path / "data" / "agent.db"
     path.parent.mkdir()
@@ -144,7 +144,7 @@ def _set_revision(database: Database, revision: str) -> None:
 
 
 def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
-    """It gives back its claims at no cost, retires, and says which versions do not match."""
+    """It releases its claims at no cost, retires, and reports which versions do not match."""
     gate = Gate()
     engine = Engine(database, lease_seconds=LEASE_SECONDS)
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name})))
@@ -172,7 +172,7 @@ def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
 
 
 def test_a_fenced_worker_does_not_enroll_in_a_newer_schema(database: Database) -> None:
-    """Declared dead by the upgrade, it ends instead of coming back under another name."""
+    """Declared dead by the upgrade, it ends instead of enrolling with another id."""
     engine = Engine(database, lease_seconds=60.0)
     eventually(lambda: engine.rows("SELECT 1 FROM workers"))
     with database.connect("writer") as tx, tx.transaction():

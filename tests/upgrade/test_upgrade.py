@@ -30,16 +30,20 @@ def _check(database: Database, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", RELEASED)
-def test_a_file_of_an_earlier_version(revision: str, tmp_path: Path) -> None:
-    """On SQLite everything that was in flight goes on and ends."""
+def test_a_sqlite_file_of_an_earlier_version_is_upgraded_and_finished(
+    revision: str, tmp_path: Path
+) -> None:
+    """All tasks in flight go on and end."""
     path = tmp_path / "agent.db"
     thaw_sqlite(revision, path)
     _check(Database(f"sqlite:///{path}"), revision)
 
 
 @pytest.mark.parametrize("revision", RELEASED)
-def test_a_server_of_an_earlier_version(revision: str, empty_postgres_url: str) -> None:
-    """And so it does on PostgreSQL."""
+def test_a_postgresql_database_of_an_earlier_version_is_upgraded_and_finished(
+    revision: str, empty_postgres_url: str
+) -> None:
+    """All tasks in flight go on and end."""
     migrate_to(revision, empty_postgres_url)
     thaw_postgres(revision, empty_postgres_url)
     _check(Database(empty_postgres_url), revision)

@@ -44,15 +44,15 @@ def own(sqlite_database: Database, tmp_path: Path) -> Iterator[Engine]:
     [each for each in documented_workflows() if each.can_run],
     ids=lambda each: f"line {each.line}",
 )
-def test_what_is_documented_runs(own: Engine, documented: Documented) -> None:
-    """Every block of the reference that is not marked otherwise comes to its end."""
+def test_every_documented_workflow_runs(own: Engine, documented: Documented) -> None:
+    """Every block of the reference that is not marked otherwise ends."""
     graph = compile_text(documented.text, f"line {documented.line}")
     document = own.run(graph, given=check_inputs(graph, {}))
     assert document["status"] == "succeeded", json.dumps(document, indent=1)
 
 
-def test_the_documented_functions_do_what_is_said_of_them(own: Engine, tmp_path: Path) -> None:
-    """The module of the reference and the workflow that uses it, run as they stand there."""
+def test_the_documented_functions_work_as_described(own: Engine, tmp_path: Path) -> None:
+    """The module of the reference and its workflow run unchanged."""
     text = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
     module = text.split("```python\n")[1].split("```\n")[0]
     (workflow,) = [each for each in documented_workflows() if "ledger:pay" in each.text]

@@ -31,7 +31,7 @@ def test_anything_else_is_refused_with_a_suggestion(value: object) -> None:
 
 @PATIENT
 @given(st.integers(0, int(MAX_SECONDS * 1000)))
-def test_what_is_written_is_read_back(milliseconds: int) -> None:
+def test_a_formatted_duration_is_parsed_as_the_same_time(milliseconds: int) -> None:
     """`format_duration` writes what `parse_duration` reads as the same time."""
     seconds = milliseconds / 1000
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=1e-6)

@@ -56,8 +56,10 @@ def test_yaml_json_and_python_files_are_loaded(tmp_path: Path) -> None:
         ("a.py", "graph = object()", "raised TypeError"),
     ],
 )
-def test_what_cannot_be_loaded_is_told(tmp_path: Path, name: str, text: str, words: str) -> None:
-    """A broken file of any kind is a problem with its path, never another exception."""
+def test_a_file_that_cannot_be_loaded_is_a_problem(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    """It has the file's path, and is never another exception."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(WorkflowError) as caught:
@@ -75,8 +77,8 @@ def test_a_python_file_runs_only_where_it_is_trusted(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_missing_file_and_a_directory_are_told(tmp_path: Path) -> None:
-    """Errors of the file system are problems too."""
+def test_a_missing_file_and_a_directory_are_problems(tmp_path: Path) -> None:
+    """So are other errors of the file system."""
     with pytest.raises(WorkflowError, match="there is no such file"):
         load(tmp_path / "none.yaml", KINDS)
     (tmp_path / "folder.yaml").mkdir()

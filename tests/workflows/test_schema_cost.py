@@ -105,8 +105,8 @@ def test_nothing_takes_long(name: str) -> None:
     assert time.thread_time() - began < LONG_SECONDS
 
 
-def test_what_people_write_is_still_checked() -> None:
-    """Large outputs and recursive schemas of the ordinary kind stay far below the bounds."""
+def test_ordinary_schemas_are_below_the_limits() -> None:
+    """Large outputs and recursive schemas of the ordinary kind are still validated."""
     line = {
         "type": "object",
         "properties": {"n": {"type": "integer"}, "t": {"type": "string", "pattern": "^[a-z ]+$"}},
@@ -156,10 +156,10 @@ def test_what_people_write_is_still_checked() -> None:
         ({"minLength": "x"}, ("minLength",), "not a JSON Schema"),
     ],
 )
-def test_what_cannot_be_used_is_told_of_the_schema(
+def test_an_unusable_schema_is_reported(
     schema: dict[str, Any], place: tuple[str, ...], words: str
 ) -> None:
-    """When the file is read, with the place in the schema."""
+    """When the file is read, with the position in the schema."""
     found = find_schema_problem(schema)
     assert found is not None
     assert found[0] == place

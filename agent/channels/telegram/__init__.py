@@ -1,1 +1,4 @@
-"""Telegram: `telegram_api` makes the requests of the Bot API, `telegram` is the channel on top."""
+"""Telegram: `telegram_api` makes the requests of the Bot API, `telegram` is the channel on top.
+
+Entry point: `telegram.Telegram`. It may import `agent.channels.chat` and what that imports.
+"""

@@ -69,7 +69,7 @@ def _member(name: str, schema: Any, is_required: bool) -> Member | None:
     if isinstance(choices, list):
         options = {_label(choice): choice for choice in choices}
         if "" in options or len(options) < len(choices):
-            # Two choices with the same label cannot be told apart.
+            # A person cannot distinguish two choices with the same label.
             return None
     elif kind == "boolean":
         options = _YES_NO

@@ -11,5 +11,5 @@ attempt stopped. So the loop may depend only on the step's definition and on the
   tools, recorded before the first turn. `tools`: the tools themselves, one module each.
 
 To add a tool: its keys in `ToolConfig`, a module in `tools` with `make_tool`, and a line in
-`toolbox._make_tools`.
+`toolbox._make_tools`. It may import every other package of `agent.steps`.
 """

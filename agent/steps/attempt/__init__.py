@@ -7,9 +7,9 @@ In the order of an attempt:
 - `context`: what a step's code sees. `thread_context`: the same for functions in threads.
 - `calls`: the journaled calls. `replay`: which recorded call decides the next one. `intents`: the row
   that is durable before the effect. `unknown_policy`: what follows a call without a recorded result.
-- `outcome_rules`: what the end of the kind's handler means.
+- `outcome_rules`: what the end of the kind's handler means; outputs are checked and redacted here.
 - `cancel_scope`: time limits and cancellation. `containment`: exceptions of the step's code.
-- `secrets`: secrets by reference, and their redaction. `services`: what attempts of a worker share.
+- `secrets`: resolves secrets by reference (`agent.core.redaction` hides them in text). `services`: what attempts of a worker share.
 
 It imports `spec` and `types`, and below them `agent.workflows`, `agent.models` (the registry),
 `agent.config`, `agent.core` and the store's encoding of JSON values. It reaches a kind only through the

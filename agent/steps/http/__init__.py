@@ -1,7 +1,7 @@
 """HTTP for steps and tools. Entry point: `exchange.Exchange.send`, one request with its redirects.
 
 `client` holds the shared connections and `address_policy` checks each address that they connect to.
-`redirects` decides what another origin gets, `body_reader` reads bodies up to a limit, and `response`
-says what a response means. It imports `attempt.services` and `types`; httpx is imported at the first
-request.
+`exchange` decides whether a redirect is followed, `redirects` what another origin gets. `body_reader`
+reads bodies up to a limit, and `response` says what a response means. It imports `attempt.services`,
+`types` and the store's JSON encoding; httpx is imported at the first request.
 """

@@ -1,4 +1,5 @@
 """SQL that only reads, for people and programs: lists and documents (`views`), the database's health for
 `agent doctor` (`health`), and whole tasks for the checker (`audit_reads` reads them as `audit_rows`).
-It imports `store.db` and `store.engine`.
+Entry points: `views` for
+documents, `audit_reads.collect` for the checker. It imports `store.db` and `store.engine`.
 """

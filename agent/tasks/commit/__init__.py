@@ -9,7 +9,8 @@ database thread and alone owns:
 - `attempt_loader`: claimed steps until their attempts can start; `attempt_inputs` reads what they need,
   `known_tasks` keeps what need not be read again, `blocked_steps` wait for a download.
 
-`faults` is the table of what follows each failure, `split` commits a bad batch part by part.
+`faults` is the table of what follows each failure, `split` commits a bad batch part by part. After a lost
+acknowledgement of COMMIT, `pipeline` reads the worker's row to find out whether it was applied.
 
 One transaction, top to bottom: `transaction.run` calls `begin` (fence, locks, reads), `due_tasks`
 (timers, deadlines), `apply` (entries and completions), then creates, claims and writes. `scope` is what

@@ -43,7 +43,7 @@ def begin(scope: TxScope) -> None:
 def _most_due(scope: TxScope) -> int:
     """Return how many due tasks to query; 0 when the cache knows that none is due."""
     capacity = scope.capacity
-    if not capacity.must_poll and not scope.cache.is_anything_due(scope.now):
+    if not capacity.must_query_due and not scope.cache.is_anything_due(scope.now):
         return 0
     return min(MAX_DUE_TASKS, capacity.most_due)
 
@@ -53,7 +53,7 @@ def _assume(scope: TxScope) -> None:
     capacity = scope.capacity
     versions = [(task_id, locked.version) for task_id, locked in scope.tasks.items()]
     scope.result.transaction = begin_tx.assume(
-        scope.connection, capacity.worker_id, capacity.sequence, versions
+        scope.connection, capacity.worker_id, capacity.tx_number, versions
     )
     scope.result.is_assumed = True
 
@@ -68,7 +68,7 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
     rows = begin_tx.begin(
         tx,
         capacity.worker_id,
-        capacity.sequence,
+        capacity.tx_number,
         (TASK_COLUMNS, sorted(task_ids - scope.tasks.keys())),
         (STEP_COLUMNS, steps),
         (scope.now, most_due and most_due + len(capacity.passed_over)),

@@ -4,12 +4,14 @@
 - Life of a task: `creation`, `claiming`, `settlement` (the outcome of an attempt), `advance` (ends
   every transaction on a task: releases steps, derives the status).
 - Writing: `row_writer` (all rows, one statement per table), `call_ledger` (intents and results).
-- Kinds of steps: `fanout` (items of a group), `child_tasks`, `approvals`.
-- Budgets: `budgets` (limits and pauses), `budget_reservations` (what calls reserve and use),
-  `locked_budget` (whether a reservation fits).
+- Kinds of steps: `fanout` (items of a group), `child_tasks`, `approvals` (`decide` applies an answer);
+  `settlement.take_signal` wakes a step by a signal.
+- Budgets: `budgets` (limits and pauses), `budget_reservations` (reserves for calls, or refuses them),
+  `locked_budget` (whether a reservation fits, and the message if not).
 - Retry and fork: `retry_fork` (the new task), `carry_over` (its steps), `kept_answers` (answers that
   it must not rely on), `inherited_calls` (calls that it must not repeat), `retried_children`.
 
-A transaction ends with `advance.advance` for each task and `row_writer.write` for all. They may import
-`state` and the store, and no other package of `agent.tasks`.
+A transaction ends with `advance.advance` for each task and `row_writer.write` for all. Workers enter
+through `agent.tasks.commit.transaction`, commands through `agent.tasks.operator`. They may import `state`,
+the store and what is below it, and the types of `agent.steps`; no other package of `agent.tasks`.
 """

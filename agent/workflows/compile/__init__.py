@@ -7,5 +7,6 @@ the language; `kind_choice` finds a step's kind; `references` checks names in te
 schema for editors.
 
 To add a key: a field in `models`, its use in `step_compiler` or `compiler`, a field of `graph.Step` or
-`graph.Graph`. It imports `graph`, `kind_registry`, `yaml`, `templates`, `validation_messages`.
+`graph.Graph`. It imports every other part of
+`agent.workflows` but `loader`, `directory` and `draw`.
 """

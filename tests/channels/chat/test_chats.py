@@ -128,8 +128,8 @@ def test_a_second_press_gets_the_decision(chat: Chat) -> None:
     assert len(everything(chat.engine, task_id)) == 1
 
 
-def test_buttons_are_good_for_one_person_and_a_while(chat: Chat) -> None:
-    """Somebody else's token, a made-up one and an old one decide nothing."""
+def test_buttons_are_valid_for_one_person_and_a_limited_time(chat: Chat) -> None:
+    """Another person's token, an invalid one and an expired one decide nothing."""
     ada, bob = chat.pair(1), chat.pair(2)
     task_id, _ = asked(chat.engine, gated("pay", token()))
     approve = _question(chat, ada).buttons["Approve"]
@@ -144,8 +144,8 @@ def test_buttons_are_good_for_one_person_and_a_while(chat: Chat) -> None:
     assert everything(chat.engine, task_id)[0]["status"] == "pending"
 
 
-def test_who_is_no_longer_paired_decides_nothing(chat: Chat) -> None:
-    """A removed person's buttons and commands count no longer, at once."""
+def test_an_unpaired_account_decides_nothing(chat: Chat) -> None:
+    """A removed person's buttons and commands stop to count at once."""
     ada = chat.pair()
     task_id, _ = asked(chat.engine, gated("pay", token()))
     approve = _question(chat, ada).buttons["Approve"]
@@ -187,8 +187,8 @@ def test_a_question_goes_to_those_who_may_answer(chat: Chat) -> None:
     chat.engine.wait(task_id, "succeeded")
 
 
-def test_who_may_not_answer_is_not_asked(chat: Chat) -> None:
-    """An account with the scope `read` gets failures, and no questions."""
+def test_an_account_without_the_approve_scope_gets_no_questions(chat: Chat) -> None:
+    """With the scope `read` it gets failures only."""
     reader, approver = chat.pair(1, "read"), chat.pair(2)
     task_id, approval = asked(chat.engine, gated("pay", token()))
     _question(chat, approver)
@@ -248,8 +248,8 @@ def test_choices_are_buttons(chat: Chat) -> None:
     assert document["steps"][0]["output"]["value"] is True
 
 
-def test_what_cannot_be_shown_whole_has_no_button(chat: Chat) -> None:
-    """A request that is too long to read there is cut, says so, and takes a command."""
+def test_a_request_too_long_to_show_has_no_button(chat: Chat) -> None:
+    """It is cut, which the message says, and needs a command."""
     ada = chat.pair()
     task_id, approval = asked(chat.engine, gated("pay", token(), value="🦆" * 12_000))
     shown = received(chat.peer, ada, QUESTION)
@@ -417,7 +417,7 @@ def test_a_new_channel_delivers_open_questions(chat: Chat) -> None:
 
 
 @BOTH
-def test_what_fails_for_a_while_is_delivered_in_the_end(chat: Chat) -> None:
+def test_deliveries_are_retried_after_errors(chat: Chat) -> None:
     """Errors of the service, and requests to wait, are retried in order and recorded."""
     ada = chat.pair()
     failures = (Failure(0), Failure(500), Failure(429, retry_after=1), Failure(502))
@@ -485,7 +485,7 @@ def test_of_several_processes_one_has_the_channel(chat: Chat, open_channels: Ope
 
 
 def test_an_outage_of_the_store_is_delivered(chat: Chat) -> None:
-    """Everybody who is paired hears that large values cannot be stored, and when they can again."""
+    """Every paired account gets the beginning and the end of an outage of the artifact store."""
     ada, bob = chat.pair(1), chat.pair(2)
     outage = {"outage": "1", "store": "s3://bucket", "error": "connection refused"}
     outages.record(chat.engine.database, "artifacts.unreachable", outage)

@@ -53,8 +53,8 @@ def test_reading(text: str, expected: Command) -> None:
         ("/deny abc " + "x" * 10_000, "longer than 10,000 characters"),
     ],
 )
-def test_what_is_no_command(text: str, problem: str) -> None:
-    """A mistake says what would be right."""
+def test_a_malformed_command_is_refused(text: str, problem: str) -> None:
+    """The message says what would be right."""
     with pytest.raises(CommandError, match=re.escape(problem)):
         parse(text)
 
@@ -75,10 +75,10 @@ def test_what_is_no_command(text: str, problem: str) -> None:
         ("/status", "tasks: none yet"),
     ],
 )
-def test_what_cannot_be_carried_out_is_answered(
+def test_a_failing_command_gets_a_helpful_reply(
     sqlite_database: Database, text: str, answer: str
 ) -> None:
-    """Whatever is typed gets an answer that helps."""
+    """Whatever is typed gets a reply."""
     assert answer in CommandHandler(sqlite_database, 100).reply(OWNER, text)
 
 

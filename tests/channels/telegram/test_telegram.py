@@ -1,4 +1,4 @@
-"""What Telegram alone does."""
+"""Behaviour that only Telegram has."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.telegram_server import BotServer
 
 
 @pytest.mark.parametrize("peer", ["telegram"], indirect=True)
-def test_what_a_question_names_is_not_fetched(chat: Chat) -> None:
+def test_addresses_in_a_question_are_not_fetched(chat: Chat) -> None:
     """A link preview would fetch an address that is not approved yet."""
     assert isinstance(chat.peer, BotServer)
     ada = chat.pair()

@@ -83,8 +83,8 @@ def test_a_no_reaches_the_workflow(cli: Cli, waiting: dict[str, Any]) -> None:
     assert cli("deny", approval, code=3, given="").err.startswith("agent: it was denied already")
 
 
-def test_ids_and_words_that_lead_nowhere(cli: Cli, waiting: dict[str, Any]) -> None:
-    """Unknown ids and malformed edits are refused with a message and a code."""
+def test_unknown_ids_and_malformed_edits_are_refused(cli: Cli, waiting: dict[str, Any]) -> None:
+    """Each gets a message and an exit code."""
     assert waiting["status"] == "running"
     assert "there is no approval" in cli("approve", "ffffffff", code=3).err
     assert "at least three characters" in cli("approve", "ff", code=3).err

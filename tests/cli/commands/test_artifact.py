@@ -26,8 +26,8 @@ def test_a_large_output_is_printed_by_its_hash(cli: Cli) -> None:
     cli("artifact", "what", code=2)
 
 
-def test_a_store_that_takes_nothing_is_told(cli: Cli) -> None:
-    """Only the task that needs it waits, with the reason; it goes on when the store is back."""
+def test_a_store_that_accepts_nothing_delays_only_its_task(cli: Cli) -> None:
+    """The task waits with the reason, and goes on when the store is back."""
     cli.write("large.yaml", WORKFLOW)
     cli.write("config.toml", '[artifacts]\nurl = "kept"\n[server]\nport = 0\n')
     cli.write("workflows/quick.yaml", "name: quick\nsteps: {one: {wait: 1ms}}\n")

@@ -101,8 +101,8 @@ def test_commands_leave_a_line_in_the_audit_log(cli: Cli) -> None:
     assert (line["what"], line["subject"]) == ("cancel", "0199d2c4")
 
 
-def test_what_would_steer_the_terminal_is_shown_as_it_is(cli: Cli) -> None:
-    """Questions hold what mail and models gave: nothing of it moves the cursor or turns a line."""
+def test_control_characters_are_escaped(cli: Cli) -> None:
+    """Questions contain text of mail and models: none of it moves the cursor or breaks a line."""
     asking = r"name: asking" + "\n" + r'steps: {ask: {approval: {message: "a\e[2J\u202Eb?"}}}'
     cli.write("asking.yaml", asking + "\n")
     cli("run", "asking.yaml", code=4)

@@ -66,8 +66,8 @@ def test_pause_resume_cancel_and_their_repetition(cli: Cli, task: str) -> None:
     assert cli("resume", task, code=3).err.startswith("agent: ")
 
 
-def test_what_a_state_does_not_allow_is_refused(cli: Cli, task: str) -> None:
-    """A running task cannot be retried, and only a step with an unknown can be resolved."""
+def test_commands_that_the_state_does_not_allow_are_refused(cli: Cli, task: str) -> None:
+    """A running task cannot be retried, and only a step with an unknown call can be resolved."""
     cli("retry", task, code=3)
     cli("resolve", task, "first", "--done", code=3)
     cli("resolve", task, "nowhere", "--done", code=3)

@@ -36,8 +36,8 @@ steps:
 """
 
 
-def test_init_makes_a_place_that_works(cli: Cli) -> None:
-    """A first workflow runs right after `init`; a second `init` overwrites nothing."""
+def test_a_workflow_runs_right_after_init(cli: Cli) -> None:
+    """A second `init` overwrites nothing."""
     assert "agent run hello" in cli("init").out
     assert cli("run", "hello", "-i", "name=you", "--json").json["output"].startswith("hello, you")
     (cli.directory / "config.toml").write_text("[engine]\nslots = 3\n")
@@ -90,8 +90,8 @@ def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:
     assert ran.exists()
 
 
-def test_validate_looks_into_the_directory_by_default(cli: Cli) -> None:
-    """Without files the workflow directory is checked; an empty one is an error."""
+def test_validate_checks_the_workflow_directory_by_default(cli: Cli) -> None:
+    """An empty one is an error."""
     assert "there are no workflow files" in cli("validate", code=2).err
     cli.write("workflows/good.yaml", GOOD)
     assert cli("validate", "--json").json["ok"] is True
@@ -198,8 +198,8 @@ def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
     assert any("bad.yaml:3" in finding["message"] for finding in document["findings"])
 
 
-def test_a_place_for_artifacts_that_cannot_be_used(cli: Cli) -> None:
-    """Doctor says so, and nothing begins that would keep its large values elsewhere."""
+def test_an_unusable_artifact_store_is_reported(cli: Cli) -> None:
+    """Doctor reports it, and no daemon starts that would store its large values elsewhere."""
     cli("init")
     cli.write("config.toml", '[artifacts]\nurl = "unheard-of://bucket"\n')
     found = cli("doctor", "--json", code=3).json["findings"]

@@ -209,8 +209,8 @@ def test_children_are_found_beside_a_file(cli: Cli) -> None:
         assert document["output"] == {"run": {"run": word}}
 
 
-def test_what_the_directory_defines_is_not_replaced_by_a_file_beside(cli: Cli) -> None:
-    """A workflow that the agent knows stays what it is."""
+def test_a_file_elsewhere_does_not_replace_a_known_workflow(cli: Cli) -> None:
+    """The workflow of the agent's directory runs."""
     body = "steps: {say: {shell: {argv: [echo, WORD], effect: none}}}\noutput: WORD\n"
     cli.write("workflows/inner.yaml", "name: inner\n" + body.replace("WORD", "known"))
     cli.write("elsewhere/inner.yaml", "name: inner\n" + body.replace("WORD", "strange"))
@@ -232,8 +232,8 @@ def test_a_child_that_waits_on_a_person_is_exit_code_4_too(cli: Cli) -> None:
     assert cli("run", "parent", "--json", code=4).json["status"] == "running"
 
 
-def test_an_output_that_cannot_be_made_is_told(cli: Cli) -> None:
-    """The steps have succeeded, and so has the task; what is wrong with its output is its error."""
+def test_an_output_that_fails_to_render_is_the_tasks_error(cli: Cli) -> None:
+    """The steps and the task have succeeded."""
     cli.write("odd.yaml", 'name: odd\nsteps: {a: {wait: 1ms}}\noutput: "{{ steps.a.output.x }}"\n')
     result = cli("run", "odd.yaml")
     assert "the workflow's output could not be made: steps.a.output.x is missing" in result.out

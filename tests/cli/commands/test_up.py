@@ -193,8 +193,8 @@ def test_a_daemon_ends_in_time_and_the_next_goes_on(cli: Cli, number: signal.Sig
         cli("cancel", task_id)
 
 
-def test_what_outlasts_the_grace_is_put_back(cli: Cli) -> None:
-    """SIGTERM ends a daemon in time whatever its steps do, and nothing stays in its name."""
+def test_attempts_that_outlast_the_grace_period_are_released(cli: Cli) -> None:
+    """SIGTERM ends a daemon in time whatever its steps do, and it keeps no claim."""
     cli.write("stubborn.yaml", STUBBORN)
     cli.write("config.toml", "[engine]\nshutdown_seconds = 1.0\n")
     with cli.daemon() as process:

@@ -192,7 +192,7 @@ def test_a_client_that_does_not_read_blocks_no_other(
 
 
 def test_a_stream_ends_with_its_token(sqlite_database: Database, tmp_path: Path) -> None:
-    """Whoever's token is revoked hears no more, also over a stream that was open before."""
+    """A client whose token is revoked gets no more events, also over an open stream."""
     with Running(sqlite_database, tmp_path) as running:
         with (
             running.client(running.token_with("read")) as reader,

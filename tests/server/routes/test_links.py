@@ -137,7 +137,7 @@ def test_get_changes_nothing_and_post_decides(
     assert "Pay for lunch?" in _seen(shown)
     assert '"echo"' in _seen(shown), "what will be done is there in full"
     assert owner.get(f"/api/v1/approvals/{approval['id']}").json()["status"] == "pending"
-    # A browser that tells nobody where a form comes from says that its origin is null.
+    # A browser that hides where a form comes from sends a null origin.
     posted = person.post(
         link, data={"decision": "approve", "comment": "fine"}, headers={"Origin": "null"}
     )

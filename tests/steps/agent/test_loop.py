@@ -95,7 +95,7 @@ def test_tools_ask_before_they_act(approve: str | None) -> None:
     assert outcome == Succeeded("done") and made_calls == [1, 2]
 
 
-def test_a_denial_is_told_to_the_model() -> None:
+def test_a_denial_is_the_tools_response() -> None:
     """Nothing is done, and the loop goes on."""
     made_calls: list[int] = []
     tool = {"python": callable_name(lambda: made_calls.append(1)), "approve": "always"}
@@ -228,7 +228,7 @@ def test_addresses_of_the_allow_list(url: str, is_allowed: bool) -> None:
     assert may_visit(url, ["https://a.example/api"]) is is_allowed
 
 
-def test_what_is_outside_cannot_widen() -> None:
+def test_outside_content_cannot_widen_an_agents_rights() -> None:
     """It cannot end its own mark, and nothing under `tools` is rendered."""
     assert untrusted("a</UNTRUSTED>b").count("</untrusted>") == 1
     made = trial(["done"], {"run": {"shell": {"allow": [["{{ inputs.program }}"]]}}})

@@ -31,8 +31,8 @@ def test_each_ends_at_its_own_time() -> None:
     assert ended == [0.1, 0.1, 0.2, 0.3]
 
 
-def test_what_came_to_its_end_is_not_ended() -> None:
-    """The shared timer stays set, and does not reach a scope that was left."""
+def test_the_timer_does_not_cancel_an_ended_scope() -> None:
+    """The shared timer stays set."""
 
     async def story() -> None:
         with CancelScope(0.05) as first:

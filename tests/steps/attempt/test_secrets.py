@@ -101,10 +101,10 @@ CONFIGURED = {
 
 
 @pytest.mark.parametrize("where", CONFIGURED)
-def test_what_the_configuration_names_is_hidden_from_every_step(
+def test_secrets_of_the_configuration_are_redacted_in_every_step(
     monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """A step that comes by a secret of something else writes it nowhere."""
+    """A step that gets hold of another secret writes it nowhere."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
     trial, outcome = leaking()
     assert TOKEN in shown(trial, outcome), "it does write it where nothing hides it"
@@ -128,7 +128,7 @@ def test_errors_show_no_secret(monkeypatch: pytest.MonkeyPatch, error: type[Exce
     assert TOKEN not in shown(trial, outcome)
 
 
-def test_what_another_step_of_the_workflow_names_is_hidden(
+def test_secrets_of_other_steps_are_redacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also before that step has run."""
@@ -156,8 +156,8 @@ def test_the_log_shows_nothing_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -
     assert "https://x/bot[hidden]/send" in stream.getvalue()
 
 
-def test_what_is_replaced_is_hidden_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is written later, or again, is read again; what is missing is no error."""
+def test_replaced_secrets_are_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is written later, or again, is read again; a missing one is no error."""
     key = tmp_path / "key"
     watched = SecretWatcher()
     watched.add({"a": f"file:{key}", "b": "env:NOT_SET_HERE", "c": f"file:{tmp_path}"})

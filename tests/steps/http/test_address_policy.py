@@ -53,8 +53,8 @@ def test_private_addresses_are_refused_after_resolution(
     assert "allow_private" in outcome.error.message
 
 
-def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is resolved once: one that means another address a moment later leads nowhere else."""
+def test_the_checked_address_is_the_connected_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is resolved once: a second answer of the resolver is not used."""
     resolve_as(monkeypatch, {"rebound.example": "93.184.215.14"})
     reached = []
 
@@ -134,7 +134,7 @@ def test_an_effect_that_was_answered_with_a_redirect_may_have_happened() -> None
     with_server(main)
 
 
-def test_secrets_are_sent_to_their_own_origin_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_sent_only_to_their_own_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are resolved for the request, leave no trace, and do not follow a redirect elsewhere."""
     monkeypatch.setenv("API_TOKEN", "s3cr3t/token+1")
 

@@ -167,6 +167,6 @@ def test_a_models_request_stays_with_its_origin() -> None:
         ("https://a/", "https://a./", False),
     ],
 )
-def test_what_is_the_same_place(one: str, other: str, is_same: bool) -> None:
-    """One origin; and the same host by HTTPS where HTTP was asked, never the other way."""
+def test_same_origin(one: str, other: str, is_same: bool) -> None:
+    """The same host by HTTPS counts where HTTP was requested, never the other way."""
     assert is_same_origin(httpx.URL(one), httpx.URL(other)) is is_same

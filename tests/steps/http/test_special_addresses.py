@@ -78,7 +78,7 @@ def test_tunnels_are_refused_whatever_they_contain(address: str) -> None:
     assert not allows(address)
 
 
-def test_what_the_configuration_allows() -> None:
+def test_configured_exceptions() -> None:
     """An allowed network is matched by the address that is reached, not by parts of another one."""
     policy = AddressPolicy(["127.0.0.1", "192.0.0.0/24", "2002::/16", "Printer.Local."])
     assert allows("127.0.0.1", policy) and allows("::ffff:127.0.0.1", policy)

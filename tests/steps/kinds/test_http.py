@@ -169,10 +169,10 @@ def test_an_answer_that_does_not_come_in_time(method: str, expected: str) -> Non
 
 
 @pytest.mark.parametrize("how", ["refused", "dns", "tls"])
-def test_what_surely_did_not_begin_is_a_definite_failure(
+def test_a_request_that_was_not_sent_is_a_definite_failure(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused, not resolved and no TLS: an effect may be tried again with a new key."""
+    """Refused, not resolved and no TLS: an effect may be retried with a new key."""
     resolve_as(monkeypatch, {"nowhere.example": None})
     # The server waits for a request and does not answer the TLS handshake: that is given up.
     monkeypatch.setattr(client, "CONNECT_SECONDS", 2.0)

@@ -71,8 +71,8 @@ def test_a_definite_failure_says_whether_it_may_be_retried() -> None:
     assert postponed.delay_seconds == 30
 
 
-def test_arguments_that_do_not_fit_are_told_before_anything_runs() -> None:
-    """A key that the function does not take is the definition's mistake, not the function's."""
+def test_wrong_arguments_are_reported_before_anything_runs() -> None:
+    """An unknown key is the definition's mistake, not the function's."""
     ran = []
 
     def check(line: str) -> None:
@@ -113,7 +113,7 @@ def test_a_module_beside_the_workflow_is_found_and_loaded_again_when_it_changes(
         ("json", "call"),
     ],
 )
-def test_a_function_that_is_not_there_is_told(call: str, message: str) -> None:
+def test_a_missing_function_fails_the_step(call: str, message: str) -> None:
     """A missing module, a missing function and a malformed name fail without retry."""
     outcome = run(Trial("python", {"call": call}).attempt())
     assert isinstance(outcome, Failed)
@@ -187,10 +187,10 @@ def test_a_stopped_attempt_with_nothing_in_flight_is_given_back(reason: str) -> 
     run(main())
 
 
-def test_what_a_thread_gave_in_the_moment_of_a_stop_is_not_lost(
+def test_a_threads_result_at_the_moment_of_a_stop_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The result is known by the time of the interruption, so it counts."""
+    """The result is known by the time of the interruption."""
     post, posted = thread_bridge._post, threading.Event()
 
     def post_and_signal(*args: Json) -> bool:
@@ -293,7 +293,7 @@ def test_a_pause_takes_effect_at_the_next_checkpoint(is_async: bool) -> None:
     ],
 )
 def test_an_output_that_is_not_plain_json_names_the_key(output: Json, where: str) -> None:
-    """Such an output fails the step, never the turn that would store it."""
+    """Such an output fails the step, never the commit that would store it."""
     outcome = run(python(lambda: output).attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.message.startswith(where)
@@ -325,8 +325,8 @@ def test_an_output_is_held_against_its_schema_with_all_problems_at_once() -> Non
 @pytest.mark.parametrize(
     "schema", [{"type": "no such type"}, {"$ref": "http://127.0.0.1:1/schema"}, {"pattern": "("}]
 )
-def test_a_schema_that_cannot_be_used_is_told(schema: dict[str, Json]) -> None:
-    """A wrong schema, or one that refers elsewhere, fails the step and is not fetched."""
+def test_an_unusable_schema_fails_the_step(schema: dict[str, Json]) -> None:
+    """A wrong schema fails it, and so does one that refers elsewhere, which is not fetched."""
     outcome = run(python(lambda: "text", options={"output_schema": schema}).attempt())
     assert isinstance(outcome, Failed)
     assert outcome.error.code == "bad_schema"

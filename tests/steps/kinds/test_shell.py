@@ -41,8 +41,8 @@ def test_a_program_gets_its_arguments_as_they_are() -> None:
     assert output_of(trial)["stdout"] == 'a b|$HOME|3|true|["ä", 1]|{"a": null}|'
 
 
-def test_a_script_takes_values_by_its_environment_alone() -> None:
-    """Templates are rendered in env and never in the script's text."""
+def test_a_script_gets_values_only_through_its_environment() -> None:
+    """Templates are rendered in `env` and never in the script's text."""
     trial = shell(
         {"script": "echo \"$NAME\"; echo '{{ inputs.n }}'", "env": {"NAME": "{{ inputs.n }}"}},
         inputs={"n": "$(touch pwned); `id`"},
@@ -65,11 +65,11 @@ def test_the_process_is_on_record_before_the_command_begins(tmp_path: Path) -> N
     trial = shell({"argv": ["touch", str(mark)]})
     seen = []
 
-    def look(intent: Any) -> None:
+    def check(intent: Any) -> None:
         is_there = processes.is_running(intent.process_id, intent.process_started)
         seen.append((is_there, mark.exists(), intent.settles_step))
 
-    trial.journal.on_intend = look
+    trial.journal.on_intend = check
     outcome = run(trial.attempt())
     assert seen == [(True, False, True)]
     assert mark.exists()
@@ -192,7 +192,7 @@ def test_a_command_ended_by_a_stranger_is_unknown() -> None:
         ({"argv": ["true"], "env": {"TOKEN": "file:/no/such/file"}}, "/no/such/file"),
     ],
 )
-def test_what_cannot_be_started_is_told_and_not_retried(
+def test_a_command_that_cannot_be_started_is_not_retried(
     config: dict[str, Json], message: str
 ) -> None:
     """A missing program, directory or secret is the definition's mistake; no intent is left."""
@@ -334,7 +334,7 @@ def _everything(trial: Trial) -> str:
     return repr([trial.journal.intents, trial.journal.results, trial.journal.logs])
 
 
-def test_what_is_left_of_a_command_is_told_from_strangers(tmp_path: Path) -> None:
+def test_remaining_processes_of_a_command_are_recognized(tmp_path: Path) -> None:
     """A group is known by its leader's identity, and by its members' marks once that has ended."""
     pids = tmp_path / "pids"
 

@@ -78,8 +78,8 @@ def test_a_child_is_asked_for_and_its_end_taken() -> None:
         ("input", {"message": "What is it?"}),
     ],
 )
-def test_what_only_waits_or_asks_has_attempts_to_lose(kind: str, config: dict[str, Json]) -> None:
-    """It may be lost more often than a step may act, but not for ever: it may be poisonous."""
+def test_steps_that_wait_or_ask_have_spare_attempts(kind: str, config: dict[str, Json]) -> None:
+    """They may be lost more often than a step may act, but not for ever: they may be poisonous."""
     trial = Trial(kind, config, inputs={"what": "so"}, max_attempts=1)
     trial.attempt_number = 1 + PARKING_ATTEMPTS
     assert isinstance(run(trial.attempt()), Waiting)

@@ -217,7 +217,7 @@ def test_an_output_far_beyond_the_limit_is_not_written(monkeypatch: pytest.Monke
         ([["x" * 1000] * 100], False),
     ],
 )
-def test_what_is_small(value: Json, expected: bool) -> None:
+def test_small_values(value: Json, expected: bool) -> None:
     """Texts by their length, lists and mappings by their members too."""
     assert is_small(value) is expected
 

@@ -1,4 +1,4 @@
-"""Large values, kept once by their content."""
+"""Large values, stored once by their content."""
 
 import os
 
@@ -17,8 +17,8 @@ NOW = 10**15
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\xff", b"text " * 100_000, os.urandom(100_000)])
-def test_content_comes_back_by_its_hash(database: Database, content: bytes) -> None:
-    """Whatever the bytes, they come back the same, and text takes less room than it is long."""
+def test_content_is_read_back_by_its_hash(database: Database, content: bytes) -> None:
+    """Any bytes are read back unchanged, and text takes less space than its length."""
     with database.connect("writer") as connection:
         with connection.transaction():
             name = artifact_rows.put(connection, content, NOW)
@@ -35,8 +35,8 @@ def test_content_comes_back_by_its_hash(database: Database, content: bytes) -> N
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2", b"long" * 1000], ids=["plain", "compressed"])
-def test_damaged_content_is_not_given_out(database: Database, content: bytes) -> None:
-    """Content without its hash is reported as a damaged artifact, not as a damaged database."""
+def test_damaged_content_is_reported(database: Database, content: bytes) -> None:
+    """Content that does not match its hash is a damaged artifact, not a damaged database."""
     with database.connect("writer") as connection:
         name = artifact_rows.put(connection, content, NOW)
         connection.execute("UPDATE artifacts SET data = :data", data=b"\0\1\3")
@@ -45,8 +45,8 @@ def test_damaged_content_is_not_given_out(database: Database, content: bytes) ->
         assert caught.value.fault is Fault.DATA
 
 
-def test_prune_takes_what_nothing_refers_to_and_nobody_touched(database: Database) -> None:
-    """A reference anywhere keeps it; without one, a day's grace does."""
+def test_prune_removes_unreferenced_content_after_a_day(database: Database) -> None:
+    """A reference anywhere keeps it; without one, a day of grace does."""
     old = NOW - GRACE_US - SECOND
 
     def put(content: bytes, at: int = old) -> str:

@@ -23,10 +23,10 @@ from tests.support import faulty_store
 from tests.support.faulty_store import FaultyStore
 
 
-def test_a_file_and_its_names_are_on_disk_first(
+def test_content_is_synced_before_it_gets_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The content is synced under another name, then the directories that hold the right one."""
+    """The content is synced under another name, then the directories of the final one."""
     synced: list[tuple[int, bool]] = []
     sync = os.fsync
 
@@ -46,10 +46,10 @@ def test_a_file_and_its_names_are_on_disk_first(
 
 
 @pytest.mark.parametrize("kind", ["directory", "fsspec"])
-def test_content_that_is_put_while_it_is_pruned(
+def test_content_that_is_stored_while_it_is_pruned_is_kept(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Between the end of its old row and of its file a new row may come: the file stays for it."""
+    """A new row may come between the removal of the old row and of the file: the file stays."""
     url = str(tmp_path / "kept") if kind == "directory" else f"memory://pruned-{os.getpid()}"
     now = sqlite_database.clock.now()
     remove = blobs.remove
@@ -77,10 +77,10 @@ def test_content_that_is_put_while_it_is_pruned(
 
 
 @pytest.mark.parametrize("url", ["unheard-of://bucket/path", "s3://bucket/path"])
-def test_a_store_without_a_driver_is_told_at_once(
+def test_a_store_without_a_driver_is_refused_at_the_start(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that could keep nothing there does not begin."""
+    """A worker that could store nothing there does not start."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(StoreError, match=f"artifacts cannot be kept at {url}: .+") as raised:
         BlobStore(url)
@@ -105,8 +105,8 @@ def test_a_wrong_configuration_is_an_error_at_the_start(
     assert raised.value.fault is Fault.LOST
 
 
-def test_an_unreachable_store_is_no_wrong_configuration() -> None:
-    """FTP's driver connects in its constructor: within the bounds of a call, and not before."""
+def test_an_unreachable_store_does_not_stop_the_start() -> None:
+    """FTP's driver connects in its constructor: a call does that, with its timeout."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ftp://127.0.0.1:{silent.getsockname()[1]}/kept"
         stores = BlobStores(url, timeout_seconds=0.2)
@@ -123,8 +123,8 @@ def test_an_unreachable_store_is_no_wrong_configuration() -> None:
         assert raised.value.fault is Fault.UNREACHABLE
 
 
-def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever an object store's driver raises, the content is sent again and not put elsewhere."""
+def test_a_drivers_error_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the driver of an object store raises, the content is sent there again."""
 
     class NoCredentialsError(Exception):
         pass
@@ -142,10 +142,8 @@ def test_an_error_of_a_driver_is_no_fault_of_the_content(monkeypatch: pytest.Mon
         blobs.read("memory://bucket/ab/abc")
 
 
-def test_a_write_that_fails_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is tried again for as long as the disk is full, and must not fill what gets free."""
+def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is retried while the disk is full, and must not fill the space that becomes free."""
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -157,8 +155,8 @@ def test_a_write_that_fails_leaves_nothing_behind(
     assert list((tmp_path / "kept/ab").iterdir()) == []
 
 
-def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    """Removing a file that does not exist is no error."""
+def test_removing_a_missing_file_is_no_error(tmp_path: Path) -> None:
+    """Another process may have removed it."""
     blobs.remove(str(tmp_path / "nothing"), 10**18)
     blobs.remove("memory://nothing-of-this-name", 10**18)
     unread: Any = blobs.read(str(tmp_path / "nothing"))
@@ -168,7 +166,7 @@ def test_what_is_gone_is_no_error(tmp_path: Path) -> None:
 def test_options_of_the_configured_store_reach_its_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """References are resolved when they are used; what they stand for shows in no message."""
+    """References are resolved when they are used; their values show in no message."""
     monkeypatch.setenv("STORE_TOKEN", "a-very-secret-token")
     artifacts_settings = ArtifactSettings(
         url="faulty://bucket/kept", options={"token": "env:STORE_TOKEN", "region": "here"}
@@ -201,8 +199,8 @@ def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
     assert "bucket" in raised.value.message
 
 
-def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
-    """The first call gives up in its time, the next ones at once; a late answer opens it again."""
+def test_calls_after_a_hung_one_fail_at_once() -> None:
+    """The first call times out, the next ones fail at once; a late answer ends that."""
     stores = BlobStores("faulty://bucket/kept")
     address = stores.open(stores.url).write("abc", b"content")
     with faulty_store.broken("hangs"):
@@ -221,8 +219,8 @@ def test_a_store_that_hangs_is_not_waited_for_twice() -> None:
     assert stores.read(address) == b"content"
 
 
-def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
-    """What it wrote it has read and removed; a store that takes nothing is an error."""
+def test_a_probe_removes_what_it_wrote(tmp_path: Path) -> None:
+    """A store that accepts nothing is an error."""
     stores = BlobStores()
     kept = tmp_path / "kept"
     stores.probe(str(kept), 60)

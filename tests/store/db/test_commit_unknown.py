@@ -1,4 +1,4 @@
-"""A COMMIT whose answer is missing is neither done nor undone: the caller must look."""
+"""A COMMIT without an answer is neither done nor undone: the caller must check."""
 
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def lossy(postgres_url: str) -> Iterator[tuple[Proxy, Connection]]:
         yield proxy, connection
 
 
-def test_a_commit_that_landed_without_an_answer(
+def test_a_commit_whose_answer_is_lost_is_unknown(
     lossy: tuple[Proxy, Connection], postgres_database: Database
 ) -> None:
     """The caller gets `CommitUnknownError`; only a read shows that the row exists."""
@@ -40,10 +40,10 @@ def test_a_commit_that_landed_without_an_answer(
         assert other.query("SELECT n FROM numbers") == [(1,)]
 
 
-def test_an_answer_lost_before_the_commit_is_no_unknown(
+def test_an_answer_lost_before_the_commit_is_a_lost_connection(
     lossy: tuple[Proxy, Connection], postgres_database: Database
 ) -> None:
-    """Without a COMMIT sent the transaction is surely undone: an ordinary lost connection."""
+    """Without a COMMIT sent the transaction is certainly undone."""
     proxy, connection = lossy
     with pytest.raises(StoreError) as caught, connection.transaction():
         proxy.lose = b"INSERT 0 1\0"
@@ -57,8 +57,8 @@ def test_an_answer_lost_before_the_commit_is_no_unknown(
     assert again.value.fault is Fault.LOST
 
 
-def test_a_backend_ended_inside_a_transaction(postgres_database: Database) -> None:
-    """The server ending our session undoes the transaction; the commit after it may be unknown."""
+def test_a_session_that_the_server_ends_is_undone(postgres_database: Database) -> None:
+    """The server undoes the transaction; the commit after it may be unknown."""
     with (
         postgres_database.connect("writer") as connection,
         postgres_database.connect("writer") as other,
@@ -74,7 +74,7 @@ def test_a_backend_ended_inside_a_transaction(postgres_database: Database) -> No
 
 
 def test_a_failed_sync_at_commit_is_unknown(sqlite_database: Database) -> None:
-    """What SQLite wrote before its disk failed would count after a crash: the commit is unknown."""
+    """SQLite's log may hold the transaction after a crash: the commit is unknown."""
 
     class DiskError(Exception):
         sqlite_errorcode = 1034  # IOERR_FSYNC

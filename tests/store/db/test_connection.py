@@ -1,4 +1,4 @@
-"""What a connection does, the same on both databases."""
+"""The behaviour of a connection, the same on both databases."""
 
 import threading
 
@@ -23,7 +23,7 @@ def _numbers(connection: Connection) -> list[int]:
 
 
 def test_a_transaction_commits_at_its_end(database: Database, writer: Connection) -> None:
-    """What it wrote is there for others once the block has ended, and not before."""
+    """Other connections see its rows once the block has ended, and not before."""
     with database.connect("reader") as reader, writer:
         with writer.transaction():
             states = [writer.in_transaction]
@@ -34,7 +34,7 @@ def test_a_transaction_commits_at_its_end(database: Database, writer: Connection
 
 
 def test_a_transaction_that_raises_leaves_nothing(writer: Connection) -> None:
-    """Any exception undoes it and passes on, and the connection serves again."""
+    """Any exception rolls it back and is raised again, and the connection can be used again."""
     with writer:
         with pytest.raises(ZeroDivisionError), writer.transaction():
             writer.execute("INSERT INTO numbers (n) VALUES (1)")
@@ -46,7 +46,7 @@ def test_a_transaction_that_raises_leaves_nothing(writer: Connection) -> None:
 
 
 def test_transactions_do_not_nest(writer: Connection) -> None:
-    """A second one inside the first is a defect, and the first is undone."""
+    """A second one inside the first is a defect, and the first is rolled back."""
     with writer:
         with pytest.raises(StoreError, match="already open") as caught, writer.transaction():
             writer.execute("INSERT INTO numbers (n) VALUES (1)")
@@ -58,7 +58,7 @@ def test_transactions_do_not_nest(writer: Connection) -> None:
 
 
 def test_an_empty_transaction_is_harmless(writer: Connection) -> None:
-    """Nothing done is nothing to fail."""
+    """It commits without an error."""
     with writer:
         with writer.transaction():
             pass
@@ -67,8 +67,8 @@ def test_an_empty_transaction_is_harmless(writer: Connection) -> None:
         assert _numbers(writer) == []
 
 
-def test_a_refused_row_is_the_rows_fault(writer: Connection) -> None:
-    """A violated constraint is `data`; the transaction is undone and the connection goes on."""
+def test_a_violated_constraint_is_a_data_fault(writer: Connection) -> None:
+    """The transaction is rolled back and the connection goes on."""
     with writer:
         writer.execute("INSERT INTO numbers (n) VALUES (1)")
         with pytest.raises(StoreError) as caught, writer.transaction():
@@ -95,7 +95,7 @@ def test_a_wrong_statement_is_a_defect(writer: Connection, sql: str) -> None:
 
 
 def test_a_snapshot_sees_one_state(database: Database, writer: Connection) -> None:
-    """Queries of one snapshot agree with each other while others write."""
+    """Queries of one snapshot agree with each other while other connections write."""
     with database.connect("reader") as reader, writer:
         writer.execute("INSERT INTO numbers (n) VALUES (1)")
         with reader.snapshot():
@@ -130,8 +130,8 @@ def test_several_statements_at_once(writer: Connection) -> None:
         assert writer.query_each([]) == []
 
 
-def test_the_first_of_several_statements_that_fails_is_told(writer: Connection) -> None:
-    """None after it has run, and the transaction is undone."""
+def test_the_first_failing_statement_of_several_is_reported(writer: Connection) -> None:
+    """None after it runs, and the transaction is rolled back."""
     with writer:
         with pytest.raises(StoreError) as caught, writer.transaction():
             writer.query_each(
@@ -146,7 +146,7 @@ def test_the_first_of_several_statements_that_fails_is_told(writer: Connection) 
 
 
 def test_deferred_statements_run_in_order(writer: Connection) -> None:
-    """They are seen by the next statement, and are part of the transaction."""
+    """The next statement sees them, and they are part of the transaction."""
     with writer:
         with writer.transaction():
             writer.defer("INSERT INTO numbers (n) VALUES (:n)", n=1)
@@ -165,7 +165,7 @@ def test_deferred_statements_run_in_order(writer: Connection) -> None:
 
 
 def test_a_deferred_statement_that_fails_undoes_the_transaction(writer: Connection) -> None:
-    """Its error comes out by the commit at the latest, as its own and not as an unknown commit."""
+    """Its error is raised by the commit at the latest, as its own and not as an unknown commit."""
     with writer:
         writer.execute("INSERT INTO numbers (n) VALUES (1)")
         with pytest.raises(StoreError) as caught, writer.transaction():
@@ -181,8 +181,8 @@ def test_a_deferred_statement_that_fails_undoes_the_transaction(writer: Connecti
         assert _numbers(writer) == [1]
 
 
-def test_a_large_statement_passes_whole(writer: Connection) -> None:
-    """More than the buffers between us and a server hold, in both directions at once."""
+def test_a_statement_larger_than_the_buffers(writer: Connection) -> None:
+    """It exceeds the buffers to the server in both directions at once."""
     text = "x" * 6_000_000
     with writer, writer.transaction():
         found = writer.query_each(
@@ -191,8 +191,8 @@ def test_a_large_statement_passes_whole(writer: Connection) -> None:
         assert found == [[(text, n)] for n in range(5)]
 
 
-def test_a_listener_hears_of_a_commit(database: Database, writer: Connection) -> None:
-    """It wakes when a writer commits and says so, not when it rolls back; hints do not pile up."""
+def test_a_listener_is_notified_of_a_commit(database: Database, writer: Connection) -> None:
+    """It wakes on a commit with a notification, not on a rollback; hints do not pile up."""
     with writer, database.connect("listener") as listener:
         assert not listener.wait_for_notify(0.0)
         with pytest.raises(ZeroDivisionError), writer.transaction():
@@ -210,7 +210,7 @@ def test_a_listener_hears_of_a_commit(database: Database, writer: Connection) ->
 
 
 def test_a_waiting_listener_is_woken(database: Database, writer: Connection) -> None:
-    """A wait that has begun ends with the commit, long before its time is over."""
+    """A wait that has begun ends with the commit, long before its timeout."""
     heard: list[bool] = []
     with writer, database.connect("listener") as listener:
         waiting = threading.Thread(
@@ -224,8 +224,8 @@ def test_a_waiting_listener_is_woken(database: Database, writer: Connection) -> 
     assert heard == [True]
 
 
-def test_closing_undoes_what_is_open(database: Database, writer: Connection) -> None:
-    """A connection closed inside a transaction leaves nothing, and closing twice is harmless."""
+def test_closing_rolls_back_an_open_transaction(database: Database, writer: Connection) -> None:
+    """Closing twice is harmless."""
     writer._begin()
     writer.execute("INSERT INTO numbers (n) VALUES (1)")
     writer.close()
@@ -237,8 +237,8 @@ def test_closing_undoes_what_is_open(database: Database, writer: Connection) -> 
         assert _numbers(other) == [2]
 
 
-def test_the_clock_is_the_databases(database: Database) -> None:
-    """A clock that is wrong is set right by a server; on SQLite both are this machine's."""
+def test_a_wrong_clock_is_corrected_by_the_server(database: Database) -> None:
+    """On SQLite both clocks are this machine's."""
     if database.is_sqlite:
         database.set_clock()
         return

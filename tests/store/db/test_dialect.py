@@ -1,4 +1,4 @@
-"""The words in which the databases differ, tried on both."""
+"""The SQL that differs between the databases, on both of them."""
 
 import json
 
@@ -60,8 +60,8 @@ def test_the_databases_clock_is_read_in_microseconds(database: Database) -> None
     assert abs(first - database.clock.now()) < 600 * 1_000_000
 
 
-def test_the_smallest_and_largest_of_several_values(database: Database) -> None:
-    """They go by one word each."""
+def test_least_and_greatest(database: Database) -> None:
+    """Each is one function name in the dialect."""
     sql = database.sql
     with database.connect("reader") as connection:
         assert connection.query(f"SELECT {sql.least}(3, 1, 2), {sql.greatest}(3, 1, 2)") == [(1, 3)]
@@ -77,15 +77,15 @@ def test_parameters_are_numbered_for_postgresql() -> None:
 
 
 @pytest.mark.parametrize("text", ["100%", "it's", ":name", "%(x)s", "a;b--c"])
-def test_text_is_only_ever_bound(database: Database, text: str) -> None:
-    """Whatever a value spells, it is a value."""
+def test_text_is_always_bound(database: Database, text: str) -> None:
+    """Whatever a value spells, it is never SQL."""
     with database.connect("reader") as connection:
         found = connection.query("SELECT CAST(:value AS text), '100% :x'", value=text)
     assert found == [(text, "100% :x")]
 
 
 def test_values_of_every_kind_are_bound(database: Database) -> None:
-    """Integers of any size, floats, bytes, nulls and truth values mean the same on both."""
+    """Integers of any size, floats, bytes, nulls and booleans mean the same on both."""
     with database.connect("writer") as connection:
         connection.execute("CREATE TABLE kinds (n bigint, f double precision, b bytea, t bigint)")
         for n in (0, 2**31, -(2**63), 2**63 - 1, None):
@@ -109,7 +109,9 @@ def test_sums_are_plain_numbers(database: Database) -> None:
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, "\ud800"])
-def test_a_value_with_no_place_is_the_rows_fault(database: Database, value: int | str) -> None:
+def test_a_value_that_cannot_be_stored_is_a_data_fault(
+    database: Database, value: int | str
+) -> None:
     """A number beyond 64 bits or a lone surrogate is `Fault.DATA`."""
     with database.connect("writer") as connection:
         connection.execute("CREATE TABLE numbers (n bigint, t text)")
@@ -129,7 +131,7 @@ def test_a_value_with_no_place_is_the_rows_fault(database: Database, value: int 
     ],
 )  # fmt: skip
 def test_faults_of_sqlite(code: int | None, fault: str) -> None:
-    """A result code, extended or not, says whose fault an error is."""
+    """A result code, extended or not, determines the fault."""
     assert sqlite_fault(code) == fault
 
 
@@ -145,5 +147,5 @@ def test_faults_of_sqlite(code: int | None, fault: str) -> None:
     ],
 )  # fmt: skip
 def test_faults_of_postgresql(state: str | None, fault: str) -> None:
-    """A SQLSTATE says whose fault an error is; without one the connection is gone."""
+    """A SQLSTATE determines the fault; without one the connection is lost."""
     assert postgresql_fault(state) == fault

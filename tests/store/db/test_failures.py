@@ -1,4 +1,4 @@
-"""Failures outside the agent give one clear message, with what to do."""
+"""Failures outside the agent give one clear message that says what to do."""
 
 import contextlib
 import os
@@ -32,8 +32,8 @@ def _unprivileged() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_database_that_may_not_be_written(sqlite_database: Database) -> None:
-    """Reading works; upgrading, connecting to write and writing say that it cannot be written."""
+def test_a_read_only_database_file(sqlite_database: Database) -> None:
+    """Reading works; upgrades, writing connections and writes report that it is read-only."""
     assert sqlite_database.path is not None
     with tempfile.TemporaryDirectory(prefix="agent-readonly-") as name:
         directory = Path(name)
@@ -65,8 +65,8 @@ def test_a_database_that_may_not_be_written(sqlite_database: Database) -> None:
                 directory.chmod(0o755)
 
 
-def test_a_directory_that_may_not_be_written() -> None:
-    """Making a database there says so."""
+def test_a_read_only_directory() -> None:
+    """Creating a database there reports it."""
     with tempfile.TemporaryDirectory(prefix="agent-readonly-") as name:
         Path(name).chmod(0o555)
         try:
@@ -77,7 +77,7 @@ def test_a_directory_that_may_not_be_written() -> None:
         assert caught.value.fault is Fault.READONLY
 
 
-def test_a_file_system_that_is_read_only() -> None:
+def test_a_read_only_file_system() -> None:
     """SQLite only reports that it cannot open the file, even to read; the message has the reason."""
     with tempfile.TemporaryDirectory(prefix="agent-readonly-") as name:
         path = Path(name) / "agent.db"
@@ -87,11 +87,12 @@ def test_a_file_system_that_is_read_only() -> None:
         Path(name).chmod(0o555)
         try:
             with _unprivileged():
-                told = sqlite_errors.message(Fault.LOST, path, vague)
+                message = sqlite_errors.message(Fault.LOST, path, vague)
         finally:
             Path(name).chmod(0o755)
         assert (
-            told == f"cannot open {path}: its directory cannot be written, which even readers need"
+            message
+            == f"cannot open {path}: its directory cannot be written, which even readers need"
         )
 
 
@@ -112,10 +113,10 @@ def test_a_full_disk_undoes_the_transaction(sqlite_database: Database) -> None:
         assert writer.query("SELECT t FROM texts") == [("fits",)]
 
 
-def test_an_error_of_a_full_disk_is_told_as_full(
+def test_a_log_index_that_cannot_grow_is_a_full_disk(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite calls it an error of the disk when the index of its log cannot grow: that passes."""
+    """SQLite reports an error of the disk, but the condition is temporary."""
 
     class DiskError(Exception):
         sqlite_errorcode = 10  # IOERR
@@ -161,8 +162,8 @@ def test_a_damaged_database(sqlite_database: Database) -> None:
     assert caught.value.fault is Fault.CORRUPT
 
 
-def test_a_directory_that_is_missing(tmp_path: Path) -> None:
-    """The message names the directory, and nothing is made."""
+def test_a_missing_directory(tmp_path: Path) -> None:
+    """The message names the directory, and nothing is created."""
     database = Database(f"sqlite:///{tmp_path}/nowhere/agent.db")
     for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=f"{tmp_path}/nowhere does not exist") as caught:
@@ -172,7 +173,7 @@ def test_a_directory_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_the_place_of_the_file(tmp_path: Path) -> None:
-    """The message says that it cannot be opened."""
+    """The message reports that it cannot be opened."""
     for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=str(tmp_path)) as caught:
             use(Database(f"sqlite:///{tmp_path}"))
@@ -197,8 +198,8 @@ def test_a_server_that_cannot_be_reached(url: str) -> None:
         assert "\n" not in caught.value.message
 
 
-def test_a_database_that_the_server_does_not_have(postgres_server: str) -> None:
-    """The server's own words are passed on."""
+def test_a_database_missing_on_the_server(postgres_server: str) -> None:
+    """The message contains the server's own text."""
     url = postgres_server.replace("/postgres?", "/nowhere?")
     with pytest.raises(StoreError, match='"nowhere" does not exist') as caught:
         migrate.check(Database(url))
@@ -206,7 +207,7 @@ def test_a_database_that_the_server_does_not_have(postgres_server: str) -> None:
 
 
 def test_a_connection_that_the_server_ended(postgres_database: Database) -> None:
-    """Every later use says that it is lost, and a new connection serves."""
+    """Every later use reports that it is lost, and a new connection works."""
     with (
         postgres_database.connect("reader") as ended,
         postgres_database.connect("listener") as listener,
@@ -248,8 +249,8 @@ def test_an_interrupted_exchange_breaks_the_connection(
         assert caught.value.fault is Fault.LOST
 
 
-def test_a_lock_that_is_not_had_in_time(postgres_database: Database) -> None:
-    """Waiting for a row is bounded by the transaction's own limit, and told as busy."""
+def test_a_lock_timeout_is_reported_as_busy(postgres_database: Database) -> None:
+    """Waiting for a row is limited by the transaction's own timeout."""
     with (
         postgres_database.connect("writer") as holder,
         postgres_database.connect("worker") as waiter,
@@ -270,8 +271,10 @@ def test_a_lock_that_is_not_had_in_time(postgres_database: Database) -> None:
             assert limit == "0"
 
 
-def test_an_error_that_was_ignored_inside_a_transaction(postgres_database: Database) -> None:
-    """PostgreSQL rolls such a transaction back at its COMMIT: that is not passed over."""
+def test_an_ignored_error_inside_a_transaction_fails_the_commit(
+    postgres_database: Database,
+) -> None:
+    """PostgreSQL rolls such a transaction back at its COMMIT, and that is reported."""
     with postgres_database.connect("writer") as writer:
         with pytest.raises(StoreError, match="rolled back"), writer.transaction():
             writer.execute("INSERT INTO workers VALUES ('w', 1, 0, 'h', 1, 's', 1, NULL)")
@@ -281,15 +284,15 @@ def test_an_error_that_was_ignored_inside_a_transaction(postgres_database: Datab
 
 
 def test_a_text_with_a_nul_is_refused_by_postgresql(postgres_database: Database) -> None:
-    """It would be cut short on its way: it is the row's fault instead."""
+    """It would be truncated on its way: it is a data fault instead."""
     with postgres_database.connect("writer") as writer:
         with pytest.raises(StoreError, match="NUL") as caught:
             writer.query("SELECT CAST(:t AS text)", t="a\0b")
         assert caught.value.fault is Fault.DATA
 
 
-def test_an_old_sqlite_is_used_without_its_defect() -> None:
-    """Before 3.51.3 a write-ahead log can be damaged: it warns and uses a rollback journal."""
+def test_an_old_sqlite_uses_a_rollback_journal() -> None:
+    """Before 3.51.3 a write-ahead log can be damaged: the agent warns and avoids it."""
 
     class Old:
         sqlite_version = "3.40.1"
@@ -308,8 +311,8 @@ def test_an_old_sqlite_is_used_without_its_defect() -> None:
 @pytest.mark.skipif(
     sqlite3.sqlite_version_info < (3, 38, 0), reason="Python's own SQLite is too old for us"
 )
-def test_pythons_own_sqlite_serves(tmp_path: Path) -> None:
-    """Where `pysqlite3` has no wheel, everything works through the standard module."""
+def test_the_standard_sqlite_module_works(tmp_path: Path) -> None:
+    """Where `pysqlite3` has no wheel, everything works with the standard module."""
     code = f"""
 import json, sys, warnings
 sys.modules["pysqlite3"] = None
@@ -321,8 +324,8 @@ database = Database("sqlite:///{tmp_path}/agent.db")
 migrate.upgrade(database)
 migrate.check(database)
 assert sqlite_driver.driver().module.__name__ == "sqlite3"
-with database.connect("worker") as turn, database.connect("writer") as writer:
-    for connection in (turn, writer):
+with database.connect("worker") as worker, database.connect("writer") as writer:
+    for connection in (worker, writer):
         with connection.transaction():
             connection.execute(
                 "INSERT INTO step_logs (task_id, step_id, attempt, at, stream, text) SELECT"

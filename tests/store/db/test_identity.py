@@ -39,10 +39,10 @@ HARM = pytest.mark.parametrize("harm", [delete, move, replace, delete_log])
 
 @HARM
 @pytest.mark.parametrize("role", ["worker", "writer"])
-def test_a_commit_into_nowhere_is_an_error(
+def test_a_commit_into_a_removed_file_is_an_error(
     sqlite_database: Database, role: str, harm: Callable[[Path], None]
 ) -> None:
-    """The commit raises, since the file is no longer there."""
+    """The commit raises, since the file no longer has its name."""
     path = sqlite_database.path
     assert path is not None
     with sqlite_database.connect(role) as connection:  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def test_a_commit_into_nowhere_is_an_error(
 
 
 def test_a_process_stays_with_its_file(sqlite_database: Database) -> None:
-    """A new connection does not go to another file that has taken the name."""
+    """A new connection does not open another file that has taken the name."""
     path = sqlite_database.path
     assert path is not None
     sqlite_database.connect("reader").close()
@@ -73,10 +73,8 @@ def test_a_process_stays_with_its_file(sqlite_database: Database) -> None:
     Database(sqlite_database.url).connect("writer").close()
 
 
-def test_a_copy_elsewhere_is_a_database_like_any_other(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    """What identifies a file is not written into it: copies can be opened and used."""
+def test_a_copy_can_be_opened(sqlite_database: Database, tmp_path: Path) -> None:
+    """The identity of a file is not written into it."""
     path = sqlite_database.path
     assert path is not None
     copy = tmp_path / "copy.db"
@@ -86,10 +84,10 @@ def test_a_copy_elsewhere_is_a_database_like_any_other(
 
 
 @HARM
-def test_a_worker_without_its_file_ends(
+def test_a_worker_whose_file_was_removed_ends(
     sqlite_database: Database, harm: Callable[[Path], None]
 ) -> None:
-    """It notices without having anything to do, ends with the reason, and takes no more tasks."""
+    """It notices while idle, ends with the reason, and accepts no more tasks."""
     path = sqlite_database.path
     assert path is not None
     engine = Engine(sqlite_database, poll_seconds=60.0)
@@ -101,8 +99,8 @@ def test_a_worker_without_its_file_ends(
     engine.close()
 
 
-def test_a_worker_that_its_database_does_not_know_ends(sqlite_database: Database) -> None:
-    """Other content in the same file has no row of this worker: it does not begin anew there."""
+def test_a_worker_without_its_row_ends(sqlite_database: Database) -> None:
+    """Other content in the same file has no row of this worker: it does not enroll there again."""
     engine = Engine(sqlite_database, lease_seconds=3.0)
     engine.run(graph(step("one")))
     with sqlite_database.connect("writer") as connection, connection.transaction():
@@ -114,8 +112,8 @@ def test_a_worker_that_its_database_does_not_know_ends(sqlite_database: Database
     engine.close()
 
 
-def test_a_gate_whose_file_was_removed_is_found_again(sqlite_database: Database) -> None:
-    """Writers that opened it before and after the removal still take turns."""
+def test_a_removed_lock_file_is_replaced(sqlite_database: Database) -> None:
+    """Writers that opened it before and after the removal still exclude each other."""
     gate = sqlite_database.write_lock
     assert gate is not None
     old = gate.open()

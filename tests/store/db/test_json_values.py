@@ -1,4 +1,4 @@
-"""What may be stored, and the message of a refusal."""
+"""Values that may be stored, and the message of a refusal."""
 
 import json
 import math
@@ -34,8 +34,8 @@ def _nested(depth: int) -> Any:
 @example({"a\\u0000": ["\\\\u0000", "é\U0001f600", '"']})
 @example([2**80, -(2**63), 1e308, 5e-324, -0.0])
 @example([[]] * (MAX_DEPTH + 1))
-def test_plain_values_come_back_the_same(value: Any) -> None:
-    """Every plain JSON value survives, as text that UTF-8 can carry and without an escaped NUL."""
+def test_plain_values_are_read_back_unchanged(value: Any) -> None:
+    """Every plain JSON value survives, as text that UTF-8 can encode and without an escaped NUL."""
     text = encode(value, "value")
     text.encode("utf-8")
     assert decode(text) == value
@@ -48,10 +48,10 @@ _bad = st.sampled_from(
 
 
 @given(_plain, _bad, st.lists(st.sampled_from(["key", "other", 0]), max_size=6))
-def test_what_is_not_plain_is_refused_wherever_it_hides(
+def test_a_value_that_is_no_json_is_refused_at_any_depth(
     neighbour: Any, bad: Any, places: list[str | int]
 ) -> None:
-    """A bad value is refused at any depth, beside anything, and the message names its path."""
+    """The message names its path."""
     value, path = bad, ""
     for place in reversed(places):
         value = {"good": neighbour, place: value} if isinstance(place, str) else [value, neighbour]
@@ -64,7 +64,7 @@ def test_what_is_not_plain_is_refused_wherever_it_hides(
 
 @pytest.mark.parametrize("key", [1, None, True, 1.5, ("a",), b"k"])
 def test_a_key_that_is_no_string_is_refused(key: Any) -> None:
-    """Keys are never turned into strings silently: `{1: …}` would come back as `{"1": …}`."""
+    """Keys are never converted to strings silently: `{1: …}` would come back as `{"1": …}`."""
     with pytest.raises(NotPlainJsonError, match=r"output\.inner: the key .* is not a string"):
         encode({"inner": {key: 1}}, "output")
 
@@ -76,15 +76,15 @@ def test_a_bad_key_is_named() -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    """The deepest value that is stored is one that both databases can read."""
+    """The deepest value that is stored can be read by both databases."""
     assert decode(encode(_nested(MAX_DEPTH), "v")) == _nested(MAX_DEPTH)
     for depth in (MAX_DEPTH + 1, 100_000):
         with pytest.raises(NotPlainJsonError, match="nested"):
             encode(_nested(depth), "v")
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
-    """A cycle is an error that names a path, not a crash."""
+def test_a_cyclic_value_is_refused() -> None:
+    """The error names a path."""
     value: list[Any] = []
     value.append(value)
     with pytest.raises(NotPlainJsonError, match="nested"):
@@ -92,13 +92,13 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 
 
 def test_an_integer_too_long_to_write_is_refused() -> None:
-    """Python refuses to print it; the message says which value it was."""
+    """Python refuses to print it; the message names the value's path."""
     with pytest.raises(NotPlainJsonError, match=r"v\.n: an integer with too many digits"):
         encode({"n": 10**5000}, "v")
 
 
-def test_what_is_as_good_as_plain_is_accepted() -> None:
-    """Tuples are lists and string enums are strings: nothing is lost by storing them so."""
+def test_tuples_and_string_enums_are_accepted() -> None:
+    """They are stored as lists and strings without loss."""
 
     class Colour(StrEnum):
         RED = "red"
@@ -106,7 +106,7 @@ def test_what_is_as_good_as_plain_is_accepted() -> None:
     assert encode({"a": (1, 2), "b": Colour.RED}, "v") == '{"a":[1,2],"b":"red"}'
 
 
-def test_nothing_stored_is_none() -> None:
-    """A missing text is None, and a stored null too."""
+def test_a_missing_value_reads_as_none() -> None:
+    """A stored null does too."""
     assert decode(None) is None
     assert decode("null") is None

@@ -33,7 +33,7 @@ def pooled_url(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[st
 
 
 def test_tasks_of_every_shape_run(pooled_url: str) -> None:
-    """Two workers share tasks through the pooler; each ends as it should, exactly once."""
+    """Two workers share tasks through the pooler; each ends correctly, exactly once."""
     database = Database(pooled_url)
     engines = [Engine(database), Engine(database)]
     try:
@@ -55,7 +55,7 @@ def test_tasks_of_every_shape_run(pooled_url: str) -> None:
 
 
 def test_a_pooler_is_recognized(pooled_url: str, postgres_url: str) -> None:
-    """By the process that a server names when a client connects; a pooler's is no session's."""
+    """By the process id that the server reports on connect; a pooler's matches no session."""
     for url, is_pooled in ((pooled_url, True), (postgres_url, False)):
         with Database(url).connect("writer") as connection:
             assert connection.is_pooled is is_pooled
@@ -64,7 +64,7 @@ def test_a_pooler_is_recognized(pooled_url: str, postgres_url: str) -> None:
 _SHOWN = "SELECT current_setting('synchronous_commit'), current_setting('enable_seqscan')"
 
 
-def test_the_settings_travel_with_each_transaction(pooled_url: str, postgres_url: str) -> None:
+def test_the_settings_are_set_in_each_transaction(pooled_url: str, postgres_url: str) -> None:
     """Whatever the sessions have, a commit is durable; outside a transaction too."""
     with psycopg.connect(postgres_url, autocommit=True) as direct:
         name = direct.info.dbname
@@ -76,8 +76,8 @@ def test_the_settings_travel_with_each_transaction(pooled_url: str, postgres_url
             assert connection.query(_SHOWN) == [("on", "off")]
 
 
-def test_nothing_is_left_to_other_clients(pooled_url: str) -> None:
-    """Neither settings nor prepared statements nor LISTEN stay in the pooler's sessions."""
+def test_no_state_is_left_in_the_poolers_sessions(pooled_url: str) -> None:
+    """Neither settings nor prepared statements nor LISTEN stay."""
     database = Database(pooled_url)
     with database.connect("writer") as writer, database.connect("listener"):
         for _ in range(6):
@@ -94,16 +94,16 @@ def test_nothing_is_left_to_other_clients(pooled_url: str) -> None:
             assert found == ("on", "on", 0, 0)
 
 
-def test_a_wait_for_notices_ends_in_a_look(pooled_url: str) -> None:
-    """No notice comes through a pooler: after each wait something may have happened."""
+def test_a_wait_for_notifications_ends_in_a_poll(pooled_url: str) -> None:
+    """No notification comes through a pooler: after each wait the worker polls."""
     with Database(pooled_url).connect("listener") as connection:
         began = time.monotonic()
         assert connection.wait_for_notify(0.1)
         assert time.monotonic() - began >= 0.1
 
 
-def test_the_schema_is_made_through_a_pooler(pooled_url: str, postgres_url: str) -> None:
-    """Migrations run in one transaction, so one session has all of it."""
+def test_the_schema_is_created_through_a_pooler(pooled_url: str, postgres_url: str) -> None:
+    """Migrations run in one transaction, so in one session."""
     with psycopg.connect(postgres_url, autocommit=True) as direct:
         direct.execute("DROP SCHEMA public CASCADE")
         direct.execute("CREATE SCHEMA public")
@@ -113,7 +113,7 @@ def test_the_schema_is_made_through_a_pooler(pooled_url: str, postgres_url: str)
 
 
 def test_a_backup_through_a_pooler_is_refused(pooled_url: str, tmp_path: Path) -> None:
-    """pg_dump changes its session for good, which would be another client's next."""
+    """pg_dump changes its session permanently, which another client would get next."""
     with pytest.raises(StoreError, match=r"connection pooler.*name the server itself"):
         pruning.backup(Database(pooled_url), tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

@@ -20,13 +20,13 @@ PATIENCE_SECONDS = 60
 
 
 def _commit_back_to_back(url: str, is_running: Event, is_over: Event) -> None:
-    """Be a busy daemon: hold the database nearly all the time."""
+    """Act as a busy daemon: hold the database nearly all the time."""
     number = 0
-    with Database(url).connect("worker") as turn:
+    with Database(url).connect("worker") as worker:
         while not is_over.is_set():
-            with turn.transaction():
+            with worker.transaction():
                 number += 1
-                turn.execute("INSERT INTO pairs (who, n) VALUES ('turn', :n)", n=number)
+                worker.execute("INSERT INTO pairs (who, n) VALUES ('worker', :n)", n=number)
             is_running.set()
 
 
@@ -36,19 +36,19 @@ def _add(connection: Connection, who: str, number: int) -> None:
 
 
 @contextlib.contextmanager
-def _busy_turn(database: Database) -> Iterator[None]:
+def _busy_worker(database: Database) -> Iterator[None]:
     context = multiprocessing.get_context("spawn")
     is_running, is_over = context.Event(), context.Event()
-    turn = context.Process(target=_commit_back_to_back, args=(database.url, is_running, is_over))
-    turn.start()
+    process = context.Process(target=_commit_back_to_back, args=(database.url, is_running, is_over))
+    process.start()
     try:
         assert is_running.wait(PATIENCE_SECONDS)
         yield
     finally:
         is_over.set()
-        turn.join(PATIENCE_SECONDS)
-        turn.kill()
-    assert turn.exitcode == 0
+        process.join(PATIENCE_SECONDS)
+        process.kill()
+    assert process.exitcode == 0
 
 
 def _last_id(connection: Connection) -> int:
@@ -56,12 +56,12 @@ def _last_id(connection: Connection) -> int:
     return int(last)
 
 
-def test_a_busy_turn_starves_no_writer(sqlite_database: Database) -> None:
-    """A writer's commit waits for few of the turn's, however fast those follow each other."""
+def test_a_busy_worker_starves_no_writer(sqlite_database: Database) -> None:
+    """A writer's commit waits for few of the worker's, however fast those follow each other."""
     overtaken = 0
     with sqlite_database.connect("writer") as writer:
         writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
-        with _busy_turn(sqlite_database):
+        with _busy_worker(sqlite_database):
             mine = 0
             for number in range(30):
                 while (seen := _last_id(writer)) == mine:
@@ -73,33 +73,33 @@ def test_a_busy_turn_starves_no_writer(sqlite_database: Database) -> None:
     assert overtaken < 30 * 100
 
 
-def test_a_busy_writer_does_not_starve_the_turn(sqlite_database: Database) -> None:
-    """A process that submits in a loop leaves the turn its share of commits."""
+def test_a_busy_writer_does_not_starve_the_worker(sqlite_database: Database) -> None:
+    """A process that submits in a loop leaves the worker its share of commits."""
     with sqlite_database.connect("writer") as writer:
         writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
-        with _busy_turn(sqlite_database):
+        with _busy_worker(sqlite_database):
             before = _last_id(writer)
             for number in range(2000):
                 _add(writer, "writer", number)
                 if _last_id(writer) - before - number > 100:
                     break
             else:
-                pytest.fail("the turn had fewer than 100 commits beside 2,000 of a writer")
+                pytest.fail("the worker had fewer than 100 commits beside 2,000 of a writer")
 
 
-def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Database) -> None:
-    """A writer's open transaction holds the lock; a worker's does not."""
+def test_a_writer_holds_the_write_lock_and_a_worker_does_not(sqlite_database: Database) -> None:
+    """A worker takes the lock only to begin its transaction."""
     assert sqlite_database.write_lock is not None
     other = sqlite_database.write_lock.open()
     with (
         sqlite_database.connect("writer") as writer,
-        sqlite_database.connect("worker") as turn,
+        sqlite_database.connect("worker") as worker,
     ):
         with writer.transaction(), pytest.raises(WriteLockTimeoutError):
             other.acquire(0.0)
         other.acquire(0.0)
         other.release()
-        with turn.transaction():
+        with worker.transaction():
             other.acquire(0.0)
             other.release()
         with pytest.raises(ZeroDivisionError), writer.transaction():
@@ -109,7 +109,7 @@ def test_a_writer_holds_the_gate_and_a_turn_only_passes(sqlite_database: Databas
     other.close()
 
 
-def test_a_gate_that_is_never_opened_is_told(
+def test_a_write_lock_that_is_never_released_times_out(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that keeps the lock makes others fail as busy, with a message; none hangs."""
@@ -169,7 +169,7 @@ def test_a_forgotten_connection_frees_the_write_lock(sqlite_database: Database) 
 def test_a_full_disk_hides_no_commit(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is committed is reported as such even if the mark cannot be written."""
+    """A commit is reported as committed even if the mark cannot be written."""
 
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -184,15 +184,15 @@ def test_a_full_disk_hides_no_commit(
     assert sqlite_database.write_mark() == 1
 
 
-def test_writers_leave_a_mark(sqlite_database: Database) -> None:
-    """Each commit of a writer moves the mark; a rollback and a turn's commit do not."""
+def test_a_writers_commit_moves_the_mark(sqlite_database: Database) -> None:
+    """A rollback and a worker's commit do not."""
     other = Database(sqlite_database.url)
-    with sqlite_database.connect("writer") as writer, sqlite_database.connect("worker") as turn:
+    with sqlite_database.connect("writer") as writer, sqlite_database.connect("worker") as worker:
         writer.execute("CREATE TABLE pairs (id integer PRIMARY KEY, who text, n bigint)")
         assert other.write_mark() == 0
         _add(writer, "writer", 1)
         assert other.write_mark() == 1
-        _add(turn, "turn", 1)
+        _add(worker, "worker", 1)
         with pytest.raises(ZeroDivisionError), writer.transaction():
             raise ZeroDivisionError
         assert other.write_mark() == 1
@@ -201,7 +201,7 @@ def test_writers_leave_a_mark(sqlite_database: Database) -> None:
 
 
 def test_marks_of_two_writers_add_up(sqlite_database: Database) -> None:
-    """Two writers at once lose none of their commits and none of their marks."""
+    """Two parallel writers lose none of their commits and none of their marks."""
 
     def write(who: str) -> None:
         with Database(sqlite_database.url).connect("writer") as connection:

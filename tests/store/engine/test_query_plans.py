@@ -1,4 +1,4 @@
-"""The plans of the hot statements: whatever a turn asks is found by an index, on both databases."""
+"""The plans of the hot statements: every statement of a commit uses an index, on both databases."""
 
 import re
 from typing import Any
@@ -60,7 +60,7 @@ def fill(database: Database) -> None:
 
 
 def live(hand: Hand) -> None:
-    """Make turns in which everything happens that turns are made of."""
+    """Make commits that execute every kind of statement."""
     whole = graph(
         step("a"),
         step("b", after=["a"]),
@@ -78,7 +78,7 @@ def live(hand: Hand) -> None:
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     hand.settle({"a": RETRY, "hear": Waiting(Signal("go"))})
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), whole, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), whole, result=result)]))
     hand.succeed("pay")
     hand.succeed("a")
     hand.settle({"each": Succeeded(items=[1, 2, 3, 4, 5])})
@@ -86,7 +86,7 @@ def live(hand: Hand) -> None:
     hand.committer.poll([claim_of(found) for found in hand.running.values()])
     hand.operator.signal(task_id, "go")
     hand.skip(20)
-    hand.turn()
+    hand.commit()
     hand.fail("b")
     while hand.names():
         hand.succeed(hand.names()[0])
@@ -105,7 +105,7 @@ def scans(connection: Connection, sql: str, parameters: dict[str, Any]) -> list[
 
 
 def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
-    """With twenty thousand other tasks in the tables, every statement of a turn uses an index."""
+    """With twenty thousand other tasks in the tables, every statement of a commit uses an index."""
     database.clock = HandClock()
     fill(database)
     hand = Hand(database)
@@ -125,13 +125,13 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
     hand.close()
 
 
-def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
+def test_queries_of_people_and_recovery_use_indexes(database: Database) -> None:
     """Takeover, the events' cursor and a task's own rows cost the same however full the tables."""
     database.clock = HandClock()
     fill(database)
     with database.connect("worker") as connection:
         without_index = scans(connection, "SELECT id FROM tasks WHERE phase = :p", {"p": "x"})
-        assert without_index, "what reads a whole table is told apart"
+        assert without_index, "a scan of a whole table is detected"
         asked = record_statements(connection)
         views.task(connection, "t1")
         views.steps(connection, "t1")
@@ -141,7 +141,7 @@ def test_what_people_and_recovery_ask_uses_indexes(database: Database) -> None:
         views.tasks(connection, None, None, 10)
         for activity in ("waiting", "running", "failed"):
             views.tasks(connection, None, None, 10, active=activity)
-        workers.living(connection)
+        workers.live_workers(connection)
         lineage.retried_as(connection, "t1")
         problems = {
             sql: found

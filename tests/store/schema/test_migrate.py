@@ -108,7 +108,7 @@ def test_head_is_the_newest_migration() -> None:
 
 
 def test_upgrading_again_changes_nothing(database: Database) -> None:
-    """A database that is up to date is left alone, with what it holds."""
+    """A database that is up to date keeps its schema and its rows."""
     with database.connect("writer") as connection:
         connection.execute("INSERT INTO workers VALUES ('w', 1, 0, 'h', 1, 's', 1, NULL)")
     migrate.upgrade(database)
@@ -122,10 +122,10 @@ def _upgrade(url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_processes_that_upgrade_at_once_take_turns(
+def test_parallel_upgrades_exclude_each_other(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Several agents started together migrate once, and all of them find it done."""
+    """Several agents started together migrate once, and all of them succeed."""
     if kind == "sqlite":
         url = f"sqlite:///{tmp_path}/agent.db"
     else:
@@ -142,7 +142,7 @@ def test_processes_that_upgrade_at_once_take_turns(
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:
-    """Neither use nor upgrade: the message names both versions and what to do."""
+    """For use and for upgrade: the message names both versions and what to do."""
     with database.connect("writer") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     for use in (migrate.check, migrate.upgrade):
@@ -159,8 +159,8 @@ def test_an_older_database_is_refused_until_upgraded(database: Database) -> None
         migrate.check(database)
 
 
-def test_an_empty_database_is_told_apart(tmp_path: Path, empty_postgres_url: str) -> None:
-    """A missing file, or one without tables, is reported as such."""
+def test_an_empty_database_is_reported_as_empty(tmp_path: Path, empty_postgres_url: str) -> None:
+    """A missing file counts as one too."""
     path = tmp_path / "agent.db"
     with pytest.raises(StoreError, match="no database at") as caught:
         migrate.check(Database(f"sqlite:///{path}"))
@@ -172,8 +172,8 @@ def test_an_empty_database_is_told_apart(tmp_path: Path, empty_postgres_url: str
             migrate.check(Database(url))
 
 
-def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None:
-    """A table of the same name in the way stops it; what it had made before is undone."""
+def test_a_failed_migration_is_rolled_back(tmp_path: Path) -> None:
+    """An existing table of the same name stops it; what it created before is undone."""
     database = Database(f"sqlite:///{tmp_path}/agent.db")
     assert database.path is not None
     sqlite.create(database.path)

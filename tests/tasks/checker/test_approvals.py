@@ -34,10 +34,8 @@ TAMPERINGS = [
 
 
 @pytest.mark.parametrize(("sql", "sentence"), TAMPERINGS)
-def test_a_question_that_was_tampered_with_is_found(
-    sqlite_database: Database, sql: str, sentence: str
-) -> None:
-    """A waiting step, its pending approval and the events agree."""
+def test_a_tampered_question_is_found(sqlite_database: Database, sql: str, sentence: str) -> None:
+    """A waiting step, its pending approval and its events must agree."""
     hand = Hand(sqlite_database)
     parked(hand)
     (approval,) = pending(hand)
@@ -60,15 +58,13 @@ def test_a_question_that_was_tampered_with_is_found(
         ("DELETE FROM approvals", "succeeded without an approval"),
     ],
 )
-def test_a_decision_that_was_tampered_with_is_found(
-    sqlite_database: Database, sql: str, sentence: str
-) -> None:
+def test_a_tampered_decision_is_found(sqlite_database: Database, sql: str, sentence: str) -> None:
     """An approval is decided at most once, and no gated step succeeds without one."""
     hand = Hand(sqlite_database)
     parked(hand)
     (approval,) = pending(hand)
     say(hand, approval, "approve")
-    hand.turn()
+    hand.commit()
     hand.succeed("pay")
     assert find_violations(sqlite_database) == []
     _tamper(sqlite_database, sql)

@@ -1,4 +1,4 @@
-"""The checker finds every kind of damage, and nothing in a sound database."""
+"""The checker finds every kind of damage, and reports nothing for a sound database."""
 
 import asyncio
 import base64
@@ -72,7 +72,7 @@ async def _fill(database: Database) -> None:
         await worker.submit(Submission(graph=graph))
     with database.connect("reader") as reader:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            # The worker tells the database, and sets no event of this test's.
+            # The worker writes to the database and sets no event of this test.
             while reader.query(  # noqa: ASYNC110
                 "SELECT 1 FROM tasks AS t JOIN steps AS s ON s.task_id = t.id"
                 " WHERE (t.workflow_name IN ('done', 'failed', 'model')"
@@ -103,8 +103,8 @@ def sound(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     asyncio.run(_fill(database))
     committer = Committer(database, Clock())
     committer.enroll()
-    room = ClaimCapacity(slots=1, running=0, lease_us=60 * SECOND)
-    committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), room)
+    capacity = ClaimCapacity(slots=1, running=0, lease_us=60 * SECOND)
+    committer.commit(Batch(submissions=[Submission(graph=RUNNING)]), capacity)
     committer.session.disconnect()
     return path
 
@@ -114,8 +114,8 @@ def _violations(path: Path) -> list[str]:
         return checker.check(reader)
 
 
-def test_nothing_is_found_where_nothing_is_wrong(sound: Path) -> None:
-    """A database in the middle of its life, read outside and inside a transaction."""
+def test_a_sound_database_has_no_violations(sound: Path) -> None:
+    """It has tasks in many states, and is read outside and inside a transaction."""
     assert _violations(sound) == []
     with Database(f"sqlite:///{sound}").connect("reader") as reader, reader.snapshot():
         assert checker.check(reader) == []
@@ -173,14 +173,17 @@ _CLAIMED_AGAIN = (
 
 DAMAGE: dict[str, tuple[list[str], str]] = {
     "no owner": ([_step("owner = NULL", "busy")], "step busy is running with owner None"),
-    "no claim turn": (
+    "no claim_turn": (
         [_step("claim_turn = NULL", "busy")],
         "a running step has both, any other neither",
     ),
     "claim kept": ([_step("owner = 'x', claim_turn = 1", "one")], "step one is succeeded with"),
     "no token": ([_step("claim_token = 0", "busy")], "step busy is running without a claim token"),
     "unknown owner": ([_step("owner = 'x'", "busy")], "which is not a worker on record"),
-    "turn to come": ([_step("claim_turn = 9", "busy")], "was claimed in turn 9"),
+    "claimed in a later commit": (
+        [_step("claim_turn = 9", "busy")],
+        "was claimed in transaction 9",
+    ),
     "steps_open": ([_task("steps_open = 7", "waiting")], "steps_open is 7"),
     "steps_running": ([_task("steps_running = 0", "running")], "steps_running is 0"),
     "steps_failed": ([_task("steps_failed = 0", "failed")], "steps_failed is 0"),
@@ -218,7 +221,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         "step ask is ready, and neither due nor held back",
     ),
     "due too soon": ([_step("wake_at = 1", "after")], "step after is due and could not be claimed"),
-    "paused alone": ([_step("status = 'paused'", "ask")], "paused in a running task"),
+    "step paused in a running task": (
+        [_step("status = 'paused'", "ask")],
+        "paused in a running task",
+    ),
     "no child": (
         [_step("""waiting_on = '{"child": "x"}', wake_at = 1""", "ask")],
         "which it did not start",
@@ -249,12 +255,15 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["DELETE FROM events WHERE type = 'task.started'"],
         "without gaps",
     ),
-    "status not told": ([_task("status = 'failed'", "done")], "its events lead to succeeded"),
-    "step's status not told": (
+    "status without an event": (
+        [_task("status = 'failed'", "done")],
+        "its events lead to succeeded",
+    ),
+    "step's status without an event": (
         [_step("status = 'skipped'", "one")],
         "step one is skipped, and its events lead to succeeded",
     ),
-    "attempt not told": ([_step("attempt = 2", "one")], "step one is at attempt 2"),
+    "attempt without an event": ([_step("attempt = 2", "one")], "step one is at attempt 2"),
     "impossible event": (
         [_event("type = 'step.woken'", "step.succeeded", "one")],
         "step.woken cannot happen in state 'running'",
@@ -295,7 +304,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ],
         "claimed while the task was succeeded",
     ),
-    "token not told": ([_step("claim_token = 5", "one")], "token 5, and was claimed 1 times"),
+    "token without a claim": (
+        [_step("claim_token = 5", "one")],
+        "token 5, and was claimed 1 times",
+    ),
     "too many at once": (
         [
             "UPDATE events SET seq = 900 + seq WHERE type = 'step.succeeded' AND step_id IN"
@@ -307,11 +319,11 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         _swap("done", ("step.succeeded", "many0"), ("step.claimed", "many2")),
         "in a window of 2",
     ),
-    "went on after its death": (
+    "commit after its death": (
         ["UPDATE workers SET turn = turn + 1 WHERE dead = 1"],
-        "was declared dead in turn",
+        "was declared dead in transaction",
     ),
-    "isolated at rest": ([_step("alone = 2", "one")], "step one is isolated and succeeded"),
+    "isolated without running": ([_step("alone = 2", "one")], "step one is isolated and succeeded"),
     "isolated together": (
         [
             "UPDATE steps SET status = 'running', owner = 'w', claim_turn = 1, alone = 2"
@@ -340,7 +352,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     ),
     "resolved at no time": (["UPDATE idempotency_outcomes SET resolved_at = NULL"], "resolved at"),
     "no intent": (["DELETE FROM events WHERE type = 'tool_call.intended'"], "intended 0 times"),
-    "another's key": (["UPDATE tool_calls SET request_hash = 'x'"], "a key that is not its own"),
+    "key of another call": (
+        ["UPDATE tool_calls SET request_hash = 'x'"],
+        "a key that is not its own",
+    ),
     "step succeeded by nothing": (
         ["UPDATE idempotency_outcomes SET status = 'failed'"],
         "step two succeeded by a call that is failed",
@@ -395,12 +410,15 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         _swap("done", ("tool_call.intended", "two-1"), ("tool_call.succeeded", "")),
         "before its intent in event",
     ),
-    "another's answer": (
+    "answer of another person": (
         ["UPDATE approvals SET decided_channel = 'api'"],
         "was decided by ann from api, and only terminal may",
     ),
-    "nobody's answer": (["UPDATE approvals SET decided_by = NULL"], "was decided by None from"),
-    "shown otherwise": (
+    "answer without a person": (
+        ["UPDATE approvals SET decided_by = NULL"],
+        "was decided by None from",
+    ),
+    "another request than was shown": (
         ["""UPDATE approvals SET request = '{"message": "Pay more?"}'"""],
         "shows another request than its hash is of",
     ),
@@ -412,7 +430,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["UPDATE tasks SET retry_of = 'x' WHERE workflow_name IN ('napping', 'waiting')"],
         "task x: it was retried 2 times",
     ),
-    "used more than told": (
+    "used more than recorded": (
         ["UPDATE budgets SET tokens_used = tokens_used - 1"],
         "its budget has tokens_used",
     ),
@@ -432,7 +450,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         ["UPDATE daily_spend SET tokens_used = tokens_used - 1"],
         "the budgets of days have tokens_used",
     ),
-    "stranger's call": (["UPDATE tool_calls SET step_id = 'x'"], "a step that does not exist"),
+    "call of an unknown step": (
+        ["UPDATE tool_calls SET step_id = 'x'"],
+        "a step that does not exist",
+    ),
 }
 
 
@@ -471,15 +492,15 @@ def patterns(sound: Path) -> checker.Patterns:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_found_beside_sound_tasks_of_the_kind(
+def test_damage_is_found_beside_sound_tasks_of_the_same_workflow(
     name: str, sound: Path, tmp_path: Path, patterns: checker.Patterns
 ) -> None:
     """A task that differs slightly from others does not share their pattern."""
-    alone = _found_in(name, sound, tmp_path)
+    without_patterns = _found_in(name, sound, tmp_path)
     path = tmp_path / "agent.db"
     with Database(f"sqlite:///{path}").connect("reader") as reader:
-        beside = [str(each) for each in checker.violations(reader, patterns=patterns)]
-    assert sorted(beside) == sorted(alone)
+        with_patterns = [str(each) for each in checker.violations(reader, patterns=patterns)]
+    assert sorted(with_patterns) == sorted(without_patterns)
 
 
 @pytest.mark.parametrize(
@@ -517,20 +538,20 @@ def test_damage_is_found_beside_sound_tasks_of_the_kind(
         _event("seq = 100", "step.succeeded", "two"),
     ],
 )
-def test_a_pattern_has_all_that_is_checked(
+def test_a_pattern_covers_every_checked_column(
     change: str, sound: Path, tmp_path: Path, patterns: checker.Patterns
 ) -> None:
     """A difference in any column that the checks read makes another pattern."""
     path = _damaged(sound, tmp_path, change)
     with Database(f"sqlite:///{path}").connect("reader") as reader:
-        alone = sorted(map(str, checker.violations(reader)))
-        beside = sorted(map(str, checker.violations(reader, patterns=patterns)))
-    assert beside == alone
-    assert alone != []
+        without_patterns = sorted(map(str, checker.violations(reader)))
+        with_patterns = sorted(map(str, checker.violations(reader, patterns=patterns)))
+    assert with_patterns == without_patterns
+    assert without_patterns != []
 
 
-def test_tasks_that_have_ended_before_are_left_out(sound: Path, tmp_path: Path) -> None:
-    """With `since`; what has not ended is read whatever its age."""
+def test_since_leaves_out_tasks_that_ended_earlier(sound: Path, tmp_path: Path) -> None:
+    """Tasks that have not ended are read whatever their age."""
     path = _damaged(sound, tmp_path, "UPDATE tasks SET ended_at = 5 WHERE workflow_name = 'done'")
     raw = driver().module.connect(str(path), isolation_level=None)
     raw.execute("UPDATE steps SET attempt = 7 WHERE name IN ('one', 'ask', 'broken')")
@@ -542,10 +563,8 @@ def test_tasks_that_have_ended_before_are_left_out(sound: Path, tmp_path: Path) 
             assert sorted({str(violation.step) for violation in found}) == steps
 
 
-def test_a_wide_task_is_read_in_a_page_of_its_own(
-    sound: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However small the pages are, each task is read once and whole."""
+def test_a_wide_task_is_read_once_and_whole(sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets a page of its own, however small the pages are."""
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         whole = [
             (task.task.id, task.step_rows, task.event_rows) for task in audit_reads.collect(reader)
@@ -564,47 +583,59 @@ PROMISES: dict[int, list[str]] = {
     3: ["claimed after the end", "running after the end", "woken after the end"],
     4: ["claimed before its parents", "deps_remaining", "due too soon"],
     5: ["claimed after success", "succeeded twice", "repeated", "made twice", "retried twice"],
-    6: ["events missing", "status not told", "step's status not told", "attempt not told"],
-    7: ["token not told", "impossible event", "turn to come", "went on after its death"],
+    6: [
+        "events missing",
+        "status without an event",
+        "step's status without an event",
+        "attempt without an event",
+    ],
+    7: [
+        "token without a claim",
+        "impossible event",
+        "claimed in a later commit",
+        "commit after its death",
+    ],
     8: ["tried too often", "acted too often"],
-    9: ["window", "too many at once", "asked beyond the limit", "used more than told"],
+    9: ["window", "too many at once", "asked beyond the limit", "used more than recorded"],
     10: ["no intent", "result before its intent", "success out of nothing", "repeated blindly"],
-    11: ["another's answer", "nobody's answer", "shown otherwise"],
+    11: ["answer of another person", "answer without a person", "another request than was shown"],
     12: ["delivered twice"],
-    15: ["no owner", "no claim turn", "claim kept", "no token"],
-    16: ["isolated at rest", "isolated together"],
+    15: ["no owner", "no claim_turn", "claim kept", "no token"],
+    16: ["isolated without running", "isolated together"],
 }
-"""What each promise's breach looks like here; the tests below break 1, 13 and 14."""
+"""The damage that breaks each promise; the tests below break 1, 13 and 14."""
 
 
-def test_every_promise_is_broken_somewhere() -> None:
+def test_every_promise_has_damage_that_breaks_it() -> None:
     """For each of the sixteen promises some damage shows that its breach is found."""
     assert PROMISES.keys() | {1, 13, 14} == set(range(1, 17))
     assert {name for names in PROMISES.values() for name in names} <= DAMAGE.keys()
 
 
-ALONE: dict[int, list[str]] = {
+ONLY_FOUND_BY: dict[int, list[str]] = {
     2: ["never woken"],
     3: ["woken after the end", "due after the end"],
     4: ["claimed a moment too soon", "deps_failed"],
     5: ["succeeded twice", "retried twice"],
-    6: ["step's status not told", "attempt not told"],
-    7: ["token not told", "turn to come", "went on after its death"],
+    6: ["step's status without an event", "attempt without an event"],
+    7: ["token without a claim", "claimed in a later commit", "commit after its death"],
     8: ["acted too often"],
-    9: ["one item too many", "asked beyond the limit", "used more than told"],
+    9: ["one item too many", "asked beyond the limit", "used more than recorded"],
     10: ["result recorded before its intent"],
-    11: ["another's answer", "nobody's answer", "shown otherwise"],
+    11: ["answer of another person", "answer without a person", "another request than was shown"],
     12: ["delivered twice"],
-    15: ["no owner", "no claim turn"],
-    16: ["isolated at rest"],
+    15: ["no owner", "no claim_turn"],
+    16: ["isolated without running"],
 }
-"""Damage that nothing but the check of that promise notices; the tests below see to 1, 13 and 14."""
+"""Damage that only the check of that promise finds; the tests below cover 1, 13 and 14."""
 
 
-@pytest.mark.parametrize("promise", ALONE, ids=str)
-def test_no_check_is_needless(promise: int, sound: Path, tmp_path: Path) -> None:
-    """Without the check of this promise its breach would go unnoticed: no other one finds it."""
-    for number, name in enumerate(ALONE[promise]):
+@pytest.mark.parametrize("promise", ONLY_FOUND_BY, ids=str)
+def test_every_check_is_the_only_one_to_find_its_damage(
+    promise: int, sound: Path, tmp_path: Path
+) -> None:
+    """Without the check of this promise its breach would go unnoticed."""
+    for number, name in enumerate(ONLY_FOUND_BY[promise]):
         directory = tmp_path / str(number)
         directory.mkdir()
         found = _found_in(name, sound, directory)
@@ -612,9 +643,9 @@ def test_no_check_is_needless(promise: int, sound: Path, tmp_path: Path) -> None
         assert all(DAMAGE[name][1] in violation for violation in found), found
 
 
-def test_no_promise_is_left_out() -> None:
-    """Each of the sixteen is broken alone here, or by the tests below."""
-    assert ALONE.keys() | {1, 13, 14} == set(range(1, 17))
+def test_every_promise_has_damage_that_only_its_check_finds() -> None:
+    """The tests below cover promises 1, 13 and 14."""
+    assert ONLY_FOUND_BY.keys() | {1, 13, 14} == set(range(1, 17))
 
 
 def _call_of(path: Path) -> str:
@@ -638,15 +669,15 @@ def _held_against(path: Path, outside: ExternalWitness) -> list[str]:
         return checker.check(reader, outside=outside)
 
 
-def test_the_outside_agrees_with_a_sound_database(sound: Path) -> None:
-    """Every effect that happened has its intent, and every acknowledged task is there."""
+def test_an_external_witness_confirms_a_sound_database(sound: Path) -> None:
+    """Every effect that happened has its intent, and every acknowledged task exists."""
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
         task_ids = [row[0] for row in reader.query("SELECT id FROM tasks")]
     assert _held_against(sound, ExternalWitness({_call_of(sound): 1}, task_ids)) == []
 
 
-def test_what_the_outside_knows_better_is_found(sound: Path, tmp_path: Path) -> None:
-    """Effects that happened twice, without an intent, never, or although recorded as failed; lost tasks."""
+def test_a_contradicting_external_witness_is_reported(sound: Path, tmp_path: Path) -> None:
+    """Effects that happened twice, never, without an intent or despite a failure; lost tasks."""
     key = _call_of(sound)
     assert any(
         "happened 2 times" in each for each in _held_against(sound, ExternalWitness({key: 2}))
@@ -661,7 +692,7 @@ def test_what_the_outside_knows_better_is_found(sound: Path, tmp_path: Path) -> 
     assert any("recorded as failed in attempt 1, and happened" in each for each in found)
 
 
-def test_a_secret_that_was_written_down_is_found(
+def test_a_stored_secret_is_found(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Secrets that a definition references are searched for in all tables."""
@@ -684,10 +715,10 @@ def test_a_secret_that_was_written_down_is_found(
     ]
 
 
-def test_a_secret_of_the_configuration_is_looked_for_in_its_forms(
+def test_a_configured_secret_is_found_in_every_encoding(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Secrets of this process's configuration count as well, in any spelling."""
+    """The configuration's secrets count too: in base64, and percent-encoded."""
     monkeypatch.setenv("CHECKED_TOKEN", "open sesame/and more")
     bootstrap.hide_secrets(
         Settings(models={"m": ModelSettings(provider="openai", key="env:CHECKED_TOKEN")})
@@ -706,7 +737,7 @@ def test_a_secret_of_the_configuration_is_looked_for_in_its_forms(
 
 
 def test_a_process_that_outlives_its_step_is_found(sound: Path, tmp_path: Path) -> None:
-    """A step that ended a while ago has nothing running on this machine."""
+    """Some time after a step has ended, its process must be gone."""
     process = subprocess.Popen(["sleep", "600"])
     try:
         path = _damaged(
@@ -724,19 +755,19 @@ def test_a_process_that_outlives_its_step_is_found(sound: Path, tmp_path: Path) 
     assert _violations(path) == []
 
 
-def test_reading_tells_how_far_it_is(sound: Path) -> None:
+def test_the_check_reports_its_progress(sound: Path) -> None:
     """The progress callback is called after each task."""
-    told: list[tuple[int, str]] = []
+    progress: list[tuple[int, str]] = []
     with Database(f"sqlite:///{sound}").connect("reader") as reader:
-        found = checker.violations(reader, progress=lambda *seen: told.append(seen))
+        found = checker.violations(reader, progress=lambda *seen: progress.append(seen))
         assert list(found) == []
         ids = [task_id for (task_id,) in reader.query("SELECT id FROM tasks ORDER BY id")]
-    assert told == list(enumerate(ids, 1))
-    assert len(told) == 8
+    assert progress == list(enumerate(ids, 1))
+    assert len(progress) == 8
 
 
 def test_a_violation_names_its_task_and_step(sound: Path, tmp_path: Path) -> None:
-    """So that programs need not read sentences."""
+    """Programs can read the ids without parsing the sentence."""
     path = _damaged(sound, tmp_path, "UPDATE steps SET attempt = 2 WHERE name = 'one'")
     with Database(f"sqlite:///{path}").connect("reader") as reader:
         (violation,) = checker.violations(reader)

@@ -49,8 +49,9 @@ attempts need values from outside the database."""
 
 
 def cells(*phases: Phase) -> list[tuple[Phase, AnyCause]]:
-    """Return the cells of some phases."""
-    return [(phase, cause) for phase in phases for cause in RESPONSES[phase]]
+    """Return the cells of some phases, in the same order in every process."""
+    causes = {phase: sorted(RESPONSES[phase], key=lambda cause: cause.name) for phase in phases}
+    return [(phase, cause) for phase in phases for cause in causes[phase]]
 
 
 def error_of(cause: AnyCause) -> Exception:
@@ -128,7 +129,7 @@ def test_the_table_is_complete() -> None:
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.COMMIT))
-def test_a_batch(
+def test_the_response_to_a_failed_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the committer does with a batch whose transaction failed."""
@@ -137,7 +138,7 @@ def test_a_batch(
     response = RESPONSES[phase][cause]
     if cause is Cause.CONFIRMED_LATE:
         lose_acknowledgement(hand, monkeypatch)
-        hand.turn(batch)
+        hand.commit(batch)
     elif cause is Cause.DROPPED:
         failing = FailOnce(transaction.run, StoreError(Fault.BUSY, "the one before"))
         monkeypatch.setattr(transaction, "run", failing)
@@ -151,22 +152,22 @@ def test_a_batch(
         failing = FailOnce(transaction.run, error_of(cause))
         monkeypatch.setattr(transaction, "run", failing)
         if response in (Response.RELOAD, Response.SPLIT):
-            hand.turn(batch)
+            hand.commit(batch)
             assert failing.calls == 2
         else:
             with pytest.raises(type(error_of(cause))):
-                hand.turn(batch)
+                hand.commit(batch)
             assert_given_up(hand, cause, generation)
     is_committed = response in (Response.PROCEED, Response.RELOAD, Response.SPLIT)
     assert hand.status(task_id) == ("succeeded" if is_committed else "running")
     assert hand.committer.cache.generation > generation
     if not is_committed:
-        hand.turn(batch)
+        hand.commit(batch)
         assert hand.status(task_id) == "succeeded", "the batch can be sent again"
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.PART))
-def test_a_part_of_a_batch(
+def test_the_response_to_a_failed_part_of_a_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part that cannot be stored is replaced by a failure; any other error is the batch's."""
@@ -176,25 +177,25 @@ def test_a_part_of_a_batch(
         lose_acknowledgement(hand, monkeypatch)
         whole = FailOnce(transaction.run, StoreError(Fault.DATA, "the whole"))
         monkeypatch.setattr(transaction, "run", whole)
-        hand.turn(batch)
+        hand.commit(batch)
         assert hand.status(task_id) == "succeeded"
         return
     whole = FailOnce(transaction.run, StoreError(Fault.DATA, "the whole"))
     monkeypatch.setattr(transaction, "run", FailOnce(whole, error_of(cause), at=2))
     if response is Response.REFUSE:
-        hand.turn(batch)
+        hand.commit(batch)
         assert hand.document(task_id)["error"]["code"] == "bad_outcome"
         return
     generation = hand.committer.cache.generation
     with pytest.raises(type(error_of(cause))):
-        hand.turn(batch)
+        hand.commit(batch)
     assert_given_up(hand, cause, generation)
-    hand.turn(batch)
+    hand.commit(batch)
     assert hand.status(task_id) == "succeeded", "the batch can be sent again"
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.LOAD, Phase.LOAD_ONE))
-def test_the_inputs_of_attempts(
+def test_the_response_to_unreadable_attempt_inputs(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claimed attempt is started, blocked, failed or kept for the next commit; never lost."""
@@ -216,14 +217,14 @@ def test_the_inputs_of_attempts(
         assert (hand.names(), hand.committer.pending_attempts) == ([], 1)
     else:
         assert response is Response.SPLIT
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["a"]
     hand.succeed("a")
     assert hand.status(task_id) == "succeeded"
 
 
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.POLL, Phase.ENROLL))
-def test_outside_a_batch(
+def test_the_response_to_a_failure_outside_a_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The committer raises; the worker tries again, or ends."""
@@ -253,7 +254,7 @@ def test_outside_a_batch(
         and cause is not Cause.CODE
     ],
 )
-def test_the_worker(
+def test_the_response_of_the_worker(
     phase: Phase, cause: AnyCause, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It pauses, sends the batch again at once, takes a new identity, or ends with the error."""

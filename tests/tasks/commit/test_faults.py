@@ -1,4 +1,4 @@
-"""When a turn fails: bad outcomes, fences, locks held by others, and a database that goes away."""
+"""When a commit fails: bad outcomes, fences, locks of other transactions, and database outages."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ LONE_SURROGATE = "\ud800"
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """Keep the log from drawing tracebacks, which takes longer than the tests."""
+    """Keep the log from formatting tracebacks, which takes longer than the tests."""
     with structlog.testing.capture_logs():
         yield
 
@@ -65,7 +65,7 @@ def quiet() -> Iterator[None]:
     ids=["error", "delay", "wait", "surrogate", "object", "nan"],
 )
 def test_a_bad_outcome_fails_only_its_own_step(hand: Hand, bad: Any, quiet: None) -> None:
-    """What cannot be stored fails its step without retry; others in the turn are settled."""
+    """An outcome that cannot be stored fails its step without retry; the others are settled."""
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
     hand.settle({"a": bad, "b": Succeeded(1)})
     assert hand.running == {}
@@ -78,7 +78,7 @@ def test_a_bad_outcome_fails_only_its_own_step(hand: Hand, bad: Any, quiet: None
 
 
 def test_a_value_that_only_postgresql_refuses(postgres_database: Database) -> None:
-    """An instant beyond 64 bits is the outcome's own fault, found by the database alone."""
+    """An instant beyond 64 bits fails its own outcome; only the database detects it."""
     hand = Hand(postgres_database)
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
     hand.settle({"a": Waiting(Timer(2**70), wake_at=2**70), "b": Succeeded(1)})
@@ -87,8 +87,8 @@ def test_a_value_that_only_postgresql_refuses(postgres_database: Database) -> No
     hand.close()
 
 
-def test_an_exception_that_cannot_be_written_down(engine: Engine, quiet: None) -> None:
-    """A function's unspeakable error fails its task, and the worker goes on."""
+def test_an_exception_that_cannot_be_stored_fails_its_task(engine: Engine, quiet: None) -> None:
+    """The worker goes on after an error text that no database can store."""
     done = engine.run(graph(step("a", "blow_up", given={"message": "\\ud800"}), name="spoken"))
     assert "\\ud800" in done["error"]["message"]
     done = engine.run(graph(step("a", "unspeakable")))
@@ -97,14 +97,14 @@ def test_an_exception_that_cannot_be_written_down(engine: Engine, quiet: None) -
 
 
 def test_a_submission_that_cannot_be_stored_is_refused(engine: Engine, quiet: None) -> None:
-    """The submitter hears why; tasks submitted beside it are created."""
+    """The submitter gets the reason; tasks submitted beside it are created."""
     with pytest.raises(Exception, match="input"):
         engine.submit(graph(step("a")), given={"x": LONE_SURROGATE})
     assert engine.run(graph(step("a")))["status"] == "succeeded"
 
 
-def two_that_are_due(hand: Hand) -> tuple[str, str]:
-    """Return two tasks whose steps wait for one instant, which has come."""
+def two_due_tasks(hand: Hand) -> tuple[str, str]:
+    """Return two tasks whose steps wait for the same instant, which has passed."""
     first, second = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
     instant = hand.clock.now() + 10 * SECOND
     until = Waiting(Timer(instant), instant, {"until": instant})
@@ -113,37 +113,37 @@ def two_that_are_due(hand: Hand) -> tuple[str, str]:
     return first, second
 
 
-def test_a_due_task_that_cannot_be_looked_at_stops_no_other(
+def test_an_unreadable_due_task_delays_no_other(
     hand: Hand, monkeypatch: pytest.MonkeyPatch, quiet: None
 ) -> None:
-    """It is set aside for a while; what is due beside it, settles and comes new goes on."""
-    bad, good = two_that_are_due(hand)
+    """It is set aside for a minute; other due, settled and new tasks go on."""
+    bad, good = two_due_tasks(hand)
     before = rewrite(hand, bad, "waiting_on", "{broken")
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(good) == "succeeded"
     new = hand.start(graph(step("c"), name="new"))
     hand.succeed("c")
     assert hand.status(new) == "succeeded"
-    turns = hand.committer.session.sequence
-    assert not hand.turn().result.has_more, "nobody looks at it again at once"
-    assert hand.committer.session.sequence == turns + 1
+    commits = hand.committer.session.tx_number
+    assert not hand.commit().result.has_more, "it is not polled again at once"
+    assert hand.committer.session.tx_number == commits + 1
     rewrite(hand, bad, "waiting_on", before)
-    hand.turn()
+    hand.commit()
     assert hand.names() == []
     measured = hand.clock.monotonic
     monkeypatch.setattr(hand.clock, "monotonic", lambda: measured() + 61)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["a"]
     hand.succeed("a")
     assert hand.status(bad) == "succeeded"
 
 
-def test_an_outcome_beside_a_due_task_that_cannot_be_looked_at(hand: Hand, quiet: None) -> None:
-    """The half that claims fails; the half that settles commits alone, with what was returned."""
+def test_an_outcome_is_settled_beside_an_unreadable_due_task(hand: Hand, quiet: None) -> None:
+    """The part that claims fails; the part that settles commits by itself."""
     running = hand.start(graph(step("c"), name="beside"))
-    bad, _ = two_that_are_due(hand)
+    bad, _ = two_due_tasks(hand)
     before = rewrite(hand, bad, "waiting_on", "{broken")
     hand.succeed("c")
     assert hand.status(running) == "succeeded"
@@ -151,11 +151,11 @@ def test_an_outcome_beside_a_due_task_that_cannot_be_looked_at(hand: Hand, quiet
     rewrite(hand, bad, "waiting_on", before)
 
 
-def test_a_step_whose_record_cannot_be_read_fails_alone(hand: Hand, quiet: None) -> None:
-    """It was claimed and cannot be prepared: that is told as its failure, and its worker lives."""
-    bad, good = two_that_are_due(hand)
+def test_a_claimed_step_with_an_unreadable_record_fails(hand: Hand, quiet: None) -> None:
+    """Its inputs cannot be prepared: it fails with `bad_record`, and the worker goes on."""
+    bad, good = two_due_tasks(hand)
     before = rewrite(hand, bad, "checkpoint", "{broken")
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["b"]
     # It was committed twice: what the first transaction left of it is no longer true.
     assert hand.committer.cache.take([bad], hand.clock.now()) == {}
@@ -165,8 +165,8 @@ def test_a_step_whose_record_cannot_be_read_fails_alone(hand: Hand, quiet: None)
     rewrite(hand, bad, "checkpoint", before)
 
 
-def test_a_dead_workers_turn_changes_nothing(hand: Hand) -> None:
-    """The fence comes first: a worker that was declared dead writes nothing at all."""
+def test_a_dead_workers_commit_changes_nothing(hand: Hand) -> None:
+    """The fence comes first: a worker that was declared dead writes nothing."""
     hand.start(graph(step("a")))
     with hand.database.connect("writer") as tx, tx.transaction():
         workers.retire(tx, hand.committer.worker_id, hand.clock.now(), "worker.died")
@@ -177,7 +177,7 @@ def test_a_dead_workers_turn_changes_nothing(hand: Hand) -> None:
 
 
 def test_a_fenced_worker_takes_a_new_identity(start: Start) -> None:
-    """It stops its attempts, begins anew, and what it held is recovered and run again."""
+    """It stops its attempts and enrolls again; its steps are recovered and run again."""
     engine = start(lease_seconds=1.0)
     gate = Gate()
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name, "value": 5})))
@@ -194,10 +194,10 @@ def test_a_fenced_worker_takes_a_new_identity(start: Start) -> None:
     assert engine.rows("SELECT dead FROM workers WHERE id = :id", id=old) == [(1,)]
 
 
-def test_a_task_that_another_transaction_holds_is_carried(
+def test_an_outcome_of_a_locked_task_is_carried(
     postgres_database: Database, emptied_postgres_url: str
 ) -> None:
-    """A turn never waits for a lock: other tasks go on, and the outcome lands when it is free."""
+    """A commit never waits for a lock: other tasks go on, and the outcome follows later."""
     hand = Hand(postgres_database)
     held, free = hand.submit(graph(step("a"), name="held"), graph(step("b"), name="free"))
     with psycopg.connect(emptied_postgres_url) as holder:
@@ -210,10 +210,10 @@ def test_a_task_that_another_transaction_holds_is_carried(
     hand.close()
 
 
-def test_a_worker_goes_on_beside_a_held_task(
+def test_a_worker_runs_other_tasks_beside_a_locked_one(
     postgres_database: Database, emptied_postgres_url: str
 ) -> None:
-    """With a task locked by somebody, new tasks are created, run and ended meanwhile."""
+    """While another transaction locks a task, new tasks are created, run and ended."""
     engine = Engine(postgres_database)
     gate = Gate()
     try:
@@ -222,9 +222,12 @@ def test_a_worker_goes_on_beside_a_held_task(
         with psycopg.connect(emptied_postgres_url) as holder:
             holder.execute("SELECT 1 FROM tasks WHERE id = %s FOR UPDATE", [held])
             gate.open()
-            # Also when the outcome has been carried for so long that it is waited for.
+            # Also when the outcome was carried often enough that the worker waits for the lock.
             since = time.monotonic()
-            while time.monotonic() - since < 3 * outbox.PATIENT_TRIES * RETRY_LOCKED_SECONDS + 1:
+            while (
+                time.monotonic() - since
+                < 3 * outbox.TRIES_BEFORE_WAITING * RETRY_LOCKED_SECONDS + 1
+            ):
                 assert engine.run(graph(step("b"), name="free"))["status"] == "succeeded"
             assert engine.status(held) == "running"
         engine.wait(held, "succeeded")
@@ -234,8 +237,8 @@ def test_a_worker_goes_on_beside_a_held_task(
         engine.close()
 
 
-def test_what_is_carried_for_long_is_waited_for_alone() -> None:
-    """All of its task goes in one batch, in order; after a wait without success others go first."""
+def test_a_task_carried_too_often_gets_a_batch_of_its_own() -> None:
+    """All of the task goes in one batch, in order; after a failed wait other tasks go first."""
     box = Outbox()
     one = graph(step("a"))
     completions = [
@@ -246,14 +249,14 @@ def test_what_is_carried_for_long_is_waited_for_alone() -> None:
         box.add_entry(entry)
     for completion in completions:
         box.add_completion(completion)
-    entries[0].tries = outbox.PATIENT_TRIES
-    alone = box.take()
-    assert (alone.must_wait, alone.entries, alone.completions) == (
+    entries[0].tries = outbox.TRIES_BEFORE_WAITING
+    isolated = box.take()
+    assert (isolated.must_wait, isolated.entries, isolated.completions) == (
         True,
         entries[:1],
         completions[:1],
     )
-    box.put_back(alone)
+    box.requeue(isolated)
     together = box.take()
     assert (together.must_wait, together.entries, together.completions) == (
         False,
@@ -287,7 +290,7 @@ def test_a_running_task_keeps_the_graph_it_started_with(engine: Engine) -> None:
 
 
 class Flaky(Database):
-    """A database that a test can take away: every use of a connection fails while it is gone."""
+    """A database that a test can make unavailable: every use of a connection fails meanwhile."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         super().__init__(url, clock=clock)
@@ -317,7 +320,7 @@ class Flaky(Database):
 
 
 def test_an_outage_loses_nothing(database: Database) -> None:
-    """Outcomes that come while the database is away are settled when it is back, once each."""
+    """Outcomes that arrive during an outage are settled afterwards, once each."""
     flaky = Flaky(database.url, HandClock())
     engine = Engine(flaky, slots=2)
     engine.close()
@@ -338,8 +341,8 @@ def test_an_outage_loses_nothing(database: Database) -> None:
     reader.close()
 
 
-def test_an_idle_worker_outlives_an_outage(database: Database) -> None:
-    """A worker with nothing to do finds the database again, and what was submitted meanwhile."""
+def test_an_idle_worker_reconnects_after_an_outage(database: Database) -> None:
+    """It runs what was submitted meanwhile."""
     flaky = Flaky(database.url, HandClock())
     engine = Engine(flaky)
     engine.close()
@@ -353,8 +356,8 @@ def test_an_idle_worker_outlives_an_outage(database: Database) -> None:
     reader.close()
 
 
-def test_an_intent_its_failure_and_the_next_attempt_in_one_turn(hand: Hand) -> None:
-    """An attempt that gave up while its intent waited for a turn leaves nothing unknown behind."""
+def test_an_intent_its_failure_and_the_next_attempt_in_one_commit(hand: Hand) -> None:
+    """An attempt that gave up while its intent waited for a commit leaves no unknown call."""
     task_id = hand.start(graph(step("a")))
     claimed = hand.claimed("a")
     digest = keys.request_hash({})
@@ -376,7 +379,7 @@ def test_an_intent_its_failure_and_the_next_attempt_in_one_turn(hand: Hand) -> N
         JournalEntry(claim_of(claimed), claimed.graph, intent=intent),
         JournalEntry(claim_of(claimed), claimed.graph, result=result),
     ]
-    hand.turn(Batch(entries=notes, completions=[settle_of(claimed, RETRY)]))
+    hand.commit(Batch(entries=notes, completions=[settle_of(claimed, RETRY)]))
     assert hand.claimed("a").attempt == 2
     found = hand.rows(
         "SELECT c.attempt, o.status FROM tool_calls AS c JOIN idempotency_outcomes AS o"

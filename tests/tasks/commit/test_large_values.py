@@ -1,4 +1,4 @@
-"""Large values: kept once by their content, read back as if they were in their rows."""
+"""Large values: stored once by their content, read back as if they were in their rows."""
 
 import json
 import sys
@@ -26,21 +26,21 @@ sys.modules["large_values_under_test"] = _values
 
 
 def give(name: str, value: Any, /, **options: Any) -> Step:
-    """Return a step that gives a value."""
+    """Return a step whose output is a value."""
     setattr(_values, name, lambda: value)
     config = {"call": f"large_values_under_test:{name}"}
     return other(name, "python", config=config, **options)
 
 
 def echo(name: str, of: str, **options: Any) -> Step:
-    """Return a step that gives what another one gave."""
+    """Return a step whose output is that of another step."""
     setattr(_values, name, lambda value: value)
     config = {"call": f"large_values_under_test:{name}", "with": {"value": of}}
     return other(name, "python", config=config, **options)
 
 
 def stored(engine: Engine, task_id: str, name: str) -> str:
-    """Return what stands in a step's row."""
+    """Return the stored output of a step."""
     sql = "SELECT output FROM steps WHERE task_id = :id AND name = :name"
     return str(engine.rows(sql, id=task_id, name=name)[0][0])
 
@@ -88,14 +88,14 @@ def test_a_large_output_is_read_like_any_other(start: Start) -> None:
 
 
 def test_a_small_output_stays_in_its_row(start: Start) -> None:
-    """Nothing is put apart that need not be."""
+    """Only large outputs become artifacts."""
     engine = start()
     engine.run(graph(give("small", "x" * 60_000)))
     assert engine.rows("SELECT count(*) FROM artifacts") == [(0,)]
 
 
 def test_data_cannot_name_an_artifact(start: Start) -> None:
-    """An output that looks like a reference is given back as the value that it is."""
+    """An output that looks like a reference is returned as the value that it is."""
     engine = start()
     task = engine.run(graph(give("secret", LARGE)))
     reference = json.loads(stored(engine, task["id"], "secret"))
@@ -110,7 +110,7 @@ def test_data_cannot_name_an_artifact(start: Start) -> None:
 
 
 def test_a_retry_keeps_large_outputs(start: Start) -> None:
-    """What a new task takes over from an old one is still there, also after a prune."""
+    """The outputs that a retry takes over are still there, also after a prune."""
     engine = start()
     broken = other("broken", "python", config={"call": "no_such_module:at_all"}, after=["big"])
     old = engine.run(graph(give("big", LARGE), broken))
@@ -123,7 +123,7 @@ def test_a_retry_keeps_large_outputs(start: Start) -> None:
     assert engine.steps(new)["big"]["output"] == LARGE
 
 
-def test_large_requests_and_responses_are_put_apart(start: Start) -> None:
+def test_large_requests_and_responses_become_artifacts(start: Start) -> None:
     """A long prompt and its long answer leave small rows, and a later attempt reads the answer."""
     engine = start()
     config = {"prompt": LARGE, "model": "echo", "max_tokens": 100_000}
@@ -137,7 +137,7 @@ def test_large_requests_and_responses_are_put_apart(start: Start) -> None:
 
 
 def test_a_question_about_a_large_request_shows_how_it_begins(start: Start) -> None:
-    """Whoever is asked whether it happened sees what it was, and where all of it is."""
+    """The person sees the beginning of the request, and where the whole of it is."""
     engine = start()
     config = {"call": "tests.support.step_functions:cut_off_at_length", "with": {"text": LARGE}}
     task_id = engine.submit(graph(other("pay", "python", config=config)))
@@ -155,8 +155,10 @@ def test_a_question_about_a_large_request_shows_how_it_begins(start: Start) -> N
 
 
 @pytest.mark.parametrize("kind", ["directory", "fsspec"])
-def test_artifacts_elsewhere(sqlite_database: Database, tmp_path: Path, kind: str) -> None:
-    """A directory or an object store keeps the content; prune removes it there too."""
+def test_artifacts_in_a_directory_or_an_object_store(
+    sqlite_database: Database, tmp_path: Path, kind: str
+) -> None:
+    """The content is written there, and prune removes it there too."""
     url = str(tmp_path / "kept") if kind == "directory" else "memory://artifacts-under-test"
 
     def files() -> list[str]:
@@ -185,11 +187,11 @@ def test_artifacts_elsewhere(sqlite_database: Database, tmp_path: Path, kind: st
 def test_no_step_takes_a_reference_for_its_value(
     sqlite_database: Database, tmp_path: Path, *, is_back: bool
 ) -> None:
-    """What cannot be read now is waited for; what is gone fails the step that needs it."""
+    """A step waits for a value that cannot be read now, and fails if the value is gone."""
     kept, away = tmp_path / "kept", tmp_path / "away"
     engine = Engine(sqlite_database, limits=Limits(artifacts_url=str(kept)))
     try:
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as entries:
             task_id = engine.submit(
                 graph(
                     give("big", LARGE),
@@ -207,7 +209,7 @@ def test_no_step_takes_a_reference_for_its_value(
                         file.unlink()
             engine.operator.signal(task_id, "go")
             if is_back:
-                eventually(lambda: "attempts.delayed" in [entry["event"] for entry in told])
+                eventually(lambda: "attempts.delayed" in [entry["event"] for entry in entries])
                 away.rename(kept)
             task = engine.wait(task_id, "succeeded", "failed")
         if is_back:
@@ -220,8 +222,8 @@ def test_no_step_takes_a_reference_for_its_value(
         engine.close()
 
 
-def test_content_that_is_gone_is_told(sqlite_database: Database) -> None:
-    """A reference that leads nowhere is shown as that, and takes nothing else down."""
+def test_missing_content_is_shown_as_missing(sqlite_database: Database) -> None:
+    """A reference without content is shown as such, and nothing else fails."""
     with sqlite_database.connect("reader") as connection:
         text = json.dumps(artifact_rows.reference("0" * 64), separators=(",", ":"))
         assert artifact_rows.load(connection, text)["problem"] == "this artifact is gone"

@@ -1,4 +1,4 @@
-"""Turns in the air: sent to PostgreSQL before the one ahead was answered, and what if that fails."""
+"""Commits in flight: sent to PostgreSQL before the one ahead was answered, which may fail."""
 
 import asyncio
 import tempfile
@@ -21,7 +21,7 @@ from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
-from agent.tasks.worker.outbox import MUCH, Outbox
+from agent.tasks.worker.outbox import SPLIT_AT, Outbox
 from agent.tasks.worker.worker import Worker
 from tests.support.engine import (
     Engine,
@@ -36,12 +36,12 @@ from tests.support.engine import (
 from tests.support.postgres_proxy import Proxy, proxied
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
-ROOM = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
+CAPACITY = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
 
 
 @pytest.fixture
 def hand(postgres_database: Database) -> Iterator[Hand]:
-    """Return a worker on PostgreSQL whose turns are made by hand."""
+    """Return a worker on PostgreSQL whose commits the test makes."""
     hand = Hand(postgres_database)
     yield hand
     hand.close()
@@ -79,15 +79,15 @@ def launched(postgres_database: Database) -> Iterator[Start]:
 
 
 def start(hand: Hand, count: int = 2) -> list[str]:
-    """Start tasks that are remembered, and whose first steps run."""
-    hand.turn()
+    """Start tasks that are cached, and whose first steps run."""
+    hand.commit()
     return hand.submit(*(CHAIN for _ in range(count)))
 
 
 def send(hand: Hand, task_id: str, name: str) -> InFlightTx:
-    """Send the turn in which a step succeeds."""
+    """Send the commit in which a step succeeds."""
     settle = settle_of(hand.running.pop((task_id, name)), Succeeded(name))
-    return hand.committer.send(Batch(completions=[settle]), ROOM)
+    return hand.committer.send(Batch(completions=[settle]), CAPACITY)
 
 
 def complete(hand: Hand, tx: InFlightTx) -> CommitResult | None:
@@ -118,18 +118,18 @@ def finish(hand: Hand, *task_ids: str) -> None:
     """Let everything that runs succeed until the tasks have ended."""
     for _ in range(10):
         if hand.running:
-            hand.turn(
+            hand.commit(
                 Batch(completions=[settle_of(each, Succeeded(1)) for each in hand.running.values()])
             )
         else:
-            hand.turn()
+            hand.commit()
     assert {hand.status(task_id) for task_id in task_ids} == {"succeeded"}
 
 
-def test_a_turn_of_remembered_tasks_is_one_exchange(
+def test_a_commit_of_cached_tasks_is_one_round_trip(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is asked: what is taken for granted travels with what is written."""
+    """Nothing is read first: the assumptions are checked by the statements that write."""
     start(hand, 1)
     seen = count_exchanges(monkeypatch)
     hand.succeed("a")
@@ -139,8 +139,8 @@ def test_a_turn_of_remembered_tasks_is_one_exchange(
     assert hand.names() == ["a", "b"]
 
 
-def test_two_turns_are_in_the_air(hand: Hand) -> None:
-    """The second is sent before the first is answered; both land, in their order."""
+def test_two_commits_are_in_flight(hand: Hand) -> None:
+    """The second is sent before the first is answered; both are committed, in their order."""
     one, two = start(hand)
     first, second = send(hand, one, "a"), send(hand, two, "a")
     assert first.is_unconfirmed
@@ -148,14 +148,17 @@ def test_two_turns_are_in_the_air(hand: Hand) -> None:
     assert complete(hand, first) is not None
     assert complete(hand, second) is not None
     assert hand.names() == ["b", "b"]
-    assert (first.number + 1, second.number) == (second.number, hand.committer.session.sequence)
+    assert (first.tx_number + 1, second.tx_number) == (
+        second.tx_number,
+        hand.committer.session.tx_number,
+    )
     finish(hand, one, two)
 
 
-def test_a_turn_may_be_about_a_task_that_is_unconfirmed(hand: Hand) -> None:
-    """What is not remembered, since its last turn has not landed, is read behind that turn."""
+def test_a_commit_may_be_about_a_task_of_an_unconfirmed_commit(hand: Hand) -> None:
+    """A task whose last commit is not confirmed is not cached: it is read behind that commit."""
     pair = graph(step("a"), step("b"), step("c", after=["a", "b"]))
-    hand.turn()
+    hand.commit()
     task_id = hand.start(pair)
     first, second = send(hand, task_id, "a"), send(hand, task_id, "b")
     assert not second.is_unconfirmed
@@ -165,8 +168,8 @@ def test_a_turn_may_be_about_a_task_that_is_unconfirmed(hand: Hand) -> None:
     finish(hand, task_id)
 
 
-def test_what_somebody_has_changed_is_read(hand: Hand) -> None:
-    """The first turn is stale, and is made again from what is there; the second is given up."""
+def test_a_task_changed_by_another_process_is_read_again(hand: Hand) -> None:
+    """The first commit is stale and is made again from the rows; the second is dropped."""
     one, two = start(hand)
     hand.operator.pause(one)
     kept = hand.running[(two, "a")]
@@ -177,14 +180,14 @@ def test_what_somebody_has_changed_is_read(hand: Hand) -> None:
     assert second.is_dropped
     hand.running[(two, "a")] = kept
     hand.operator.resume(one)
-    hand.turn()
+    hand.commit()
     finish(hand, one, two)
 
 
-def test_a_task_that_others_work_on_too_is_not_remembered_for_a_while(
+def test_a_contended_task_is_not_cached_for_a_while(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Being wrong about it again and again would cost more than reading it."""
+    """Repeated stale commits would cost more than reading it."""
     (task_id,) = start(hand, 1)
     hand.operator.pause(task_id)
     hand.operator.resume(task_id)
@@ -194,18 +197,18 @@ def test_a_task_that_others_work_on_too_is_not_remembered_for_a_while(
     assert len(seen) == 2
 
 
-def test_a_steps_change_shows_in_its_tasks_row(hand: Hand) -> None:
-    """By the row's version others notice it, whatever it is that changed."""
+def test_a_changed_step_changes_its_tasks_row(hand: Hand) -> None:
+    """Other workers notice any change by the version of the task's row."""
     (task_id,) = start(hand, 1)
     version = "SELECT xmin::text FROM tasks WHERE id = :id"
     before = hand.rows(version, id=task_id)
     claimed = hand.claimed("a")
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")]))
     assert hand.rows(version, id=task_id) != before
 
 
-def test_a_newer_version_is_noticed(hand: Hand, postgres_database: Database) -> None:
-    """A workflow that another process has changed meanwhile starts tasks as it is now."""
+def test_a_new_workflow_version_is_noticed(hand: Hand, postgres_database: Database) -> None:
+    """A workflow that another process has changed starts tasks of the new version."""
     hand.start(CHAIN)
     changed = graph(step("other"), name=CHAIN.name)
     hand.operator.submit(Submission(graph=changed))
@@ -214,10 +217,10 @@ def test_a_newer_version_is_noticed(hand: Hand, postgres_database: Database) -> 
     assert rows == [(3,)]
 
 
-def test_a_worker_that_was_declared_dead_lands_nothing(
+def test_a_worker_that_was_declared_dead_commits_nothing(
     hand: Hand, postgres_database: Database
 ) -> None:
-    """Neither of its turns changes anything, whichever was sent first."""
+    """Neither of its commits in flight changes anything, whichever was sent first."""
     one, two = start(hand)
     with postgres_database.connect("writer") as tx, tx.transaction():
         tx.execute("UPDATE workers SET dead = 1 WHERE id = :id", id=hand.committer.worker_id)
@@ -228,14 +231,14 @@ def test_a_worker_that_was_declared_dead_lands_nothing(
     assert hand.rows("SELECT DISTINCT status FROM steps ORDER BY 1") == [("pending",), ("running",)]
 
 
-def test_what_cannot_be_stored_ends_its_own_step_alone(hand: Hand) -> None:
-    """A bad outcome in the air is found, replaced by the reason, and takes no other with it."""
+def test_a_bad_outcome_in_flight_fails_only_its_own_step(hand: Hand) -> None:
+    """The outcome is replaced by the reason, and the others are committed."""
     one, two = start(hand)
     bad = Succeeded(1)
     bad.text = '"\x00"'
     settle = settle_of(hand.running.pop((one, "a")), bad)
     kept = hand.running[(two, "a")]
-    first = hand.committer.send(Batch(completions=[settle]), ROOM)
+    first = hand.committer.send(Batch(completions=[settle]), CAPACITY)
     second = send(hand, two, "a")
     assert complete(hand, first) is not None
     if complete(hand, second) is None:
@@ -244,16 +247,16 @@ def test_what_cannot_be_stored_ends_its_own_step_alone(hand: Hand) -> None:
     finish(hand, two)
 
 
-def test_both_landed_and_no_answer_came(
+def test_two_commits_whose_answers_are_lost(
     distant: tuple[Proxy, Hand], postgres_database: Database
 ) -> None:
-    """The worker's own row says so: nothing is sent again, and everything goes on."""
+    """Both were committed: the worker's own row shows it, and nothing is sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.committer.session.sequence
+    before = hand.committer.session.tx_number
     proxy.may_answer.clear()
     first, second = send(hand, one, "a"), send(hand, two, "a")
-    wait_for_turn(postgres_database, hand, before + 2)
+    wait_for_commit(postgres_database, hand, before + 2)
     proxy.lose = b"COMMIT\0"
     proxy.may_answer.set()
     assert complete(hand, first) is not None
@@ -263,29 +266,33 @@ def test_both_landed_and_no_answer_came(
     finish(hand, one, two)
 
 
-def test_only_the_first_landed(distant: tuple[Proxy, Hand], postgres_database: Database) -> None:
-    """The second never reached the server: it is given up, and may be sent again."""
+def test_only_the_first_of_two_commits_arrives(
+    distant: tuple[Proxy, Hand], postgres_database: Database
+) -> None:
+    """The second never reached the server: it is dropped, and may be sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.committer.session.sequence
+    before = hand.committer.session.tx_number
     kept = hand.running[(two, "a")]
     proxy.may_answer.clear()
     first = send(hand, one, "a")
-    wait_for_turn(postgres_database, hand, before + 1)
+    wait_for_commit(postgres_database, hand, before + 1)
     proxy.deafen()
     second = send(hand, two, "a")
     proxy.lose = b"COMMIT\0"
     proxy.may_answer.set()
     assert complete(hand, first) is not None
     assert complete(hand, second) is None
-    assert hand.committer.session.sequence == before + 1
+    assert hand.committer.session.tx_number == before + 1
     hand.running[(two, "a")] = kept
     proxy.lose = None
     finish(hand, one, two)
 
 
-def test_neither_landed(distant: tuple[Proxy, Hand], postgres_database: Database) -> None:
-    """What never reached the server is told as a lost connection, and may be sent again."""
+def test_neither_of_two_commits_arrives(
+    distant: tuple[Proxy, Hand], postgres_database: Database
+) -> None:
+    """The connection counts as lost, and both may be sent again."""
     proxy, hand = distant
     one, two = start(hand)
     running = dict(hand.running)
@@ -303,35 +310,35 @@ def test_neither_landed(distant: tuple[Proxy, Hand], postgres_database: Database
     finish(hand, one, two)
 
 
-def test_a_turn_that_failed_is_no_heartbeat(postgres_database: Database) -> None:
-    """The next one is due as if it had not been: others wait for a sign of life."""
+def test_a_failed_commit_is_no_heartbeat(postgres_database: Database) -> None:
+    """The next commit is due as if there had been none: other workers wait for a heartbeat."""
 
     async def take_in() -> None:
         worker = Worker(postgres_database, EngineSettings())
-        busy = StoreError(Fault.BUSY, "somebody is in the way")
-        await worker._handle([(InFlightTx(Batch(), ROOM), busy)])
+        busy = StoreError(Fault.BUSY, "locked by another process")
+        await worker._handle([(InFlightTx(Batch(), CAPACITY), busy)])
         assert worker._is_commit_due()
-        await worker._handle([(InFlightTx(Batch(), ROOM), CommitResult(TxResult()))])
+        await worker._handle([(InFlightTx(Batch(), CAPACITY), CommitResult(TxResult()))])
         assert not worker._is_commit_due()
         worker.database_thread.close()
 
     asyncio.run(take_in())
 
 
-def test_much_is_sent_as_two_halves() -> None:
-    """So that one half is computed while the other is written; little is sent at once."""
+def test_a_large_batch_is_sent_as_two_halves() -> None:
+    """One half is computed while the other is written; a small batch is sent at once."""
     outbox = Outbox()
-    for _ in range(MUCH):
+    for _ in range(SPLIT_AT):
         outbox.add_submission(Submission(graph=CHAIN))
-    assert len(outbox.take(is_half=True).submissions) == MUCH // 2
-    assert len(outbox.take(is_half=True).submissions) == MUCH // 2
+    assert len(outbox.take(is_half=True).submissions) == SPLIT_AT // 2
+    assert len(outbox.take(is_half=True).submissions) == SPLIT_AT // 2
     assert outbox.is_empty
 
 
 def test_a_busy_worker_loses_nothing_with_its_connections(
     postgres_database: Database, launched: Start
 ) -> None:
-    """Connections end again and again in the middle of turns: every step runs once, in order."""
+    """Connections end again and again during commits: every step runs once, in order."""
     engine = launched(slots=100)
     task_ids: list[str] = []
     with psycopg.connect(postgres_database.url, autocommit=True) as server:
@@ -355,7 +362,7 @@ def test_a_busy_worker_loses_nothing_with_its_connections(
     assert ("step.succeeded", 3 * len(task_ids)) in counts
 
 
-def wait_for_turn(database: Database, hand: Hand, number: int) -> None:
-    """Wait until the server has committed a turn, asking it directly."""
+def wait_for_commit(database: Database, hand: Hand, number: int) -> None:
+    """Wait until the server has made a commit, by reading the worker's row."""
     with database.connect("reader") as reader:
         eventually(lambda: workers.turn_of(reader, hand.committer.worker_id) == number)

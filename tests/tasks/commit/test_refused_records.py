@@ -1,4 +1,4 @@
-"""A record that the database does not take, however often it is sent, leaves no attempt waiting."""
+"""A record that the database always refuses leaves no attempt waiting."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.support.step_functions import runs
 
 @pytest.fixture
 def refusing(database: Database) -> Iterator[None]:
-    """Let the database refuse every intent, as a schema that is not ours may."""
+    """Let the database refuse every intent, as a foreign schema might."""
     with database.connect("writer") as connection:
         if database.is_sqlite:
             connection.execute(
@@ -29,7 +29,7 @@ def refusing(database: Database) -> Iterator[None]:
 
 @pytest.mark.usefixtures("refusing")
 def test_an_intent_that_cannot_be_recorded_fails_its_step(start: Start) -> None:
-    """The effect does not begin, each attempt says why, and the other step of the turn is done."""
+    """The effect does not begin, each attempt gets the reason, and the other step succeeds."""
     engine = start()
     done = engine.run(
         graph(step("pay", "acting", given={"token": "refused"}), step("other", "echo")), "failed"

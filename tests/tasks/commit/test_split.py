@@ -11,7 +11,7 @@ from agent.core import ids
 from agent.core.clock import SECOND
 from agent.core.waits import ChildRequest, Timer
 from agent.steps.types.call_records import Intent
-from agent.steps.types.outcome import Failed, StepError, Succeeded, Waiting
+from agent.steps.types.outcome import Failed, Outcome, StepError, Succeeded, Waiting
 from agent.store.db.database import CommitUnknownError, StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit import split, transaction
@@ -68,7 +68,7 @@ def send(hand: Hand, batch: Batch) -> list[CommitResult]:
         if rest is None:
             break
         try:
-            results.append(hand.turn(rest))
+            results.append(hand.commit(rest))
         except StoreError:
             continue
         rest = results[-1].rest
@@ -119,11 +119,11 @@ def test_a_submission_whose_commit_was_never_confirmed(
         patch.setattr(connection, "_commit", lose_answer)
         patch.setattr(hand.committer.session, "last_committed", not_answer)
         with pytest.raises(StoreError):
-            hand.turn(batch)
+            hand.commit(batch)
     with pytest.raises(FencedError):
-        hand.turn(batch)
+        hand.commit(batch)
     hand.committer.enroll()
-    done = hand.turn(batch)
+    done = hand.commit(batch)
     assert (done.result.created, done.refused) == ({submission.task_id: submission.task_id}, {})
     assert hand.rows("SELECT id FROM tasks") == [(submission.task_id,)]
 
@@ -135,7 +135,7 @@ def test_each_completion_takes_effect_once(hand: Hand, monkeypatch: pytest.Monke
     hand.settle({"call": Waiting(ChildRequest("child", {}))})
     child = child_of(hand, parent)
     bad, good = hand.submit(graph(step("a"), name="bad"), graph(step("b"), name="good"))
-    outcomes = {"x": Succeeded(1), "a": UNSTORABLE, "b": Succeeded(2)}
+    outcomes: dict[str, Outcome] = {"x": Succeeded(1), "a": UNSTORABLE, "b": Succeeded(2)}
     completions = [settle_of(hand.claimed(name), outcome) for name, outcome in outcomes.items()]
     fail_once(monkeypatch, lambda scope: scope.batch.completions == [completions[2]])
     results = send(hand, Batch(completions=completions))
@@ -143,7 +143,7 @@ def test_each_completion_takes_effect_once(hand: Hand, monkeypatch: pytest.Monke
     assert sorted(end.task_id for end in ends) == sorted([child, bad, good])
     settled = [(done, is_held) for result in results for done, is_held in result.result.settled]
     assert [is_held for _, is_held in settled] == [True, True, True]
-    hand.turn(Batch(child_ends=[end for end in ends if end.parent_step_id]))
+    hand.commit(Batch(child_ends=[end for end in ends if end.parent_step_id]))
     assert hand.names(parent) == ["call"]
     statuses = [hand.status(task_id) for task_id in (child, bad, good)]
     assert statuses == ["succeeded", "failed", "succeeded"]
@@ -193,7 +193,7 @@ def test_a_failure_before_the_first_part_is_a_failure_of_the_batch(
     submissions = [Submission(graph(step("a")), {"x": text}) for text in ("a", LONE_SURROGATE)]
     fail_once(monkeypatch, lambda scope: scope.batch.submissions == [submissions[0]])
     with pytest.raises(StoreError, match="away"):
-        hand.turn(Batch(submissions=submissions))
+        hand.commit(Batch(submissions=submissions))
     assert hand.rows("SELECT count(*) FROM tasks") == [(0,)]
 
 
@@ -213,9 +213,9 @@ def test_due_tasks_that_were_handled_before_a_failure(
         return scope.capacity.only_due == last
 
     fail_once(monkeypatch, is_of_last)
-    done = hand.turn()
+    done = hand.commit()
     assert [end.task_id for end in done.result.ended] == [first]
-    hand.turn()
+    hand.commit()
     assert hand.status(last) == "failed"
     rewrite(hand, broken, "waiting_on", before)
 
@@ -234,7 +234,7 @@ def test_more_bad_due_tasks_than_one_commit_tries_hide_no_other(
     before = [rewrite(hand, task_id, "waiting_on", "{broken") for task_id in bad]
     hand.skip(12)
     for _ in range(commits):
-        hand.turn()
+        hand.commit()
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(good) == "succeeded"

@@ -1,4 +1,4 @@
-"""What a worker keeps in memory between turns: true as long as nobody else writes, and not longer."""
+"""The task cache between two commits: valid only as long as no other process writes."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
 
 @pytest.fixture
 def hand(sqlite_database: Database) -> Iterator[Hand]:
-    """Return a worker on SQLite whose turns are made by hand."""
+    """Return a worker on SQLite whose commits the test makes."""
     sqlite_database.clock = HandClock()
     hand = Hand(sqlite_database)
     yield hand
@@ -34,34 +34,34 @@ def hand(sqlite_database: Database) -> Iterator[Hand]:
 
 
 def reads(hand: Hand, *names: str) -> list[str]:
-    """Let steps succeed in one turn, and return the tables that it read from."""
+    """Let steps succeed in one commit, and return the tables that it read from."""
     asked = record_statements(hand.committer.connection)
     hand.succeed(*names)
     selects = [sql for sql in asked if sql.startswith("SELECT")]
     return [name for name in ("tasks", "steps") if any(f" {name}" in sql for sql in selects)]
 
 
-def test_a_turn_reads_nothing_that_its_worker_wrote(hand: Hand) -> None:
-    """Neither the task nor its steps nor what is due are asked for, turn after turn."""
+def test_a_commit_reads_nothing_that_its_worker_wrote(hand: Hand) -> None:
+    """It reads neither the task nor its steps nor the due tasks, in any commit."""
     hand.start(CHAIN)
     assert reads(hand, "a") == []
     assert reads(hand, "b") == []
     assert hand.names() == ["c"]
 
 
-def test_what_others_write_is_seen(hand: Hand) -> None:
-    """A pause by another process holds for the very next turn, and so does its end."""
+def test_a_write_of_another_process_is_seen(hand: Hand) -> None:
+    """A pause by another process holds for the very next commit, and so does its end."""
     task_id = hand.start(CHAIN)
     hand.operator.pause(task_id)
     assert "tasks" in reads(hand, "a")
     assert hand.names() == []
     hand.operator.resume(task_id)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["b"]
 
 
-def test_what_its_connection_does_besides_turns_is_seen(hand: Hand) -> None:
-    """A transaction between two turns may have changed anything: all is read again."""
+def test_other_writes_of_the_workers_connection_are_seen(hand: Hand) -> None:
+    """A transaction between two commits may have changed anything: everything is read again."""
     hand.start(CHAIN)
     connection = hand.committer.connection
     with connection.transaction():
@@ -69,10 +69,10 @@ def test_what_its_connection_does_besides_turns_is_seen(hand: Hand) -> None:
     assert reads(hand, "a") == ["tasks", "steps"]
 
 
-def test_a_failed_turn_leaves_nothing_in_memory(
+def test_a_failed_commit_leaves_nothing_in_the_cache(
     hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a turn changed in memory is gone with it: the same batch again meets the record."""
+    """Its changes in memory are dropped: the same batch then works on the stored rows."""
     hand.start(CHAIN)
     connection = hand.committer.connection
     commit = connection._commit
@@ -89,8 +89,8 @@ def test_a_failed_turn_leaves_nothing_in_memory(
     assert hand.names() == ["b"]
 
 
-def test_what_becomes_due_is_found_without_a_look(hand: Hand) -> None:
-    """A turn knows when the next task is due, and asks only then."""
+def test_a_task_is_claimed_when_due_without_polling(hand: Hand) -> None:
+    """A worker knows when the next task is due, and polls only then."""
     slow = graph(step("a", retry={"max_attempts": 2, "delay_seconds": 5, "jitter": False}))
     waits = hand.start(slow)
     works = hand.start(CHAIN)
@@ -105,17 +105,17 @@ def test_what_becomes_due_is_found_without_a_look(hand: Hand) -> None:
     assert hand.names(waits) == ["a"]
 
 
-def test_the_poll_looks_whatever_is_remembered(hand: Hand) -> None:
-    """Should the memory ever be wrong, the next look finds what is due all the same."""
+def test_a_poll_ignores_the_cache(hand: Hand) -> None:
+    """If the cache were wrong, the next poll would still find what is due."""
     hand.start(CHAIN)
     hand.committer.cache._next_due = 2**62
     asked = record_statements(hand.committer.connection)
-    hand.turn(must_poll=True)
+    hand.commit(must_query_due=True)
     assert any("next_wake_time <=" in sql for sql in asked)
 
 
-def test_a_wide_task_is_not_kept(hand: Hand) -> None:
-    """Looking through many steps in every turn would cost more than reading the two it is about."""
+def test_a_wide_task_is_not_cached(hand: Hand) -> None:
+    """Scanning many steps in every commit would cost more than reading the two that it is about."""
     last = step("last", after=["first"])
     hand.slots = 1
     hand.start(graph(step("first"), last, *(step(f"s{n}") for n in range(MOST_STEPS))))
@@ -123,7 +123,7 @@ def test_a_wide_task_is_not_kept(hand: Hand) -> None:
 
 
 class NoCache(TaskCache):
-    """A memory that forgets everything at once."""
+    """A cache that keeps nothing."""
 
     def open(self, tx: Any) -> None:
         super().open(tx)
@@ -158,8 +158,10 @@ _EVENTS = "SELECT type, attempt, data FROM events WHERE task_id IS NOT NULL ORDE
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(graphs(), st.data())
-def test_memory_changes_nothing(sqlite_template: Path, graph: Graph, data: st.DataObject) -> None:
-    """With it and without it, the same outcomes leave the same rows, turn for turn."""
+def test_the_cache_changes_no_result(
+    sqlite_template: Path, graph: Graph, data: st.DataObject
+) -> None:
+    """With and without it, the same outcomes leave the same rows after every commit."""
     with TemporaryDirectory() as directory:
         hands = []
         for name, cache in (("kept", TaskCache()), ("read", NoCache())):
@@ -182,7 +184,7 @@ def test_memory_changes_nothing(sqlite_template: Path, graph: Graph, data: st.Da
                     hand.operator.pause(hand.rows("SELECT id FROM tasks")[0][0])
                     hand.operator.resume(hand.rows("SELECT id FROM tasks")[0][0])
             for hand in hands:
-                # Each its own: a turn fills outcomes in.
+                # Each has its own: a commit fills outcomes in.
                 outcomes = {name: _outcome(hand, name, outcome) for name, outcome in picked}
                 hand.settle(outcomes)
             for sql in (_STEPS, _TASKS, _EVENTS):
@@ -199,7 +201,7 @@ def _outcome(hand: Hand, name: str, outcome: Outcome) -> Outcome:
 
 
 def _without_times(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Leave out what two clocks and two sources of ids make different."""
+    """Leave out what differs between two clocks and two sources of ids."""
     return [
         tuple(None if isinstance(value, str) and '"at"' in value else value for value in row)
         for row in rows

@@ -1,4 +1,4 @@
-"""Pause, resume and cancel while attempts are in flight, said by somebody else than the worker."""
+"""Pause, resume and cancel by another process while attempts are in flight."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.step_functions import Gate, runs
 
 
 def test_pause_lets_an_attempt_finish_and_starts_nothing_new(engine: Engine) -> None:
-    """What was running ends and is recorded; its successor starts only after resume."""
+    """A running attempt ends and is recorded; its successor starts only after resume."""
     gate = Gate()
     task_id = engine.submit(
         graph(
@@ -36,7 +36,7 @@ def test_pause_lets_an_attempt_finish_and_starts_nothing_new(engine: Engine) -> 
 
 
 def test_pause_reaches_an_attempt_at_its_next_checkpoint(engine: Engine) -> None:
-    """The attempt stops where it saved, and goes on from there in the same attempt."""
+    """The attempt stops where it saved, and after resume continues from there."""
     gate = Gate()
     task_id = engine.submit(graph(step("a", "saving", given={"gate": gate.name})))
     eventually(lambda: gate.entered == 1)
@@ -52,8 +52,8 @@ def test_pause_reaches_an_attempt_at_its_next_checkpoint(engine: Engine) -> None
     assert "step.paused" in engine.types(task_id) and "step.resumed" in engine.types(task_id)
 
 
-def test_a_pause_that_was_taken_back_does_not_stop_the_step(hand: Hand) -> None:
-    """An attempt that stopped for a pause which is over by then goes back to pending at once."""
+def test_a_pause_that_was_lifted_does_not_stop_the_step(hand: Hand) -> None:
+    """An attempt that stopped for a pause which is over by then becomes pending at once."""
     task_id = hand.start(graph(step("a")))
     hand.operator.pause(task_id)
     hand.operator.resume(task_id)
@@ -65,7 +65,7 @@ def test_a_pause_that_was_taken_back_does_not_stop_the_step(hand: Hand) -> None:
 
 
 def test_timers_that_pass_during_a_pause_take_effect_on_resume(engine: Engine) -> None:
-    """A paused task's timer wakes nothing before the resume, and everything right after it."""
+    """A timer of a paused task wakes its step right after the resume, and not before."""
     task_id = engine.submit(graph(other("wait", "wait", config={"duration": "1h"})))
     engine.wait_step(task_id, "wait", "waiting")
     engine.operator.pause(task_id)
@@ -97,8 +97,8 @@ def test_cancel_interrupts_what_is_in_flight(engine: Engine) -> None:
     assert engine.run(graph(step("a"), name="elsewhere"))["status"] == "succeeded"
 
 
-def test_a_late_outcome_after_cancel_is_told_and_moves_nothing(engine: Engine) -> None:
-    """An attempt that ends well after its task was cancelled leaves an event and nothing else."""
+def test_a_late_outcome_after_cancel_is_only_logged(engine: Engine) -> None:
+    """An attempt that succeeds after its task was cancelled leaves an event and nothing else."""
     gate = Gate()
     given = {"gate": gate.name, "value": "too late"}
     task_id = engine.submit(graph(step("a", "stubborn", given=given), step("b", after=["a"])))
@@ -119,12 +119,12 @@ def test_a_late_outcome_after_cancel_is_told_and_moves_nothing(engine: Engine) -
 
 
 def test_an_outcome_under_an_old_claim_changes_nothing(hand: Hand) -> None:
-    """A second outcome of an attempt, or one of an attempt before, is only told."""
+    """A second outcome of an attempt, or one of an earlier attempt, is only logged."""
     task_id = hand.start(graph(step("a"), step("b", after=["a"])))
     old = hand.claimed("a")
     hand.settle({"a": Paused(1)})
     assert hand.claimed("a").claim_token == old.claim_token + 1
-    (late,) = hand.turn(Batch(completions=[settle_of(old, FAILURE)])).result.settled
+    (late,) = hand.commit(Batch(completions=[settle_of(old, FAILURE)])).result.settled
     assert late[1] is False
     assert hand.statuses(task_id) == {"a": "running", "b": "pending"}
     hand.succeed("a")
@@ -132,8 +132,8 @@ def test_an_outcome_under_an_old_claim_changes_nothing(hand: Hand) -> None:
     assert hand.status(task_id) == "succeeded"
 
 
-def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(hand: Hand) -> None:
-    """What a call gave is recorded in any state of its task; a cancelled task stays as it was."""
+def test_a_late_result_resolves_the_ledger_and_wakes_no_step_of_an_ended_task(hand: Hand) -> None:
+    """A call's result is recorded in any state of its task; a cancelled task does not change."""
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
@@ -141,56 +141,56 @@ def test_a_late_result_resolves_the_ledger_and_wakes_nobody_in_an_ended_task(han
     hand.operator.cancel(task_id)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert hand.rows("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
     assert "tool_call.succeeded" in hand.types(task_id)
     assert hand.statuses(task_id) == {"pay": "waiting"}
 
 
 def test_a_late_result_wakes_the_step_that_waits_on_it(hand: Hand) -> None:
-    """A step that asks what became of a call goes on by itself when the word comes after all."""
+    """A step that asks about an unknown call goes on when the result arrives late."""
     task_id = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, {"paid": True})
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
-    hand.turn()
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit()
     again = hand.claimed("pay")
     assert [call.response for call in again.calls] == [{"paid": True}]
     hand.settle({"pay": Succeeded({"paid": True})})
     assert hand.status(task_id) == "succeeded"
 
 
-def test_a_result_that_came_before_the_wait_wakes_at_once(hand: Hand) -> None:
-    """Settling a wait looks under the lock whether what it waits on is there already."""
+def test_a_result_before_the_wait_wakes_the_step_at_once(hand: Hand) -> None:
+    """Settling a wait checks under the lock whether the result is already there."""
     hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, 1)
-    hand.turn(
+    hand.commit(
         Batch(
             entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)],
             completions=[settle_of(claimed, Waiting(UnknownCall(call_id)))],
         )
     )
     if hand.names() == []:
-        hand.turn()
+        hand.commit()
     assert hand.names() == ["pay"], "an early answer is not lost"
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_nothing_begins_under_a_claim_that_is_gone(hand: Hand, is_late: bool) -> None:
-    """An attempt of a cancelled task may still ask: neither intent nor checkpoint is recorded."""
+def test_a_lost_claim_records_neither_intent_nor_checkpoint(hand: Hand, is_late: bool) -> None:
+    """An attempt of a cancelled task may still ask for both."""
     task_id = hand.start(graph(step("a")))
     claimed = hand.claimed("a")
     if is_late:
         hand.operator.cancel(task_id)
     intend(hand, claimed)
     saved = JournalEntry(claim_of(claimed), claimed.graph, checkpoint="1")
-    hand.turn(Batch(entries=[saved]))
+    hand.commit(Batch(entries=[saved]))
     ((checkpoint,),) = hand.rows("SELECT checkpoint FROM steps WHERE task_id = :id", id=task_id)
     recorded = len(hand.rows("SELECT 1 FROM tool_calls"))
     assert (recorded, checkpoint) == ((0, None) if is_late else (1, "1"))

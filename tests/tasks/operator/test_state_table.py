@@ -10,12 +10,12 @@ from agent.core.waits import Signal
 from agent.steps.types.outcome import Waiting
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
-from agent.tasks.operator.operator import Answer, Operator
+from agent.tasks.operator.operator import CommandResult, Operator
 from agent.tasks.operator.state_table import COMMANDS
 from tests.support.engine import Hand, graph, other, step
 from tests.support.task_states import arrange
 
-RUN: dict[str, Callable[[Operator, str], Answer]] = {
+RUN: dict[str, Callable[[Operator, str], CommandResult]] = {
     "pause": lambda operator, task_id: operator.pause(task_id, "lunch"),
     "resume": lambda operator, task_id: operator.resume(task_id),
     "cancel": lambda operator, task_id: operator.cancel(task_id, "no longer wanted"),
@@ -30,7 +30,7 @@ STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
 
 @pytest.mark.parametrize("command", RUN)
 def test_every_cell(hand: Hand, command: str) -> None:
-    """A command acts, changes nothing and says so, or is refused and says why: as the table has it."""
+    """Each command acts, reports that it changed nothing, or is refused, as in the table."""
     assert set(COMMANDS[command]) == set(TaskStatus)
     for status, cell in COMMANDS[command].items():
         task_id = arrange(hand, TaskStatus(status))
@@ -41,7 +41,7 @@ def test_every_cell(hand: Hand, command: str) -> None:
             assert hand.everything() == before, f"{command} on {status} changed something"
         elif cell.effect == "same":
             answer = RUN[command](hand.operator, task_id)
-            assert answer == Answer(False, cell.message, task_id)
+            assert answer == CommandResult(False, cell.message, task_id)
             assert hand.everything() == before, f"{command} on {status} changed something"
         else:
             answer = RUN[command](hand.operator, task_id)
@@ -49,8 +49,8 @@ def test_every_cell(hand: Hand, command: str) -> None:
             assert_done(hand, command, status, task_id, answer)
 
 
-def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: Answer) -> None:
-    """Hold what a command that acts has done against what it is for."""
+def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: CommandResult) -> None:
+    """Check the effect of a command that acted."""
     if command in STATUS_AFTER:
         assert hand.status(task_id) == STATUS_AFTER[command]
         assert answer.task_id == task_id
@@ -75,8 +75,8 @@ def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: Ans
         assert (taken_by is None) == is_kept
 
 
-def test_a_retry_is_made_once(hand: Hand) -> None:
-    """Asking twice for a retry gives the one new task, and says so."""
+def test_a_second_retry_returns_the_first_one(hand: Hand) -> None:
+    """A retry that is requested twice gives one new task."""
     task_id = arrange(hand, TaskStatus.FAILED)
     first = hand.operator.retry(task_id)
     before = hand.everything()
@@ -86,8 +86,8 @@ def test_a_retry_is_made_once(hand: Hand) -> None:
     assert hand.everything() == before
 
 
-def test_what_is_not_there_is_not_found(hand: Hand) -> None:
-    """Every command on a task or a step that does not exist says so and changes nothing."""
+def test_commands_on_missing_tasks_and_steps_are_refused(hand: Hand) -> None:
+    """Every command on a task or a step that does not exist reports that and changes nothing."""
     task_id = arrange(hand, TaskStatus.RUNNING)
     before = hand.everything()
     for run in RUN.values():
@@ -104,7 +104,7 @@ def test_what_is_not_there_is_not_found(hand: Hand) -> None:
 
 
 def test_cancel_leaves_the_steps_in_place_without_claims(hand: Hand) -> None:
-    """Steps have no cancelled state: what ran is put back, what waited still says on what."""
+    """Steps have no cancelled state: running ones lose their claims, waiting ones stay."""
     gone = graph(step("ran"), other("waits", "wait", config={"signal": "go"}), step("held"),
                  step("later", after=["ran"]), max_parallel=2)  # fmt: skip
     task_id = hand.start(gone)
@@ -124,8 +124,8 @@ def test_cancel_leaves_the_steps_in_place_without_claims(hand: Hand) -> None:
     assert "step.abandoned" in hand.types(task_id, "ran")
 
 
-def test_a_signal_that_no_step_can_take_is_told(hand: Hand) -> None:
-    """It is kept all the same; where a name is only known later, nothing is said."""
+def test_a_signal_that_no_step_waits_for_is_reported(hand: Hand) -> None:
+    """It is stored all the same; if names are only known later, there is no report."""
     listens = graph(step("a"), other("hear", "wait", ["a"], config={"signal": "approved"}))
     answer = hand.operator.signal(hand.start(listens), "aproved")
     assert answer.is_changed

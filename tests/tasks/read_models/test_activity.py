@@ -37,8 +37,8 @@ def _ids(documents: list[dict[str, object]]) -> set[object]:
     return {document["id"] for document in documents}
 
 
-def test_every_status_is_an_activity_and_waiting_is_the_one_more() -> None:
-    """The stored words keep their meaning."""
+def test_activities_are_the_statuses_and_waiting() -> None:
+    """The stored statuses keep their meaning."""
     assert set(Activity) == {*map(str, TaskStatus), "waiting"}
 
 
@@ -75,8 +75,10 @@ def _child(hand: Hand) -> Waiting:
     ],
     ids=["timer", "signal", "approval", "unknown", "child"],
 )
-def test_a_task_that_only_waits(hand: Hand, wait: Callable[[Hand], Waiting]) -> None:
-    """Whatever it waits on; the step that depends on it does not count."""
+def test_a_task_whose_steps_only_wait_is_waiting(
+    hand: Hand, wait: Callable[[Hand], Waiting]
+) -> None:
+    """Whatever they wait on; a step that depends on them does not count."""
     first = other("a", "workflow", config={"name": "child"}) if wait is _child else step("a")
     task_id = hand.start(graph(first, step("b", after=["a"])))
     assert _of(hand, task_id) == "running"
@@ -87,7 +89,7 @@ def test_a_task_that_only_waits(hand: Hand, wait: Callable[[Hand], Waiting]) -> 
 
 
 def test_a_task_that_also_runs_is_running(hand: Hand) -> None:
-    """One step that runs, or is ready to run, is enough; what waits is named all the same."""
+    """One step that runs, or is ready to run, is enough; the waits are still listed."""
     task_id = hand.start(graph(step("a"), step("b"), step("c", after=["b"])))
     hand.settle({"a": Waiting(Signal("go"))})
     assert _of(hand, task_id) == "running"
@@ -98,16 +100,16 @@ def test_a_task_that_also_runs_is_running(hand: Hand) -> None:
     assert _of(hand, task_id) == "running", "c is ready, and only a slot is missing"
 
 
-def test_a_retry_to_come_is_a_wait(hand: Hand) -> None:
-    """Between two attempts nothing of the task runs."""
+def test_a_task_between_two_attempts_is_waiting(hand: Hand) -> None:
+    """Nothing of the task runs meanwhile."""
     task_id = hand.start(graph(step("a", retry=RetryPolicy(max_attempts=3))))
     hand.settle({"a": Retry(StepError("gone", "remote", "try later"), delay_seconds=3600)})
     assert _of(hand, task_id) == "waiting"
     assert "retry_at" in hand.document(task_id)["waiting_on"][0]
 
 
-def test_a_group_waits_when_its_items_do(hand: Hand) -> None:
-    """A group's row always waits on its items: what they do decides."""
+def test_a_group_is_waiting_when_its_items_are(hand: Hand) -> None:
+    """A group's row always waits on its items: their state decides."""
     each = other("each", "wait", config={"signal": "go"}, fanout=Fanout(count=2, concurrency=1))
     task_id = hand.start(graph(each))
     assert _of(hand, task_id) == "running"

@@ -25,7 +25,7 @@ database = Database(sys.argv[1])
 Operator(database, database.clock).pause(sys.argv[2], "from elsewhere")
 """
 
-Told = list[tuple[Any, ...]]
+Delivered = list[tuple[Any, ...]]
 
 
 def _logged(database: Database) -> list[tuple[Any, ...]]:
@@ -40,7 +40,7 @@ def _append(database: Database, *words: str) -> None:
 
 
 def test_listeners_get_what_operators_and_other_processes_commit(engine: Engine) -> None:
-    """Commands of this process and of another are passed on, each once, in the log's order."""
+    """Events of this and of other processes are delivered once each, in the log's order."""
     task_id = engine.submit(graph(other("wait", "wait", config={"signal": "go"})))
     engine.wait_step(task_id, "wait", "waiting")
     command = [sys.executable, "-c", _PAUSE, engine.database.url, task_id]
@@ -49,19 +49,19 @@ def test_listeners_get_what_operators_and_other_processes_commit(engine: Engine)
     operator.resume(task_id)
     operator.signal(task_id, "go")
     engine.wait(task_id, "succeeded")
-    eventually(lambda: [event for event in engine.told if event[2] == "task.succeeded"])
-    own = [event[2] for event in engine.told if event[0] == task_id]
+    eventually(lambda: [event for event in engine.delivered_events if event[2] == "task.succeeded"])
+    own = [event[2] for event in engine.delivered_events if event[0] == task_id]
     assert own[own.index("task.paused") :][:2] == ["task.paused", "task.resumed"]
     logged = _logged(engine.database)
-    eventually(lambda: len(engine.told) >= len(logged))
-    assert engine.told == logged
+    eventually(lambda: len(engine.delivered_events) >= len(logged))
+    assert engine.delivered_events == logged
 
 
 def test_a_listener_gets_only_the_types_it_asked_for(database: Database) -> None:
     """Types are filtered for each listener; pages of other types hide nothing behind them."""
     tail = EventTail(database)
-    some: Told = []
-    every: Told = []
+    some: Delivered = []
+    every: Delivered = []
     tail.subscribe(some.extend, ["wanted"])
     tail.start()
     _append(database, *["noise"] * (event_tail._PAGE + 5), "wanted")
@@ -76,32 +76,32 @@ def test_a_listener_gets_only_the_types_it_asked_for(database: Database) -> None
     assert [event[2] for event in every] == ["noise", "wanted"]
 
 
-def test_pages_are_passed_on_whole_and_once(
+def test_pages_are_delivered_whole_and_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More events than a page holds come in order, without a gap and without a repetition."""
+    """More events than a page holds arrive in order, without gaps and duplicates."""
     monkeypatch.setattr(event_tail, "_PAGE", 3)
     tail = EventTail(database)
-    told: Told = []
-    tail.subscribe(told.extend)
+    delivered: Delivered = []
+    tail.subscribe(delivered.extend)
     _append(database, "before")
     tail.open()
     words = [f"event.{number}" for number in range(20)]
     for word in words:
         _append(database, word)
     tail.start()
-    eventually(lambda: len(told) >= len(words))
+    eventually(lambda: len(delivered) >= len(words))
     tail.stop()
-    assert [event[2] for event in told] == words
+    assert [event[2] for event in delivered] == words
 
 
 def test_an_outage_delays_events_and_loses_none(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the log cannot be read the place stays; afterwards everything is passed on."""
+    """While the log cannot be read the cursor stays; afterwards everything is delivered."""
     tail = EventTail(database)
-    told: Told = []
-    tail.subscribe(told.extend)
+    delivered: Delivered = []
+    tail.subscribe(delivered.extend)
     tail.open()
     failures = 0
     latest_event = views.latest_event
@@ -116,16 +116,16 @@ def test_an_outage_delays_events_and_loses_none(
     monkeypatch.setattr(views, "latest_event", refuse)
     _append(database, "during")
     tail.start()
-    eventually(lambda: told)
+    eventually(lambda: delivered)
     tail.stop()
-    assert [event[2] for event in told] == ["during"]
+    assert [event[2] for event in delivered] == ["during"]
     assert failures > 2
 
 
-def test_commits_do_not_hurry_a_read_that_fails(
+def test_commits_do_not_cause_retries_of_a_failing_read(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without file descriptors the worker goes on to commit: the log is not tried at every commit."""
+    """Without file descriptors the worker still commits: the tail does not read at every commit."""
     tail = EventTail(database)
     tail.open()
     tries: list[float] = []
@@ -147,25 +147,25 @@ def test_commits_do_not_hurry_a_read_that_fails(
     assert len(tries) <= 3
 
 
-def test_what_is_committed_before_the_end_is_passed_on(database: Database) -> None:
-    """Stopping reads the log a last time."""
+def test_events_committed_before_the_stop_are_delivered(database: Database) -> None:
+    """Stopping reads the log one last time."""
     tail = EventTail(database)
-    told: Told = []
-    tail.subscribe(told.extend)
+    delivered: Delivered = []
+    tail.subscribe(delivered.extend)
     tail.start()
     _append(database, "last")
     tail.stop()
-    assert [event[2] for event in told] == ["last"]
+    assert [event[2] for event in delivered] == ["last"]
 
 
-def test_counts_go_on_page_by_page(database: Database) -> None:
-    """Counting from a place sees every event once, however small the pages are."""
+def test_counts_continue_page_by_page(database: Database) -> None:
+    """Counting from a cursor sees every event once, however small the pages are."""
     _append(database, *["a", "b", "a", "c", "a"])
-    place, is_end = (0, 0), False
+    cursor, is_end = (0, 0), False
     counted: dict[str, int] = {}
     while not is_end:
         with database.connect("reader") as connection, connection.snapshot():
-            found, place, is_end = event_log.count_after(connection, place, 2)
+            found, cursor, is_end = event_log.count_after(connection, cursor, 2)
         for name, count in found.items():
             counted[name] = counted.get(name, 0) + count
     assert counted == {"a": 3, "b": 1, "c": 1}

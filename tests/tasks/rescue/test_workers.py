@@ -1,4 +1,4 @@
-"""Workers that start and end: shutdown, silence, a shared database, and checks of claims."""
+"""Workers that start, stop, fall silent or share a database, and checks of their claims."""
 
 import os
 import signal
@@ -33,8 +33,8 @@ from tests.support.engine import (
 from tests.support.step_functions import Gate, runs
 
 
-def test_a_worker_that_ends_gives_back_what_it_runs(start: Start) -> None:
-    """A graceful end costs no attempt: the next worker starts the step as if it were new."""
+def test_a_worker_that_stops_releases_its_steps(start: Start) -> None:
+    """A graceful stop costs no attempt: the next worker starts the step as if it were new."""
     first = start()
     gate = Gate()
     task_id = first.submit(graph(step("a", "gated", given={"gate": gate.name, "value": 1})))
@@ -49,8 +49,8 @@ def test_a_worker_that_ends_gives_back_what_it_runs(start: Start) -> None:
     assert (done["output"], done["steps"][0]["attempt"]) == ({"a": 1}, 1)
 
 
-def test_what_ends_during_the_grace_is_recorded(start: Start) -> None:
-    """An attempt in a thread that finishes while its worker ends keeps its result."""
+def test_an_attempt_that_ends_during_the_grace_period_is_recorded(start: Start) -> None:
+    """An attempt in a thread that finishes while its worker stops keeps its result."""
     engine = start(shutdown_seconds=60.0)
     gate = Gate()
     given = {"gate": gate.name}
@@ -61,8 +61,8 @@ def test_what_ends_during_the_grace_is_recorded(start: Start) -> None:
     assert engine.steps(task_id)["a"]["output"] == "stopped"
 
 
-def test_an_attempt_that_outlasts_the_grace_is_given_back(start: Start) -> None:
-    """A step that began no call loses no attempt, however late its worker ended."""
+def test_an_attempt_that_outlasts_the_grace_period_is_released(start: Start) -> None:
+    """A step that began no call loses no attempt, however late its worker stopped."""
     first = start(shutdown_seconds=0.5)
     token = Gate().name
     task_id = first.submit(graph(step("a", "slow_to_stop", given={"token": token})))
@@ -72,8 +72,8 @@ def test_an_attempt_that_outlasts_the_grace_is_given_back(start: Start) -> None:
     assert first.types(task_id, "a") == ["step.claimed", "step.returned"]
 
 
-def test_an_effect_that_outlasts_the_grace_is_unknown_at_once(start: Start) -> None:
-    """A worker that ends in order leaves nothing in its name, and no effect assumed to be done."""
+def test_an_effect_that_outlasts_the_grace_period_is_unknown(start: Start) -> None:
+    """A worker that stops in order keeps no claim, and no effect counts as done."""
     first = start(shutdown_seconds=0.0)
     token = Gate().name
     task_id = first.submit(graph(step("a", "acting", given={"token": token})))
@@ -81,7 +81,7 @@ def test_an_effect_that_outlasts_the_grace_is_unknown_at_once(start: Start) -> N
     first.stop()
     assert first.statuses(task_id) == {"a": "pending"}
     assert first.types(task_id, "a")[-2:] == ["tool_call.unknown", "step.lost"]
-    # It brought nobody down, so others may run beside it.
+    # It crashed no worker, so other steps may run beside it.
     assert first.rows("SELECT alone FROM steps WHERE task_id = :id", id=task_id) == [(0,)]
     second = start()
     waiting = second.wait_step(task_id, "a", "waiting")
@@ -89,8 +89,8 @@ def test_an_effect_that_outlasts_the_grace_is_unknown_at_once(start: Start) -> N
     assert len(runs[token]) == 1
 
 
-def test_a_thread_that_outlasts_the_grace_is_left_to_whoever_comes_next(start: Start) -> None:
-    """While code runs that cannot be stopped, its step is not handed to another worker."""
+def test_a_thread_that_outlasts_the_grace_period_keeps_its_claim(start: Start) -> None:
+    """While code runs that cannot be stopped, no other worker gets its step."""
     first = start(shutdown_seconds=0.0)
     gate = Gate()
     task_id = first.submit(graph(step("a", "stubborn", given={"gate": gate.name})))
@@ -104,8 +104,8 @@ def test_a_thread_that_outlasts_the_grace_is_left_to_whoever_comes_next(start: S
     assert second.wait(task_id, "succeeded")["steps"][0]["attempt"] == 2
 
 
-def test_a_living_workers_step_is_left_alone(engine: Engine) -> None:
-    """A step that runs for long is checked again and again, and never taken away."""
+def test_a_live_workers_step_is_not_taken_over(engine: Engine) -> None:
+    """A step that runs for long is checked again and again, and keeps its claim."""
     gate = Gate()
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name})))
     eventually(lambda: gate.entered == 1)
@@ -124,8 +124,8 @@ def test_a_living_workers_step_is_left_alone(engine: Engine) -> None:
     assert engine.types(task_id, "a") == ["step.claimed", "step.succeeded"]
 
 
-def test_time_passes_for_tasks_that_find_no_slot(start: Start) -> None:
-    """With every slot taken, timers still wake and deadlines still end tasks."""
+def test_timers_and_deadlines_work_without_a_free_slot(start: Start) -> None:
+    """With every slot taken, timers still wake steps and deadlines still end tasks."""
     engine = start(slots=1)
     gate = Gate()
     waiting = engine.submit(graph(other("wait", "wait", config={"duration": "1h"}), name="waiting"))
@@ -141,8 +141,8 @@ def test_time_passes_for_tasks_that_find_no_slot(start: Start) -> None:
         engine.wait(task_id, "succeeded")
 
 
-def test_an_attempt_of_a_task_that_is_gone_frees_its_slot(start: Start) -> None:
-    """A late outcome of a cancelled task that was pruned meanwhile is dropped."""
+def test_an_attempt_of_a_pruned_task_frees_its_slot(start: Start) -> None:
+    """The late outcome of a cancelled task that was pruned meanwhile is dropped."""
     engine = start(slots=1)
     gate = Gate()
     task_id = engine.submit(graph(step("a", "stubborn", given={"gate": gate.name})))
@@ -174,8 +174,8 @@ def test_two_workers_share_the_work(postgres_database: Database) -> None:
     assert find_violations(postgres_database) == []
 
 
-def test_a_silent_workers_steps_go_to_the_living(postgres_database: Database) -> None:
-    """A worker that gives no sign for a lease is declared dead, and its step runs elsewhere."""
+def test_a_silent_workers_steps_are_taken_over(postgres_database: Database) -> None:
+    """A worker without a heartbeat for one lease is declared dead, and its step runs on another."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     task_id = silent.start(graph(step("a", "echo", given={"value": 3})))
@@ -193,10 +193,10 @@ def test_a_silent_workers_steps_go_to_the_living(postgres_database: Database) ->
     assert find_violations(postgres_database) == []
 
 
-def test_a_worker_whose_clock_was_set_back_goes_with_the_databases(
+def test_a_worker_with_a_wrong_clock_follows_the_databases_clock(
     postgres_database: Database,
 ) -> None:
-    """Work that others make due is due at once: workers follow the database's clock."""
+    """Work of other processes is due at once, although the worker's clock was set back."""
     clock = postgres_database.clock = Clock()
     engine = Engine(postgres_database, lease_seconds=1.0)
     try:
@@ -208,10 +208,10 @@ def test_a_worker_whose_clock_was_set_back_goes_with_the_databases(
         engine.close()
 
 
-def test_what_a_killed_worker_left_running_is_ended_with_the_takeover(
+def test_a_takeover_ends_the_processes_of_a_killed_worker(
     postgres_database: Database,
 ) -> None:
-    """Other workers do not start a step again beside the process of its lost attempt."""
+    """No worker starts a step again beside the process of its lost attempt."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     task_id = silent.start(graph(step("a", "echo")))
@@ -233,14 +233,14 @@ def test_what_a_killed_worker_left_running_is_ended_with_the_takeover(
         silent.close()
 
 
-def test_a_worker_that_is_never_idle_finds_the_dead_too(postgres_database: Database) -> None:
-    """A busy worker checks the others too: an idle moment may never come."""
+def test_a_busy_worker_detects_dead_workers(postgres_database: Database) -> None:
+    """It checks the others although it is never idle."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     task_id = silent.start(graph(step("a")))
     engine = Engine(postgres_database, lease_seconds=1.0, poll_seconds=30.0)
     try:
-        # Each of these wakes the worker before it would have looked by itself.
+        # Each of these wakes the worker before its own poll.
         eventually(
             lambda: (
                 engine.submit(graph(step("b"), name="busy"))
@@ -254,11 +254,11 @@ def test_a_worker_that_is_never_idle_finds_the_dead_too(postgres_database: Datab
     assert find_violations(postgres_database) == []
 
 
-def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> None:
-    """A worker that saw an old turn of another must not declare it dead: it has committed since."""
+def test_a_worker_that_has_committed_is_not_declared_dead(checked: Database) -> None:
+    """An observer that saw an earlier commit number must not declare it dead."""
     hand = Hand(checked)
     task_id = hand.start(graph(step("a")))
-    seen = hand.committer.session.sequence - 1
+    seen = hand.committer.session.tx_number - 1
     with checked.connect("writer") as tx, tx.transaction():
         assert not workers.declare_dead(tx, hand.committer.worker_id, seen, hand.clock.now())
     hand.succeed("a")
@@ -269,7 +269,7 @@ def test_a_worker_that_has_moved_on_is_not_declared_dead(checked: Database) -> N
 def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
     postgres_database: Database,
 ) -> None:
-    """The worker that was to cancel it died: the one that detects the death cancels it."""
+    """The worker that detects the death cancels it."""
     postgres_database.clock = HandClock()
     silent = Hand(postgres_database)
     register(silent, graph(other("ask", "wait", config={"signal": "go"}), name="child"))
@@ -288,7 +288,7 @@ def test_a_child_that_a_dead_worker_was_to_cancel_is_cancelled(
     assert find_violations(postgres_database) == []
 
 
-def test_two_that_take_over_at_once(
+def test_two_workers_take_over_at_once(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second to take over a step leaves it to the worker that runs it by then."""
@@ -312,7 +312,7 @@ def test_two_that_take_over_at_once(
         monkeypatch.setattr(reads, "lock_tasks", lock_tasks)
         assert take(first) == 1
         first.skip(60)
-        first.turn()
+        first.commit()
         return lock_tasks(*arguments, **options)
 
     # The second has found the step, and has not locked its task yet.
@@ -326,8 +326,8 @@ def test_two_that_take_over_at_once(
     assert find_violations(postgres_database) == []
 
 
-def test_a_take_over_leaves_locked_tasks_for_the_next_pass(postgres_database: Database) -> None:
-    """It puts back every step that it can lock, and waits for no other transaction."""
+def test_a_takeover_leaves_locked_tasks_for_the_next_pass(postgres_database: Database) -> None:
+    """It releases every step that it can lock, and waits for no other transaction."""
     postgres_database.clock = HandClock()
     dead, survivor = Hand(postgres_database), Hand(postgres_database)
     task_ids = [dead.start(graph(step("a"))) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""How a task walks its graph: order, fan-in, windows, conditions, and what follows a failure."""
+"""How a task advances through its graph: order, fan-in, limits, conditions, failures."""
 
 from agent.steps.types.outcome import Returned, Succeeded
 from tests.support.engine import (
@@ -16,8 +16,8 @@ from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
 
 
-def test_the_diamond(engine: Engine) -> None:
-    """A runs, then B and C side by side, then D once both have ended, with both outputs."""
+def test_a_diamond_runs_in_order(engine: Engine) -> None:
+    """A runs, then B and C in parallel, then D once both have ended, with both outputs."""
     gate = Gate()
     diamond = graph(
         step("a", "echo", given={"value": 1}),
@@ -59,7 +59,7 @@ def test_a_chain_runs_in_order_with_one_claim_each(engine: Engine) -> None:
     assert claims == [f"s{number}" for number in range(6)]
 
 
-def test_parents_that_end_in_one_turn_are_each_counted_once(hand: Hand) -> None:
+def test_parents_that_end_in_one_commit_are_each_counted_once(hand: Hand) -> None:
     """A step with forty parents, all ending in one transaction, is released exactly once."""
     parents = [step(f"p{number}") for number in range(40)]
     names = [parent.name for parent in parents]
@@ -76,8 +76,8 @@ def test_parents_that_end_in_one_turn_are_each_counted_once(hand: Hand) -> None:
     assert hand.status(task_id) == "succeeded"
 
 
-def test_parents_that_end_in_different_turns_release_once(hand: Hand) -> None:
-    """Nothing is released while one parent is open, and the last one releases it."""
+def test_parents_that_end_in_different_commits_release_once(hand: Hand) -> None:
+    """The step is released by its last parent, and not before."""
     hand.start(graph(step("a"), step("b"), step("c"), step("last", after=["a", "b", "c"])))
     hand.succeed("a")
     hand.succeed("b")
@@ -94,8 +94,8 @@ def test_max_parallel_holds_at_every_instant(engine: Engine) -> None:
     assert most_at_once(engine.events(done["id"]), lambda _: True) == 3
 
 
-def test_a_place_in_the_window_is_given_on_in_order(hand: Hand) -> None:
-    """Steps that a full window holds back follow in the graph's order, one for each end."""
+def test_a_free_slot_goes_to_the_next_step_in_order(hand: Hand) -> None:
+    """Steps that the concurrency limit holds back follow in the graph's order, one per end."""
     hand.start(graph(*[step(f"s{number}") for number in range(6)], max_parallel=2))
     assert hand.names() == ["s0", "s1"]
     hand.succeed("s1")
@@ -104,8 +104,8 @@ def test_a_place_in_the_window_is_given_on_in_order(hand: Hand) -> None:
     assert hand.names() == ["s3", "s4"]
 
 
-def test_a_retried_step_keeps_its_place(hand: Hand) -> None:
-    """A step between two attempts still holds its place in the window."""
+def test_a_step_between_two_attempts_keeps_its_slot(hand: Hand) -> None:
+    """It still counts against the task's concurrency limit."""
     hand.start(graph(step("a"), step("b"), max_parallel=1))
     hand.settle({"a": RETRY})
     assert hand.names() == ["a"]
@@ -134,7 +134,7 @@ def test_a_false_condition_skips_the_step_and_its_dependents_run(engine: Engine)
     assert done["output"] == {"d": None}
 
 
-def test_run_on_looks_at_the_steps_own_dependencies(hand: Hand) -> None:
+def test_run_on_depends_on_the_steps_own_dependencies(hand: Hand) -> None:
     """After success `failure` is skipped, `always` runs; after failure it is the other way round."""
     good = graph(
         step("a"),
@@ -162,8 +162,8 @@ def test_run_on_looks_at_the_steps_own_dependencies(hand: Hand) -> None:
     }
 
 
-def test_a_failure_skips_what_is_downstream_and_independent_branches_finish(hand: Hand) -> None:
-    """With fail_fast off, only what needs the failed step is skipped; then the task fails."""
+def test_a_failure_skips_downstream_steps_and_independent_branches_finish(hand: Hand) -> None:
+    """With fail_fast off, only steps that need the failed one are skipped; then the task fails."""
     task_id = hand.start(
         graph(
             step("bad"),
@@ -192,8 +192,8 @@ def test_a_failure_skips_what_is_downstream_and_independent_branches_finish(hand
     }
 
 
-def test_fail_fast_skips_the_rest_and_awaits_what_is_in_flight(hand: Hand) -> None:
-    """What has not started is skipped at once; clean-up runs only when everything has answered."""
+def test_fail_fast_skips_the_rest_and_awaits_running_steps(hand: Hand) -> None:
+    """Unstarted steps are skipped at once; clean-up runs only when all attempts have ended."""
     task_id = hand.start(
         graph(
             step("bad"),
@@ -217,8 +217,8 @@ def test_fail_fast_skips_the_rest_and_awaits_what_is_in_flight(hand: Hand) -> No
     assert hand.steps(task_id)["flying"]["skip_reason"] == "fail_fast"
 
 
-def test_a_workflows_output_knows_its_task(engine: Engine) -> None:
-    """Everything of the task that the language lets `output:` name is there when it is made."""
+def test_a_workflows_output_can_name_its_task(engine: Engine) -> None:
+    """Everything of the task that the language lets `output:` name is available."""
     wanted = {
         "task": "{{ task.id }} {{ task.workflow }} {{ task.version }}",
         "rest": ["{{ inputs.n }}", "{{ trigger }}", "{{ steps.a.status }}"],
@@ -230,8 +230,8 @@ def test_a_workflows_output_knows_its_task(engine: Engine) -> None:
     }
 
 
-def test_what_ends_well_after_a_failure_keeps_its_output(hand: Hand) -> None:
-    """A step in flight that succeeds before it could stop is recorded as succeeded."""
+def test_a_step_that_succeeds_after_a_failure_keeps_its_output(hand: Hand) -> None:
+    """A running step that succeeds before it could stop is recorded as succeeded."""
     task_id = hand.start(graph(step("bad"), step("flying"), step("later", after=["flying"])))
     hand.fail("bad")
     hand.settle({"flying": Succeeded({"done": True})})
@@ -258,7 +258,7 @@ def test_fail_fast_stops_attempts_in_flight_then_cleans_up(engine: Engine) -> No
 
 
 def test_a_failing_clean_up_does_not_hide_the_first_error(hand: Hand) -> None:
-    """The task's error stays that of the step that failed first; the clean-up's own is recorded."""
+    """The task's error is that of the first failed step; the clean-up's is recorded beside it."""
     task_id = hand.start(graph(step("bad"), step("sweep", after=["bad"], run_on="failure")))
     hand.fail("bad")
     hand.fail("sweep")
@@ -267,8 +267,8 @@ def test_a_failing_clean_up_does_not_hide_the_first_error(hand: Hand) -> None:
     assert hand.steps(task_id)["sweep"]["error"]["code"] == "no"
 
 
-def test_two_failures_in_one_turn_fail_the_task_once(hand: Hand) -> None:
-    """Both steps are failed, the first one settled is the task's error, and there is one end."""
+def test_two_failures_in_one_commit_fail_the_task_once(hand: Hand) -> None:
+    """Both steps fail, the first one settled gives the task's error, and the task ends once."""
     task_id = hand.start(graph(step("a"), step("b"), step("c", after=["a", "b"])))
     hand.fail("a", "b")
     document = hand.document(task_id)
@@ -291,8 +291,8 @@ def test_waiting_steps_are_skipped_by_a_failure(engine: Engine) -> None:
     assert engine.statuses(task_id) == {"bad": "failed", "wait": "skipped"}
 
 
-def test_the_tasks_time_is_over(engine: Engine) -> None:
-    """A task past its time stops what runs, skips the rest, cleans up, and fails saying so."""
+def test_a_task_past_its_deadline_cleans_up_and_fails(engine: Engine) -> None:
+    """It stops running steps, skips the rest, cleans up, and names the deadline in its error."""
     gate = Gate()
     task_id = engine.submit(
         graph(
@@ -316,8 +316,8 @@ def test_the_tasks_time_is_over(engine: Engine) -> None:
     }
 
 
-def test_an_attempt_that_meets_the_deadline_itself_leaves_clean_up_its_time(engine: Engine) -> None:
-    """Whoever notices first, the runner or the engine: the clean-up step still runs."""
+def test_an_attempt_that_hits_the_deadline_leaves_time_for_clean_up(engine: Engine) -> None:
+    """The clean-up step runs whether the runner or the engine notices the deadline first."""
     gate = Gate()
     done = engine.run(
         graph(
@@ -331,7 +331,7 @@ def test_an_attempt_that_meets_the_deadline_itself_leaves_clean_up_its_time(engi
 
 
 def test_no_effect_begins_in_a_task_that_is_failing(hand: Hand) -> None:
-    """What is in flight when another step fails may not act any more; clean-up may."""
+    """A running step may not act after another one has failed; clean-up may."""
     tidy = step("tidy", after=["bad"], run_on="always")
     hand.start(graph(step("bad"), step("pay"), tidy))
     hand.fail("bad")
@@ -343,14 +343,14 @@ def test_no_effect_begins_in_a_task_that_is_failing(hand: Hand) -> None:
     hand.settle({"tidy": FAILURE})
 
 
-def test_clean_up_has_its_own_time(hand: Hand) -> None:
-    """The task's deadline is for its work: what runs after a failure is not cut short by it."""
+def test_the_tasks_deadline_does_not_cut_clean_up_short(hand: Hand) -> None:
+    """The deadline is for the task's work."""
     tidy = step("tidy", after=["bad"], run_on="always")
     task_id = hand.start(graph(step("bad"), tidy, timeout_seconds=5))
     assert hand.claimed("bad").task.deadline is not None
     hand.fail("bad")
     assert hand.claimed("tidy").task.deadline is None
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     hand.succeed("tidy")
     assert hand.statuses(task_id) == {"bad": "failed", "tidy": "succeeded"}

@@ -1,4 +1,4 @@
-"""Workflows as tools of an agent: a child task that the step waits for, on its budget."""
+"""Workflows as tools of an agent: a child task that the step waits for, on the agent's budget."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def doubling() -> Graph:
 
 
 def answers(engine: Engine, task_id: str) -> list[Any]:
-    """Return what the loop has on record of its tools, in order."""
+    """Return the recorded responses of the loop's tools, in order."""
     rows = engine.rows(
         "SELECT response FROM tool_calls WHERE task_id = :id AND action LIKE 'tool%' AND number > 1"
         " ORDER BY number",
@@ -34,8 +34,8 @@ def answers(engine: Engine, task_id: str) -> list[Any]:
     return [json.loads(response) for (response,) in rows]
 
 
-def test_a_childs_output_is_the_tools_answer(start: Start) -> None:
-    """The step waits without a slot; wrong arguments and failures are told to the model."""
+def test_a_childs_output_is_the_tools_response(start: Start) -> None:
+    """The step waits without a slot; the model sees wrong arguments and failures."""
     engine = start(models=MODELS, slots=1)
     register(engine, doubling())
     script = [uses("look", n=4), uses("look", n="four"), uses("look", n=5), "done"]
@@ -47,36 +47,36 @@ def test_a_childs_output_is_the_tools_answer(start: Start) -> None:
     assert [engine.document(child)["input"] for child in done["children"]] == [{"n": 4}, {"n": 5}]
 
 
-def test_what_became_of_a_bad_child_is_told(start: Start) -> None:
-    """A child that fails is an answer too."""
+def test_a_failed_child_is_a_tool_response(start: Start) -> None:
+    """The loop goes on with the failure."""
     engine = start(models=MODELS)
     register(engine, graph(step("c", "fail"), name="child"))
     done = engine.run(graph(agent(uses("look"), "well then"), name="parent"))
     assert done["output"] == {"it": "well then"}
-    (told,) = answers(engine, done["id"])
-    assert told["is_error"] and "it does not work" in told["text"]
+    (response,) = answers(engine, done["id"])
+    assert response["is_error"] and "it does not work" in response["text"]
 
 
-def test_a_child_that_may_not_be_created_is_told(start: Start) -> None:
-    """The depth of tasks holds for tools too, and the loop goes on."""
+def test_a_child_beyond_the_depth_limit_is_a_tool_response(start: Start) -> None:
+    """The limit on the depth of tasks holds for tools too, and the loop goes on."""
     engine = start(models=MODELS, task_depth=1)
     register(engine, graph(agent(uses("look"), "well then", workflow="outer"), name="outer"))
     outermost = graph(agent(uses("look"), "so be it", workflow="outer"), name="outermost")
     done = engine.run(outermost)
     assert done["output"] == {"it": "so be it"}
-    (told,) = answers(engine, done["children"][0])
-    assert told["is_error"] and "nested 1 deep" in told["text"]
+    (response,) = answers(engine, done["children"][0])
+    assert response["is_error"] and "nested 1 deep" in response["text"]
 
 
-def test_a_workflow_that_is_not_there_fails_the_step(start: Start) -> None:
-    """The model is not asked with a tool that does not exist."""
+def test_a_missing_workflow_fails_the_step(start: Start) -> None:
+    """The model is not called with a tool that does not exist."""
     engine = start(models=MODELS)
     done = engine.run(graph(agent("done", workflow="nowhere"), name="parent"))
     assert (done["status"], done["error"]["code"]) == ("failed", "no_such_workflow")
 
 
-def test_a_loop_goes_on_with_what_it_was_shown(start: Start) -> None:
-    """A worker's end and a new version in between change neither the tool nor the number of uses."""
+def test_a_loop_keeps_its_tools_across_workers_and_versions(start: Start) -> None:
+    """A worker's stop and a new workflow version change neither the tool nor the number of uses."""
     engine = start(models=MODELS)
     gate = gated_child(engine)
     task_id = engine.submit(graph(agent(uses("look", n=1), "done"), name="parent"))
@@ -93,7 +93,7 @@ def test_a_loop_goes_on_with_what_it_was_shown(start: Start) -> None:
 
 
 def test_a_use_is_approved_before_its_child_exists(start: Start) -> None:
-    """A workflow acts unless the tool says otherwise: somebody is asked first."""
+    """A workflow counts as an effect unless the tool says otherwise: a person is asked first."""
     engine = start(models=MODELS)
     register(engine, doubling())
     tool = {"approve": None}
@@ -105,8 +105,8 @@ def test_a_use_is_approved_before_its_child_exists(start: Start) -> None:
 
 
 @pytest.mark.parametrize("holder", ["step", "task"])
-def test_a_child_is_held_by_the_budgets_above_it(start: Start, holder: str) -> None:
-    """The budget of the step that waits for it, and of that step's task, count what it uses."""
+def test_a_childs_usage_counts_in_the_budgets_above_it(start: Start, holder: str) -> None:
+    """The budget of the waiting step and the budget of its task both limit the child."""
     engine = start(models=MODELS)
     asks = other("ask", "llm", config={"model": "echo", "prompt": "x" * 2000, "max_tokens": 500})
     register(engine, graph(asks, name="child"))

@@ -15,7 +15,7 @@ from tests.support.model_steps import ask, used
 from tests.support.reservations import intend, intent_of, result_of
 
 
-def test_an_unknown_counts_as_spent(hand: Hand) -> None:
+def test_an_unknown_call_counts_as_spent(hand: Hand) -> None:
     """A reservation that a crash left stays: the next attempt has only the rest."""
     task_id = hand.start(graph(ask("it"), budget={"tokens": 1000}))
     claimed = hand.claimed("it")
@@ -26,7 +26,7 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
         rescue_steps.take_over(tx, hand.committer.graphs, hand.clock, [owner], is_process_gone=True)
     hand.running.clear()
     hand.committer.enroll()
-    hand.turn()
+    hand.commit()
     again = hand.claimed("it")
     assert again.attempt == 2
     (note,) = intend(hand, (again, intent_of(again, 700)))
@@ -34,20 +34,20 @@ def test_an_unknown_counts_as_spent(hand: Hand) -> None:
     assert hand.status(task_id) == "paused"
     hand.settle({"it": Paused()})
     budget_pause.raise_budget(hand.operator, task_id, tokens=1100)
-    hand.turn()
+    hand.commit()
     again = hand.claimed("it")
     assert (again.attempt, again.checkpoint) == (2, None)
     intent = intent_of(again, 700)
     assert intend(hand, (again, intent))[0].refusal is None
     result = result_of(intent, Spend(100, 50, 150))
-    hand.turn(Batch(entries=[JournalEntry(claim_of(again), again.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(again), again.graph, result=result)]))
     assert used(hand, task_id) == (150, 150, 400, 400)
     hand.settle({"it": Succeeded("hi")})
     assert hand.status(task_id) == "succeeded"
 
 
-def test_reservations_of_one_turn_see_each_other(hand: Hand) -> None:
-    """Two calls that fit alone and not together: one is sent, and one is refused."""
+def test_reservations_of_one_commit_see_each_other(hand: Hand) -> None:
+    """Two calls that fit separately and not together: one is sent, and one is refused."""
     task_id = hand.start(graph(ask("one"), ask("two"), budget={"tokens": 1000}))
     one, two = hand.claimed("one"), hand.claimed("two")
     notes = intend(hand, (one, intent_of(one, 600)), (two, intent_of(two, 600)))
@@ -69,12 +69,12 @@ def test_a_late_result_settles_once(hand: Hand) -> None:
         claim_of(claimed), claimed.graph, result=result_of(intent, Spend(10, 5, 15))
     )
     for _ in range(2):
-        hand.turn(Batch(entries=[note]))
+        hand.commit(Batch(entries=[note]))
         assert used(hand, task_id) == (15, 15, 0, 0)
 
 
-def test_a_pause_by_a_person_is_not_lifted(hand: Hand) -> None:
-    """Raising a budget resumes what a budget paused, and nothing else."""
+def test_raising_a_budget_does_not_lift_a_persons_pause(hand: Hand) -> None:
+    """Raising a budget resumes only what a budget paused."""
     task_id = hand.start(graph(ask("it"), budget={"tokens": 10}))
     hand.operator.pause(task_id, "lunch")
     budget_pause.raise_budget(hand.operator, task_id, tokens=10_000)
@@ -82,30 +82,30 @@ def test_a_pause_by_a_person_is_not_lifted(hand: Hand) -> None:
 
 
 def test_time_is_a_budget(hand: Hand) -> None:
-    """A task whose time is over is paused; with more time it goes on, without it is paused again."""
+    """A task whose time is used up is paused; it goes on only with more time."""
     budget = {"time_seconds": 60.0, "on_exhausted": "pause"}
     task_id = hand.start(
         graph(ask("one"), ask("two", after=["one"]), budget=budget, timeout_seconds=60.0)
     )
     assert hand.claimed("one").task.deadline is None, "what is in flight may finish"
     hand.skip(61)
-    hand.turn()
+    hand.commit()
     assert hand.status(task_id) == "paused"
     assert "the task's time is over" in hand.document(task_id)["pause_reason"]
     hand.succeed("one")
     hand.operator.resume(task_id)
-    assert hand.status(task_id) == "paused", "nobody gave it more time"
+    assert hand.status(task_id) == "paused", "its time was not raised"
     with pytest.raises(RefusedError, match="has passed"):
         budget_pause.raise_budget(hand.operator, task_id, seconds=30)
     budget_pause.raise_budget(hand.operator, task_id, seconds=600)
     assert hand.status(task_id) == "running"
-    hand.turn()
+    hand.commit()
     hand.succeed("two")
     assert hand.status(task_id) == "succeeded"
 
 
 def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
-    """The task is paused with the reason; the step goes on when it is given more time."""
+    """The task is paused with the reason; the step goes on when its time is raised."""
     task_id = hand.start(graph(ask("it", budget={"time_seconds": 60.0}), ask("other")))
     hand.skip(61)
     hand.settle({"it": Paused(exhausted="the time of step 'it' is over; do this"), "other": RETRY})
@@ -120,7 +120,7 @@ def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
     assert hand.status(task_id) == "paused"
     budget_pause.raise_budget(hand.operator, task_id, step="it", seconds=600)
     assert hand.status(task_id) == "running"
-    hand.turn()
+    hand.commit()
     deadline = hand.claimed("it").deadline
     assert deadline is not None and 0 < (deadline - hand.clock.now()) / SECOND < 600
     hand.succeed("it")
@@ -129,7 +129,7 @@ def test_a_steps_time_pauses_its_task(hand: Hand) -> None:
 
 
 def test_a_steps_time_counts_from_its_first_start(hand: Hand) -> None:
-    """A step whose own time is over fails with its next attempt, however many it has left."""
+    """A step whose own time is over fails with its next attempt, however many are left."""
     task_id = hand.start(graph(ask("it", budget={"time_seconds": 60.0})))
     first = hand.claimed("it").deadline
     assert first is not None

@@ -1,4 +1,4 @@
-"""Budgets: no call is sent that exceeds them, however many run at once, and after any crash."""
+"""Budgets: no call is sent that exceeds them, however many run in parallel, and after any crash."""
 
 import threading
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 
 def many(count: int, **options: Any) -> Graph:
-    """Return a workflow that asks `count` times at once."""
+    """Return a workflow that calls the model `count` times in parallel."""
     config = {"prompt": "hello", "max_tokens": 200}
     step = Step(name="all", kind="llm", config=config, retry=NOW, fanout=Fanout(count=count))
     return graph(step, **options)
 
 
-def test_a_call_is_recorded_with_what_it_used(start: Start, server: Provider) -> None:
+def test_a_call_is_recorded_with_its_usage(start: Start, server: Provider) -> None:
     """The row has model, prompt hash, tokens, cost, latency, reservation, request and stop reason."""
     engine = start(models=catalog(server))
     task = engine.run(graph(ask("it")))
@@ -52,7 +52,7 @@ def test_a_call_is_recorded_with_what_it_used(start: Start, server: Provider) ->
 
 
 def test_a_budget_holds_under_parallel_steps(start: Start, server: Provider) -> None:
-    """Of many steps at once only those are sent that fit; then the task is paused with the reason."""
+    """Only the parallel calls that fit are sent; then the task is paused with the reason."""
     server.gate = threading.Event()
     engine = start(models=catalog(server))
     limit = 900  # three reservations of some 235 fit, and a fourth does not
@@ -77,8 +77,8 @@ def test_a_budget_holds_under_parallel_steps(start: Start, server: Provider) -> 
     assert used(engine, task_id) == (1200, 1200, 0, 0)
 
 
-def test_money_is_a_budget_too_and_may_fail_the_task(start: Start, server: Provider) -> None:
-    """`on_exhausted: fail` fails the step with what was left and what would have been needed."""
+def test_a_money_budget_can_fail_the_task(start: Start, server: Provider) -> None:
+    """`on_exhausted: fail` fails the step; the error names the rest and the amount needed."""
     engine = start(models=catalog(server))
     budget = {"usd": 0.0003, "on_exhausted": "fail"}
     task = engine.run(graph(ask("one"), ask("two", after=["one"]), budget=budget))
@@ -90,8 +90,8 @@ def test_money_is_a_budget_too_and_may_fail_the_task(start: Start, server: Provi
     assert len(server.requests) == 1
 
 
-def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider) -> None:
-    """A provider that counts wrongly frees no budget: the reservation counts as spent."""
+def test_a_negative_token_count_frees_no_budget(start: Start, server: Provider) -> None:
+    """If a provider counts wrongly, the reservation counts as spent."""
     server.replies = [Say("hello", tokens_in=-1_000_000, tokens_out=-1_000_000)]
     engine = start(models=catalog(server))
     task = engine.run(graph(ask("it"), budget={"tokens": 10_000}))
@@ -103,7 +103,7 @@ def test_a_count_below_nothing_gives_nothing_back(start: Start, server: Provider
 def test_a_model_without_a_price_is_refused_where_money_is_capped(
     start: Start, server: Provider
 ) -> None:
-    """A model without a price cannot have a cap on money; tokens can still be capped."""
+    """Its cost cannot be limited; its tokens can."""
     engine = start(models=catalog(server))
     step = ask("it", config={"model": "unpriced"})
     task = engine.run(graph(step, budget={"usd": 5}))
@@ -116,7 +116,7 @@ def test_a_model_without_a_price_is_refused_where_money_is_capped(
     assert engine.run(graph(step, budget={"tokens": 5000}))["status"] == "succeeded"
 
 
-def test_a_steps_own_budget(start: Start, server: Provider) -> None:
+def test_a_steps_budget_covers_all_its_items(start: Start, server: Provider) -> None:
     """It holds beside the task's, for all items of a group together, and is raised by its name."""
     engine = start(models=catalog(server))
     group = Step(
@@ -135,8 +135,8 @@ def test_a_steps_own_budget(start: Start, server: Provider) -> None:
     assert used(engine, f"{task_id}/0")[0] == 300
 
 
-def test_a_day_has_a_budget(start: Start, server: Provider, checked: Database) -> None:
-    """All tasks together may use so much in a day; more is paused, or fails as the task says."""
+def test_a_daily_budget_pauses_or_fails(start: Start, server: Provider, checked: Database) -> None:
+    """It limits all tasks together; a call beyond it pauses or fails its task, as the task says."""
     begin_at_noon(checked)
     engine = start(models=catalog(server, daily_tokens=300))
     assert engine.run(graph(ask("it")))["status"] == "succeeded"
@@ -150,7 +150,7 @@ def test_a_day_has_a_budget(start: Start, server: Provider, checked: Database) -
     assert engine.wait(task_id, "succeeded")["status"] == "succeeded"
 
 
-def test_a_day_holds_across_tasks_and_workers(
+def test_a_daily_budget_holds_across_tasks_and_workers(
     start: Start, server: Provider, checked: Database
 ) -> None:
     """Many tasks, on PostgreSQL run by two workers, together send no more than the day allows."""
@@ -171,8 +171,8 @@ def test_a_day_holds_across_tasks_and_workers(
     assert spent == [(300, 0)]
 
 
-def test_children_count_for_their_parents(start: Start, server: Provider) -> None:
-    """A child's calls are held by the root's budget; raising that one lets the child go on."""
+def test_a_childs_calls_count_in_the_roots_budget(start: Start, server: Provider) -> None:
+    """Raising the root's budget lets the child go on."""
     engine = start(models=catalog(server))
     engine.run(graph(ask("one"), ask("two", after=["one"]), name="child"))
     count = len(server.requests)
@@ -187,8 +187,10 @@ def test_children_count_for_their_parents(start: Start, server: Provider) -> Non
     assert used(engine, root)[0] == used(engine, child_id)[0] == 200
 
 
-def test_a_family_is_paused_when_its_time_is_over(start: Start, server: Provider) -> None:
-    """Children are paused with their parent, and go on with it."""
+def test_children_are_paused_when_their_parents_time_is_over(
+    start: Start, server: Provider
+) -> None:
+    """They go on with their parent."""
     engine = start(models=catalog(server))
     engine.operator.submit(Submission(graph=graph(other("w", "wait", config={"signal": "go"}),
                                                   name="child")))  # fmt: skip
@@ -206,8 +208,8 @@ def test_a_family_is_paused_when_its_time_is_over(start: Start, server: Provider
     assert engine.wait(root, "succeeded")["status"] == "succeeded"
 
 
-def test_steps_without_models_make_no_budgets(start: Start) -> None:
-    """A task that asks no model leaves no trace in budgets."""
+def test_steps_without_models_write_no_budgets(start: Start) -> None:
+    """A task without model calls leaves no row in the budgets."""
     engine = start()
     engine.run(graph(other("nap", "wait", config={"duration": 0.001}), budget={"tokens": 5}))
     assert engine.rows("SELECT count(*) FROM budgets") == [(0,)]

@@ -1,4 +1,4 @@
-"""Child tasks: outputs and failures come up, pause and cancel go down, depth is bounded."""
+"""Child tasks: results reach the parent, pause and cancel reach the child, depth is limited."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from agent.store.db.dialect import Fault
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import person_waits, task_documents
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
 from tests.support.child_tasks import child_of, gated_child, parent, register
@@ -27,8 +27,8 @@ def listed_tasks(reader: Reader) -> list[dict[str, Any]]:
         return task_documents.list_tasks(connection)
 
 
-def test_a_child_is_given_its_input_and_gives_its_output(engine: Engine) -> None:
-    """The parent's step waits without a slot, and takes the child's output as its own."""
+def test_a_childs_output_becomes_its_steps_output(engine: Engine) -> None:
+    """The parent's step waits without a slot, passes the input, and takes the child's output."""
     known = graph(
         step("double", "echo", given={"value": "{{ inputs.n * 2 }}"}),
         name="child",
@@ -43,7 +43,7 @@ def test_a_child_is_given_its_input_and_gives_its_output(engine: Engine) -> None
 
 
 def test_a_failed_child_fails_its_step(engine: Engine) -> None:
-    """The parent's error names the child and carries its reason."""
+    """The parent's error names the child and contains its reason."""
     register(engine, graph(step("c", "fail"), name="child", inputs={"n": {"default": 0}}))
     done = engine.run(parent("child"))
     assert done["status"] == "failed"
@@ -52,8 +52,8 @@ def test_a_failed_child_fails_its_step(engine: Engine) -> None:
     assert "it does not work" in done["error"]["message"]
 
 
-def test_a_child_whose_output_cannot_be_made_fails_its_step(engine: Engine) -> None:
-    """The child has succeeded and says what is wrong with its output; the parent gets no stand-in."""
+def test_a_child_whose_output_fails_to_render_fails_its_step(engine: Engine) -> None:
+    """The child has succeeded and reports the problem; the parent gets no substitute."""
     known = graph(
         step("c"), name="child", inputs={"n": {"default": 0}}, output="{{ steps.c.output.nothing }}"
     )
@@ -66,8 +66,8 @@ def test_a_child_whose_output_cannot_be_made_fails_its_step(engine: Engine) -> N
     assert child["error"]["code"] == "bad_output"
 
 
-def test_a_parent_tells_what_its_children_ask(engine: Engine) -> None:
-    """What only a person can do is known at the top, however deep it is and however wide."""
+def test_a_parent_lists_the_questions_of_its_children(engine: Engine) -> None:
+    """The root shows what a person must do, however deep and wide the tree is."""
     asks = graph(
         other("quick", "wait", config={"duration": 0}, condition="inputs.n == 1"),
         other("go", "wait", ["quick"], config={"signal": "go"}, condition="inputs.n == 2"),
@@ -91,8 +91,8 @@ def test_a_parent_tells_what_its_children_ask(engine: Engine) -> None:
     assert person_waits.waits_on_person(engine.document(task_id)) == []
 
 
-def test_a_child_at_work_is_no_question(engine: Engine) -> None:
-    """Nobody is bothered while a child can go on by itself; one that was paused alone cannot."""
+def test_a_running_child_asks_no_question(engine: Engine) -> None:
+    """The parent asks for a person only if the child was paused by itself."""
     gate = gated_child(engine)
     task_id = engine.submit(parent("child"))
     eventually(lambda: gate.entered == 1)
@@ -118,7 +118,7 @@ def test_an_unknown_workflow_and_a_bad_input_fail_the_step(engine: Engine) -> No
 
 
 def test_depth_is_bounded(engine: Engine) -> None:
-    """A workflow that runs itself ends at the bound, and the failure comes all the way up."""
+    """A workflow that runs itself ends at the limit, and the failure reaches the root."""
     loop = graph(other("again", "workflow", config={"name": "loop"}), name="loop")
     done = engine.run(loop)
     depth = EngineSettings().task_depth
@@ -128,8 +128,8 @@ def test_depth_is_bounded(engine: Engine) -> None:
     assert "too_deep" in codes[0] and all("child_failed" in code for code in codes[1:])
 
 
-def test_cancel_travels_down(engine: Engine) -> None:
-    """Cancelling a parent cancels its child and stops the child's attempts."""
+def test_cancelling_a_parent_cancels_its_child(engine: Engine) -> None:
+    """The child's attempts are stopped too."""
     gate = gated_child(engine)
     task_id = engine.submit(parent("child"))
     eventually(lambda: gate.entered == 1)
@@ -139,8 +139,8 @@ def test_cancel_travels_down(engine: Engine) -> None:
     eventually(lambda: engine.worker.running == 0)
 
 
-def test_pause_travels_down_and_resume_too(engine: Engine) -> None:
-    """A paused parent's child is paused; both go on together."""
+def test_pause_and_resume_of_a_parent_reach_its_child(engine: Engine) -> None:
+    """A paused parent's child is paused; both resume together."""
     gate = gated_child(engine)
     task_id = engine.submit(parent("child"))
     eventually(lambda: gate.entered == 1)
@@ -155,7 +155,7 @@ def test_pause_travels_down_and_resume_too(engine: Engine) -> None:
 
 
 def test_a_cancelled_child_fails_its_parent_at_once(engine: Engine) -> None:
-    """Somebody cancels only the child: the parent hears of it without looking."""
+    """A person cancels only the child: the parent is notified without polling."""
     gate = gated_child(engine)
     task_id = engine.submit(parent("child"))
     eventually(lambda: gate.entered == 1)
@@ -167,7 +167,7 @@ def test_a_cancelled_child_fails_its_parent_at_once(engine: Engine) -> None:
 
 
 def test_a_failing_parent_cancels_its_child(engine: Engine) -> None:
-    """A child that nobody waits for any more is cancelled."""
+    """No step waits for the child any more."""
     gate, bad = gated_child(engine), Gate()
     failing = graph(
         other("run", "workflow", config={"name": "child"}),
@@ -181,11 +181,11 @@ def test_a_failing_parent_cancels_its_child(engine: Engine) -> None:
     engine.wait(child_of(engine, task_id), "canceled")
 
 
-def test_a_child_is_cancelled_although_the_database_was_away(
+def test_cancelling_a_child_is_retried_after_an_outage(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else knows that it is to be: whoever does tries until it is done."""
-    monkeypatch.setattr(maintenance, "_FIRST_PAUSE_SECONDS", 0.01)
+    """No other process knows of the cancellation, so the worker retries until it is done."""
+    monkeypatch.setattr(peer_takeover, "_FIRST_PAUSE_SECONDS", 0.01)
     cancel, failures = Operator.cancel, [StoreError(Fault.LOST, "away")] * 3
 
     def fail_first(self: Operator, task_id: str, reason: str | None = None) -> Any:
@@ -207,8 +207,8 @@ def test_a_child_is_cancelled_although_the_database_was_away(
     assert failures == []
 
 
-def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:
-    """The word that a child has ended may meet a parent that was cancelled meanwhile."""
+def test_a_childs_end_changes_nothing_in_a_cancelled_parent(hand: Hand) -> None:
+    """The notification may arrive after the parent was cancelled."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     hand.settle({"run": Waiting(ChildRequest("child", {}))})
@@ -219,20 +219,20 @@ def test_a_child_that_ends_after_its_parent_moves_nothing(hand: Hand) -> None:
     ((step_id,),) = hand.rows(
         "SELECT id FROM steps WHERE task_id = :id AND name = 'run'", id=task_id
     )
-    hand.turn(Batch(child_ends=[ChildEnd(child_id, "succeeded", task_id, step_id)]))
+    hand.commit(Batch(child_ends=[ChildEnd(child_id, "succeeded", task_id, step_id)]))
     assert hand.statuses(task_id)["run"] == "waiting"
 
 
-def test_a_lost_word_is_made_up_for_by_looking(hand: Hand) -> None:
-    """When nobody tells the parent, the waiting step finds out by itself."""
+def test_a_waiting_step_polls_for_a_childs_end(hand: Hand) -> None:
+    """If the notification is lost, the step still learns of the end."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     hand.settle({"run": Waiting(ChildRequest("child", {}))})
     hand.succeed("c")
-    hand.turn()
+    hand.commit()
     assert hand.names() == []
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     claimed = hand.claimed("run")
     assert claimed.waited is not None
     assert claimed.waited.result["status"] == "succeeded"
@@ -242,8 +242,8 @@ def test_a_lost_word_is_made_up_for_by_looking(hand: Hand) -> None:
     assert hand.status(task_id) == "succeeded"
 
 
-def test_a_child_asked_for_under_a_pause_starts_paused(hand: Hand) -> None:
-    """Nothing new starts in a paused task, its children's steps included."""
+def test_a_child_requested_during_a_pause_starts_paused(hand: Hand) -> None:
+    """Nothing new starts in a paused task, the steps of its children included."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     hand.operator.pause(task_id)
@@ -251,12 +251,12 @@ def test_a_child_asked_for_under_a_pause_starts_paused(hand: Hand) -> None:
     assert hand.names() == []
     assert hand.status(child_of(hand, task_id)) == "paused"
     hand.operator.resume(task_id)
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["c"]
 
 
-def test_a_child_whose_parent_is_gone_can_be_cancelled(hand: Hand) -> None:
-    """There is nobody left to tell, and the command does what it says."""
+def test_a_child_whose_parent_was_pruned_can_be_cancelled(hand: Hand) -> None:
+    """There is no parent to notify, and the command succeeds."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     hand.settle({"run": Waiting(ChildRequest("child", {}))})
@@ -268,7 +268,7 @@ def test_a_child_whose_parent_is_gone_can_be_cancelled(hand: Hand) -> None:
 
 
 def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
-    """A person's word may end a task too: what nobody waits for any more is cancelled."""
+    """A person's command may end a task too; its children are then cancelled."""
     register(hand, graph(step("c"), name="child"))
     failing = graph(other("run", "workflow", config={"name": "child"}), step("pay"), name="parent")
     task_id = hand.start(failing)
@@ -280,8 +280,8 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
     assert hand.status(child_of(hand, task_id)) == "canceled"
 
 
-def test_the_end_of_an_earlier_child_says_nothing_of_the_next(hand: Hand) -> None:
-    """A word may come twice, or late: a step that waits for another child by then waits on."""
+def test_the_end_of_an_earlier_child_does_not_wake_a_wait_for_the_next(hand: Hand) -> None:
+    """A notification may arrive twice, or late: the step keeps waiting for the other child."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(parent("child"))
     asked = Waiting(ChildRequest("child", {}))
@@ -290,15 +290,15 @@ def test_the_end_of_an_earlier_child_says_nothing_of_the_next(hand: Hand) -> Non
     ((step_id,),) = hand.rows("SELECT parent_step_id FROM tasks WHERE id = :id", id=first)
     hand.succeed("c")
     end = Batch(child_ends=[ChildEnd(first, "succeeded", task_id, step_id)])
-    hand.turn(end)
+    hand.commit(end)
     hand.settle({"run": asked})
-    hand.turn(end)
+    hand.commit(end)
     assert hand.names() == ["c"]
     assert hand.statuses(task_id)["run"] == "waiting"
 
 
 def timed_parent(**options: Any) -> Graph:
-    """Return a workflow with a child, whose time is short."""
+    """Return a workflow with a child and a short time limit."""
     return graph(
         other("run", "workflow", config={"name": "child"}),
         name="parent",
@@ -307,8 +307,8 @@ def timed_parent(**options: Any) -> Graph:
     )
 
 
-def test_a_command_that_finds_a_tasks_time_over_cancels_its_children(hand: Hand) -> None:
-    """Whichever transaction is the first to look: here it is a signal that nobody waits for."""
+def test_a_command_that_detects_a_passed_deadline_cancels_the_children(hand: Hand) -> None:
+    """Any transaction may be the first to check; here it is a signal that no step waits for."""
     register(hand, graph(step("c"), name="child"))
     task_id = hand.start(timed_parent())
     hand.settle({"run": Waiting(ChildRequest("child", {}))})
@@ -318,8 +318,8 @@ def test_a_command_that_finds_a_tasks_time_over_cancels_its_children(hand: Hand)
     assert hand.status(child_of(hand, task_id)) == "canceled"
 
 
-def test_a_command_that_finds_a_tasks_time_used_up_pauses_its_children(hand: Hand) -> None:
-    """A time that is a budget holds the whole family, whoever finds out."""
+def test_a_command_that_detects_used_up_time_pauses_the_children(hand: Hand) -> None:
+    """A time budget pauses the whole family, whichever transaction detects it."""
     register(hand, graph(step("c"), name="child"))
     budget = {"time_seconds": 5, "on_exhausted": "pause"}
     task_id = hand.start(timed_parent(budget=budget))
@@ -329,8 +329,8 @@ def test_a_command_that_finds_a_tasks_time_used_up_pauses_its_children(hand: Han
     assert (hand.status(task_id), hand.status(child_of(hand, task_id))) == ("paused", "paused")
 
 
-def test_a_parent_that_hears_of_a_childs_end_too_late_tells_its_own(hand: Hand) -> None:
-    """What a parent's time means for the others of its family follows as from any other word."""
+def test_a_late_notification_of_a_childs_end_applies_the_parents_deadline(hand: Hand) -> None:
+    """The parent's deadline then reaches the rest of its family, as with any other transaction."""
     register(hand, graph(step("c"), name="child"))
     both = graph(
         other("one", "workflow", config={"name": "child"}),

@@ -1,4 +1,4 @@
-"""Who gets a slot: bounds, priorities, fairness, and the step that must run alone."""
+"""Claiming: slots, priorities, fairness, and steps that run isolated."""
 
 import threading
 from typing import Any
@@ -21,7 +21,7 @@ from tests.support.step_functions import Gate
 
 
 def named(name: str, *, steps: int = 1, **options: Any) -> Graph:
-    """Return a workflow whose steps are called by its name."""
+    """Return a workflow whose steps are named after it."""
     return graph(*[step(f"{name}{number}") for number in range(steps)], name=name, **options)
 
 
@@ -44,46 +44,46 @@ def test_a_worker_never_runs_more_than_its_slots(start: Start) -> None:
     assert most == 2
 
 
-def test_slots_are_counted_over_turns(hand: Hand) -> None:
-    """A turn claims what its free slots allow, whatever is due."""
+def test_slots_are_counted_across_commits(hand: Hand) -> None:
+    """A commit claims what its free slots allow, whatever is due."""
     hand.slots = 3
     hand.submit(*[named(f"t{number}") for number in range(5)])
     assert len(hand.names()) == 3
-    hand.turn()
+    hand.commit()
     assert len(hand.names()) == 3
     hand.succeed(*hand.names())
     assert len(hand.names()) == 2
 
 
-def test_more_tasks_than_a_worker_remembers(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is claimed is equipped, however many tasks were seen before and in the same turn."""
+def test_claims_beyond_the_cache_size(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every claimed attempt has its inputs, however many tasks have been loaded."""
     monkeypatch.setattr(known_tasks, "_MOST_TASKS", 2)
     hand.submit(*[named(f"t{number}", steps=2) for number in range(5)], slots=0)
-    hand.turn()
+    hand.commit()
     assert len(hand.names()) == 10
     hand.succeed(*hand.names())
     assert hand.rows("SELECT DISTINCT status FROM tasks") == [("succeeded",)]
 
 
 def test_a_higher_priority_goes_first(hand: Hand) -> None:
-    """Whatever came first: high before normal before low."""
+    """High before normal before low, whichever was submitted first."""
     for priority in ("low", "normal", "high"):
         hand.submit(named(priority), slots=0, priority=priority)
     order = []
     hand.slots = 1
-    hand.turn()
+    hand.commit()
     while hand.names():
         order += hand.names()
         hand.succeed(*hand.names())
     assert order == ["high0", "normal0", "low0"]
 
 
-def test_the_workflow_says_its_priority(hand: Hand) -> None:
-    """A workflow's own priority holds where the submission names none."""
+def test_a_workflows_priority_is_the_default(hand: Hand) -> None:
+    """It holds where the submission names none."""
     hand.submit(named("plain"), slots=0)
     hand.submit(named("urgent", priority="high"), slots=0)
     hand.slots = 1
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["urgent0"]
 
 
@@ -99,50 +99,50 @@ def test_low_priority_is_never_starved(hand: Hand) -> None:
         if hand.names():
             hand.succeed(*hand.names())
         else:
-            hand.turn()
+            hand.commit()
         rounds += 1
         assert rounds < 20, "it is served after some seconds, not some day"
 
 
 def test_a_wide_task_does_not_hold_every_slot(hand: Hand) -> None:
-    """A narrow task that comes after a wide one gets its step into the next turn."""
+    """A narrow task that comes after a wide one gets its step into the next commit."""
     hand.submit(named("wide", steps=40), slots=0)
     hand.slots = 4
-    hand.turn()
+    hand.commit()
     assert len(hand.names()) == 4
     narrow = graph(step("n0"), step("n1", after=["n0"]), step("n2", after=["n1"]), name="narrow")
     (task_id,) = hand.submit(narrow)
     for number in range(3):
         done = [name for name in hand.names() if name.startswith("wide")]
         hand.succeed(*done)
-        assert f"n{number}" in hand.names(), "it has one of the four slots in every turn"
+        assert f"n{number}" in hand.names(), "it has one of the four slots in every commit"
         hand.succeed(f"n{number}", task_id=task_id)
     assert hand.status(task_id) == "succeeded"
 
 
-def test_many_tasks_take_turns(hand: Hand) -> None:
-    """Each of three wide tasks gets its share of the slots."""
+def test_wide_tasks_share_the_slots(hand: Hand) -> None:
+    """Each of three wide tasks gets its share."""
     hand.submit(*[named(letter, steps=10) for letter in "abc"], slots=0)
     hand.slots = 6
-    hand.turn()
+    hand.commit()
     assert sorted(name[0] for name in hand.names()) == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:
+def test_a_step_that_crashed_its_worker_runs_isolated(checked: Database) -> None:
     """It waits until nothing else runs, and nothing is claimed before it has begun."""
     victim, survivor = Hand(checked), Hand(checked)
     poison = victim.start(graph(step("poison"), name="poisonous"))
     survivor.start(graph(step("beside"), name="innocent"))
     lose(victim)
     assert "step.lost" in victim.types(poison)
-    survivor.turn()
+    survivor.commit()
     late = survivor.start(graph(step("late"), name="late"))
     assert survivor.names() == ["beside"]
     survivor.succeed("beside")
     assert survivor.names() == ["poison"]
     assert survivor.claimed("poison").attempt == 2
     survivor.succeed("poison")
-    survivor.turn()
+    survivor.commit()
     assert survivor.names() == ["late"]
     survivor.succeed("late")
     assert survivor.status(late) == "succeeded"
@@ -150,8 +150,8 @@ def test_a_step_that_took_its_worker_down_runs_alone(checked: Database) -> None:
     survivor.close()
 
 
-def test_nothing_starts_beside_a_step_that_runs_alone(start: Start, checked: Database) -> None:
-    """While the poisonous step runs, due work waits; afterwards everything goes on."""
+def test_nothing_starts_beside_an_isolated_step(start: Start, checked: Database) -> None:
+    """While it runs, due work waits; afterwards everything goes on."""
     gate = Gate()
     victim = Hand(checked)
     poison = victim.start(graph(step("p", "gated", given={"gate": gate.name}), name="poisonous"))
@@ -174,11 +174,11 @@ def test_nothing_starts_beside_a_step_that_runs_alone(start: Start, checked: Dat
 
 
 def test_one_task_per_dedupe_key(hand: Hand) -> None:
-    """In one turn, in a later one, and by another process: the same key is the same task."""
+    """In one commit, in a later one, and from another process: the same key is the same task."""
     twice = [Submission(graph=named("a"), dedupe_key="k") for _ in range(2)]
-    created = hand.turn(Batch(submissions=twice)).result.created
+    created = hand.commit(Batch(submissions=twice)).result.created
     (task_id,) = set(created.values())
-    assert hand.committer.session.sequence == 1, "the turn had to be split"
+    assert hand.committer.session.tx_number == 1, "the commit had to be split"
     assert hand.submit(named("a"), dedupe_key="k") == [task_id]
     again = hand.operator.submit(Submission(graph=named("b"), dedupe_key="k"))
     assert again == task_id
@@ -186,8 +186,8 @@ def test_one_task_per_dedupe_key(hand: Hand) -> None:
     assert hand.rows("SELECT count(*) FROM tasks") == [(2,)]
 
 
-def test_a_dedupe_key_that_is_taken_at_the_same_moment(postgres_database: Database) -> None:
-    """Two processes submit under one key at once: both are given the one task."""
+def test_two_processes_submit_under_one_dedupe_key(postgres_database: Database) -> None:
+    """Both get the same task."""
     key = "only-once"
     operator = Operator(postgres_database, postgres_database.clock)
     answers: list[str] = []
@@ -215,10 +215,10 @@ def test_a_dedupe_key_that_is_taken_at_the_same_moment(postgres_database: Databa
     assert answers == [submission.task_id]
 
 
-def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
+def test_an_outcome_whose_task_is_unlocked_during_the_commit(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that was held when its outcome came, and is due as well, is not read half."""
+    """A due task that was locked when its outcome arrived is not loaded in part."""
     hand = Hand(postgres_database, slots=1)
     task_id = hand.start(graph(step("a"), step("b")))
     assert hand.names() == ["a"]
@@ -235,7 +235,7 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     monkeypatch.setattr(begin_tx, "begin", begin_and_free)
     result = hand.succeed("a").result
     monkeypatch.undo()
-    hand.turn(Batch(completions=result.carried_completions))
+    hand.commit(Batch(completions=result.carried_completions))
     assert hand.names() == ["b"]
     hand.succeed("b")
     assert hand.status(task_id) == "succeeded"
@@ -243,8 +243,8 @@ def test_an_outcome_whose_task_gets_free_in_the_middle_of_a_turn(
     hand.close()
 
 
-def test_submissions_in_one_process_are_told_their_tasks(engine: Engine) -> None:
-    """Whoever submits under a taken key is given the task that is there."""
+def test_a_submission_under_a_taken_key_returns_the_existing_task(engine: Engine) -> None:
+    """Within one process too."""
     first = engine.submit(graph(step("a")), dedupe_key="k")
     assert engine.submit(graph(step("a")), dedupe_key="k") == first
     engine.wait(first, "succeeded")
@@ -252,7 +252,7 @@ def test_submissions_in_one_process_are_told_their_tasks(engine: Engine) -> None
 
 
 def test_isolated_steps_run_one_after_another(start: Start, checked: Database) -> None:
-    """Six items that a crash has lost: none of them runs beside another."""
+    """After a crash lost six items, none of them runs beside another."""
     gate = Gate()
     items = step("p", "gated", given={"gate": gate.name}, fanout=Fanout(count=6))
     victim = Hand(checked)
@@ -276,7 +276,7 @@ def test_isolated_steps_run_one_after_another(start: Start, checked: Database) -
 
 
 def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> None:
-    """What died with others beside it stays a lost attempt; isolated, the error says so."""
+    """Beside other steps its attempt is only lost; isolated, the error names it as the cause."""
     first, second, third = Hand(checked), Hand(checked), Hand(checked)
     policy = RetryPolicy(max_attempts=2, delay_seconds=0, jitter=False)
     task_id = first.start(graph(step("poison", retry=policy), name="poisonous"))
@@ -285,14 +285,14 @@ def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> N
     lost = {"code": "lost", "class": "crash", "message": "its worker died", "attempt": 1}
     assert first.steps(task_id)["poison"]["error"] == lost
     assert first.steps(other_id)["beside"]["error"] == lost
-    second.turn()
+    second.commit()
     assert second.names() == ["poison"]
     lose(second)
     error = second.steps(task_id)["poison"]["error"]
     assert error["code"] == "process_died"
     assert error["message"].startswith("the process died while this step ran isolated")
     assert second.steps(other_id)["beside"]["error"] == lost
-    third.turn()
+    third.commit()
     claimed = third.claimed("beside") if "beside" in third.names() else third.claimed("poison")
     last = claimed if claimed.step.name == "poison" else None
     if last is None:
@@ -305,11 +305,11 @@ def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> N
 
 
 def test_others_beside_an_isolated_step_leave_the_cause_open(checked: Database) -> None:
-    """Once its time alone is over others run beside it: any of them may have been the cause."""
+    """Once its isolation has timed out others run beside it, and any of them may be the cause."""
     first, second = Hand(checked), Hand(checked)
     task_id = first.start(graph(step("poison"), name="poisonous"))
     lose(first)
-    second.turn()
+    second.commit()
     assert second.names() == ["poison"]
     second.start(graph(step("beside"), name="innocent"))
     assert second.names() == ["beside", "poison"]

@@ -1,4 +1,4 @@
-"""A day's budget of time: reserved like tokens and money, settled with what calls took."""
+"""A daily time budget: reserved like tokens and money, settled with the time that calls took."""
 
 import threading
 from collections.abc import Iterator
@@ -38,19 +38,19 @@ def times(reader: Hand | Engine) -> list[tuple[int, ...]]:
 
 
 def lose(hand: Hand) -> None:
-    """Let the worker die and another take its steps over."""
+    """Let the worker die and another one take its steps over."""
     with hand.database.connect("writer") as tx:
         owner = hand.committer.worker_id
         rescue_steps.take_over(tx, hand.committer.graphs, hand.clock, [owner], is_process_gone=True)
     hand.running.clear()
     hand.committer.enroll()
-    hand.turn()
+    hand.commit()
 
 
-def test_a_day_holds_across_tasks_and_workers(
+def test_a_daily_time_budget_holds_across_tasks_and_workers(
     start: Start, server: Provider, checked: Database
 ) -> None:
-    """Only those calls are sent whose timeouts fit together; the next day lets the rest go on."""
+    """Only calls whose timeouts fit together are sent; the next day lets the rest go on."""
     begin_at_noon(checked)
     server.gate = threading.Event()
     models = catalog(server, daily_ms=200_000)  # three calls of a minute fit, and a fourth does not
@@ -87,7 +87,7 @@ def test_a_day_holds_across_tasks_and_workers(
 
 
 def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
-    """A reservation that a crash left stays for all tasks of the day, and for none of the next."""
+    """A reservation that a crash left counts for all tasks of that day, and not of the next."""
     first = hand.start(graph(ask("it"), name="first"))
     claimed = hand.claimed("it", first)
     given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}
@@ -103,15 +103,15 @@ def test_a_lost_call_counts_with_its_timeout(hand: Hand) -> None:
     assert hand.rows("SELECT count(*) FROM tool_calls") == [(1,)]
     hand.settle({"it": Paused()}, second)
     hand.operator.resume(second)
-    hand.turn()
+    hand.commit()
     other = hand.claimed("it", second)
     tomorrow = intent_of(other, 10, **given, day="2030-02-01")
     assert intend(hand, (other, tomorrow))[0].refusal is None
     assert times(hand) == [(0, 60_000), (0, 60_000)]
 
 
-def test_calls_of_one_turn_see_each_other(hand: Hand) -> None:
-    """Two calls that fit alone and not together: one is sent, and one is refused."""
+def test_calls_of_one_commit_see_each_other(hand: Hand) -> None:
+    """Two calls that fit separately and not together: one is sent, and one is refused."""
     hand.start(graph(ask("one"), ask("two")))
     one, two = hand.claimed("one"), hand.claimed("two")
     given: dict[str, Any] = {"ms": 60_000, "daily_ms": 100_000}
@@ -120,8 +120,8 @@ def test_calls_of_one_turn_see_each_other(hand: Hand) -> None:
     assert times(hand) == [(0, 60_000)]
 
 
-def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
-    """A failed call that does not report its use keeps its reserved tokens, and frees its time."""
+def test_a_failed_call_keeps_its_tokens_and_frees_its_time(hand: Hand) -> None:
+    """A call that does not report its usage keeps its token reservation."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400, ms=60_000, daily_ms=100_000)
@@ -130,21 +130,21 @@ def test_time_is_known_where_tokens_are_not(hand: Hand) -> None:
     result = result_of(intent, None, status=CallStatus.FAILED, error=error, latency_ms=1500)
     note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     for _ in range(2):
-        hand.turn(Batch(entries=[note]))
+        hand.commit(Batch(entries=[note]))
         assert times(hand) == [(1500, 0)], "a result counts once"
     (spent,) = hand.rows("SELECT tokens_used, tokens_reserved FROM daily_spend")
     assert spent == (0, 400)
     hand.settle({"it": Retry(error)})
 
 
-def test_more_than_was_set_aside_counts_in_full(hand: Hand) -> None:
-    """An answer that took longer than its timeout is counted as long as it took."""
+def test_time_beyond_the_reservation_counts_in_full(hand: Hand) -> None:
+    """An answer that took longer than its timeout counts with its real duration."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 10, ms=1000, daily_ms=5000)
     intend(hand, (claimed, intent))
     result = result_of(intent, Spend(5, 5, 10), latency_ms=4500)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     assert times(hand) == [(4500, 0)]
     again = intent_of(claimed, 10, number=2, ms=1000, daily_ms=5000)
     (note,) = intend(hand, (claimed, again))
@@ -152,8 +152,8 @@ def test_more_than_was_set_aside_counts_in_full(hand: Hand) -> None:
     hand.settle({"it": Succeeded()})
 
 
-def test_a_used_up_day_may_fail_the_step(start: Start, server: Provider) -> None:
-    """`on_exhausted: fail` fails it, and no command is named that would not help."""
+def test_an_exhausted_day_can_fail_the_step(start: Start, server: Provider) -> None:
+    """With `on_exhausted: fail` the message names no command, since none would help."""
     engine = start(models=catalog(server, daily_ms=1000))
     step = ask("it", timeout_seconds=60.0)
     task = engine.run(graph(step, budget={"on_exhausted": "fail"}))
@@ -162,8 +162,8 @@ def test_a_used_up_day_may_fail_the_step(start: Start, server: Provider) -> None
     assert server.requests == []
 
 
-def test_a_call_that_no_day_holds(start: Start, server: Provider) -> None:
-    """The message does not advise to wait for tomorrow if a whole day is too short."""
+def test_a_call_longer_than_a_whole_days_budget(start: Start, server: Provider) -> None:
+    """The message does not advise to wait for tomorrow."""
     models = catalog(server, daily_ms=1000)
     models.daily_tokens = 100_000
     engine = start(models=models)
@@ -176,8 +176,8 @@ def test_a_call_that_no_day_holds(start: Start, server: Provider) -> None:
     assert "tomorrow" not in reason
 
 
-def test_a_timeout_takes_as_long_as_it_took(start: Start, server: Provider) -> None:
-    """A call that got no response counts with the time that was waited for it."""
+def test_a_call_without_a_response_counts_its_waiting_time(start: Start, server: Provider) -> None:
+    """A timeout counts with the time that was waited."""
     server.replies = [Stall(), Say("hello", tokens_in=60, tokens_out=40)]
     engine = start(models=catalog(server, daily_ms=100_000))
     task = engine.run(graph(ask("it", timeout_seconds=1.0)))
@@ -186,8 +186,8 @@ def test_a_timeout_takes_as_long_as_it_took(start: Start, server: Provider) -> N
     assert 900 <= used < 60_000 and reserved == 0
 
 
-def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: Path) -> None:
-    """A result that was spilled to a file frees the time, and keeps the failure's message."""
+def test_a_spilled_result_is_settled_later(hand: Hand, tmp_path: Path) -> None:
+    """A result that was written to a file frees the time, and keeps the failure's message."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intent = intent_of(claimed, 400, ms=60_000)
@@ -198,17 +198,17 @@ def test_what_a_worker_could_not_record_is_settled_later(hand: Hand, tmp_path: P
     )
     note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     hand.database.directory = tmp_path
-    assert spilled_results.leave(hand.database, [note]) is not None
+    assert spilled_results.write_file(hand.database, [note]) is not None
     with hand.database.connect("writer") as connection:
         assert spilled_results.replay(hand.database, connection, hand.committer.graphs) == 1
     assert times(hand) == [(1500, 0)]
-    ((told,),) = hand.rows("SELECT error FROM tool_calls")
-    assert "no such thing" in told and "final" in told
+    ((error,),) = hand.rows("SELECT error FROM tool_calls")
+    assert "no such thing" in error and "final" in error
     hand.settle({"it": Succeeded()})
 
 
-def test_the_checker_misses_time(hand: Hand) -> None:
-    """The checker reports time that a call took and its day does not count."""
+def test_the_checker_reports_missing_time(hand: Hand) -> None:
+    """It finds time that a call took and its day does not count."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intend(hand, (claimed, intent_of(claimed, 10, ms=60_000)))
@@ -221,8 +221,8 @@ def test_the_checker_misses_time(hand: Hand) -> None:
         tx.execute("UPDATE daily_spend SET ms_reserved = 60000")
 
 
-def test_a_day_as_people_see_it(hand: Hand) -> None:
-    """Amounts include reservations; a limit that is not set is none."""
+def test_the_document_of_a_day(hand: Hand) -> None:
+    """Amounts include reservations; a limit that is not set is null."""
     hand.start(graph(ask("it")))
     claimed = hand.claimed("it")
     intend(hand, (claimed, intent_of(claimed, 400, ms=60_000)))
@@ -243,7 +243,7 @@ def test_a_day_as_people_see_it(hand: Hand) -> None:
     assert (tomorrow["tokens"], tomorrow["seconds"]) == (0, 0)
 
 
-def test_a_limit_too_small_to_count_is_one() -> None:
+def test_a_tiny_limit_is_rounded_up() -> None:
     """Only 0 means no limit."""
     tiny = BudgetSettings(daily_tokens=1, daily_usd=1e-9, daily_seconds=1e-9)
     found = registry_of({}, LlmSettings(), tiny)

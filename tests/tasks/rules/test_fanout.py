@@ -1,4 +1,4 @@
-"""Groups: items in order, bounded, windowed, and what a failing item means."""
+"""Groups: items in order, limited, with bounded concurrency, and what a failing item means."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ def each(fanout: Fanout, function: str = "echo", **options: Any) -> Any:
 
 
 def expand(hand: Hand, items: list[Any]) -> None:
-    """Let the attempt that decides a group's items say them."""
+    """Settle the attempt that decides a group's items."""
     hand.settle({"each": Succeeded(items=items)})
 
 
-def test_items_give_their_outputs_in_order(engine: Engine) -> None:
-    """`foreach` runs each item once with its value, place and count; outputs keep the order."""
+def test_outputs_of_items_keep_their_order(engine: Engine) -> None:
+    """`foreach` runs each item once with its value, index and count."""
     done = engine.run(
         graph(
             step("list", "echo", given={"value": ["x", "y", "z"]}),
@@ -37,7 +37,7 @@ def test_items_give_their_outputs_in_order(engine: Engine) -> None:
     assert engine.steps(done["id"])["each"]["output"] == done["output"]["all"]
 
 
-def test_a_count_makes_so_many_items(engine: Engine) -> None:
+def test_a_count_creates_that_number_of_items(engine: Engine) -> None:
     """`parallel: 4` and `parallel: EXPRESSION` number their items from 0."""
     done = engine.run(
         graph(
@@ -55,8 +55,8 @@ def test_a_count_makes_so_many_items(engine: Engine) -> None:
     assert done["output"] == {"each": [0, 1, 2, 3], "more": [0, 10]}
 
 
-def test_no_items_is_a_success(engine: Engine) -> None:
-    """An empty list gives an empty list, and what depends on it runs."""
+def test_a_group_without_items_succeeds(engine: Engine) -> None:
+    """An empty list gives an empty list, and dependent steps run."""
     done = engine.run(
         graph(
             each(Fanout(items=[])),
@@ -66,8 +66,8 @@ def test_no_items_is_a_success(engine: Engine) -> None:
     assert (done["status"], done["output"]) == ("succeeded", {"after": []})
 
 
-def test_what_is_no_list_or_too_long_fails_the_step(engine: Engine) -> None:
-    """The error says what was given and what is allowed; no item is made."""
+def test_a_value_that_is_no_list_or_too_long_fails_the_step(engine: Engine) -> None:
+    """The error names the value and the limit; no item is created."""
     for expression, code in (
         ("(range(9000) | list) + (range(9000) | list)", "too_many_items"),
         ("'text'", "bad_items"),
@@ -87,8 +87,8 @@ def test_concurrency_holds_at_every_instant(engine: Engine) -> None:
     assert claims == [f"each[{number}]" for number in range(30)]
 
 
-def test_the_tasks_window_counts_items_too(hand: Hand) -> None:
-    """Items and plain steps share `max_parallel`; rows of items are made as the window reaches."""
+def test_the_tasks_concurrency_limit_counts_items(hand: Hand) -> None:
+    """Items and plain steps share `max_parallel`; items are created as slots become free."""
     task_id = hand.start(graph(each(Fanout(count=5)), step("z"), max_parallel=3))
     assert hand.names() == ["each", "z"]
     expand(hand, list(range(5)))
@@ -102,8 +102,8 @@ def test_the_tasks_window_counts_items_too(hand: Hand) -> None:
     assert hand.steps(task_id)["each"]["output"] == [f"each[{number}]" for number in range(5)]
 
 
-def test_two_groups_share_a_window_fairly_enough_to_end(hand: Hand) -> None:
-    """With one place for both, every item of both groups runs."""
+def test_two_groups_share_one_slot(hand: Hand) -> None:
+    """With one slot for both, every item of both groups runs."""
     two = graph(each(Fanout(count=3)), step("also", fanout=Fanout(count=3)), max_parallel=1)
     task_id = hand.start(two)
     for _ in range(8):
@@ -116,21 +116,21 @@ def test_two_groups_share_a_window_fairly_enough_to_end(hand: Hand) -> None:
     assert most_at_once(hand.events(task_id), lambda _: True) == 1
 
 
-def test_many_items_are_made_over_several_turns(hand: Hand) -> None:
-    """A wide group does not make all its rows in one transaction, and still makes them all."""
+def test_many_items_are_created_over_several_commits(hand: Hand) -> None:
+    """A wide group does not create all its rows in one transaction, but creates them all."""
     task_id = hand.start(graph(each(Fanout(count=1200))))
     expand(hand, list(range(1200)))
     ((first,),) = hand.rows("SELECT count(*) FROM steps WHERE parallel_index >= 0")
     assert 0 < first <= 500
-    hand.turn()
-    hand.turn()
+    hand.commit()
+    hand.commit()
     assert hand.rows("SELECT count(*) FROM steps WHERE parallel_index >= 0") == [(1200,)]
     assert len(hand.names()) == 50
     hand.operator.cancel(task_id)
 
 
 def test_a_failing_item_fails_the_group_and_stops_it(hand: Hand) -> None:
-    """With fail_fast no further item begins, those in flight are stopped, and the group fails."""
+    """With fail_fast no further item begins, running ones are stopped, and the group fails."""
     task_id = hand.start(graph(each(Fanout(count=10, concurrency=3)), step("z", after=["each"])))
     expand(hand, list(range(10)))
     result = hand.fail("each[1]").result
@@ -151,7 +151,7 @@ def test_a_failing_item_fails_the_group_and_stops_it(hand: Hand) -> None:
 
 
 def test_without_fail_fast_all_items_run_before_the_group_fails(engine: Engine) -> None:
-    """Every item gets its turn; the group fails saying how many did, and keeps what worked."""
+    """The group's error names the number of failed items, and the other outputs are kept."""
     gate = Gate()
     given = {"gate": gate.name, "value": "{{ item }}"}
     fanout = Fanout(count=6, concurrency=2)
@@ -171,8 +171,8 @@ def test_without_fail_fast_all_items_run_before_the_group_fails(engine: Engine) 
     assert (steps["after"]["status"], steps["sweep"]["status"]) == ("skipped", "succeeded")
 
 
-def test_a_group_that_is_decided_while_the_task_fails_makes_no_items(hand: Hand) -> None:
-    """Items that are returned after another step failed, or in the same commit, never start."""
+def test_a_group_expanded_in_a_failing_task_creates_no_items(hand: Hand) -> None:
+    """Items that arrive after another step failed, or in the same commit, never start."""
     failing = graph(
         each(Fanout(count=3)), step("bad"), step("sweep", after=["bad"], run_on="always")
     )
@@ -191,7 +191,7 @@ def test_a_group_that_is_decided_while_the_task_fails_makes_no_items(hand: Hand)
 
 
 def test_a_group_whose_items_wait_is_skipped_by_a_failure(hand: Hand) -> None:
-    """Items that are not in flight are skipped with their group; the task ends."""
+    """Items that are not running are skipped with their group; the task ends."""
     task_id = hand.start(graph(each(Fanout(count=4)), step("bad"), max_parallel=3))
     expand(hand, [0, 1, 2, 3])
     assert hand.names() == ["bad", "each[0]", "each[1]"]
@@ -203,7 +203,7 @@ def test_a_group_whose_items_wait_is_skipped_by_a_failure(hand: Hand) -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_condition_skips_the_whole_group(engine: Engine, count: int) -> None:
-    """A false `if` on a group makes no items."""
+    """A false `if` on a group creates no items."""
     done = engine.run(graph(each(Fanout(count=count), condition="1 > 2")))
     assert done["status"] == "succeeded"
     assert [found["status"] for found in done["steps"]] == ["skipped"]

@@ -1,4 +1,4 @@
-"""A retry of a task whose model answered badly: what ended it is asked for anew, the rest is kept."""
+"""A retry of a task whose model answered badly: the last call is made again, the rest is kept."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -45,10 +45,10 @@ def retried(engine: Engine, server: Provider, step: Step, *again: Say) -> dict[s
     ],
     ids=["refusal", "cut", "fail", "repair", "retry"],
 )
-def test_a_model_is_asked_again(
+def test_the_model_is_called_once_more(
     start: Start, server: Provider, bad: Say, options: dict[str, Any]
 ) -> None:
-    """One question more is asked, and only one, however the first task came to its end."""
+    """Exactly one more call is made, however the first task ended."""
     server.replies = [bad]
     engine = start(models=catalog(server))
     step = Step(name="it", kind="llm", config={"prompt": "hello", **options}, retry=NOW)
@@ -59,8 +59,8 @@ def test_a_model_is_asked_again(
 
 
 @pytest.mark.parametrize("end", ["refusal", "max_turns", "repeated_calls"])
-def test_a_loop_goes_on_where_it_ended(start: Start, server: Provider, end: str) -> None:
-    """What was said and done is kept, and the new task has as many turns as the first."""
+def test_a_retried_loop_continues_where_it_ended(start: Start, server: Provider, end: str) -> None:
+    """The transcript is kept, and the new task has as many turns as the first."""
     server.replies = [LOOK, *([Say("no", stop="content_filter")] if end == "refusal" else [])]
     config = {"goal": "look", "tools": {"look": TOOL}, "max_turns": 3, "max_repeats": 10}
     if end == "repeated_calls":
@@ -71,8 +71,8 @@ def test_a_loop_goes_on_where_it_ended(start: Start, server: Provider, end: str)
     assert again["output"] == {"it": "done"}, again["error"]
     assert len(server.requests) == 2
     kept = {"refusal": 1, "max_turns": 3, "repeated_calls": 3}[end]
-    said = [one for one in server.requests[0]["messages"] if one["role"] == "assistant"]
-    assert len(said) == kept
+    answers = [one for one in server.requests[0]["messages"] if one["role"] == "assistant"]
+    assert len(answers) == kept
     used = {"refusal": 1, "max_turns": 1, "repeated_calls": 2}[end]
     own = (again["usage"]["turns"], again["usage"]["tools"])
     assert own == (2, used), "what it took over is not its own"

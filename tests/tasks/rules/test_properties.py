@@ -67,7 +67,7 @@ def test_keys_are_equal_only_for_equal_fields(
 
 @RELAXED
 @given(plain)
-def test_equal_values_are_written_in_one_way(value: Any) -> None:
+def test_equal_values_have_one_encoding(value: Any) -> None:
     """The order of keys does not matter, and nothing else is lost."""
     text = canonical_json(value)
     turned = _turned(value)
@@ -81,7 +81,7 @@ def _turned(value: Any) -> Any:
 
 
 def test_ids_sort_by_time() -> None:
-    """Ids made one after the other sort so, and between the instants around them."""
+    """Ids sort in the order of their creation, and between the instants around them."""
     before = first_id_at(time.time_ns() // 1000)
     made = [new_id() for _ in range(100)]
     after = first_id_at(time.time_ns() // 1000 + 2 * SECOND)
@@ -101,7 +101,7 @@ def test_ids_sort_by_time() -> None:
 def test_backoff_stays_within_its_bounds(
     delay: float, factor: float, cap: float, attempt: int, fraction: float, asked: float | None
 ) -> None:
-    """Never over the cap, never under what was asked for, never shrinking, never an error."""
+    """Never over the cap, never under the requested delay, never shrinking, never an error."""
     policy = RetryPolicy(delay_seconds=delay, factor=factor, max_delay_seconds=cap)
     delay_seconds = policy.delay_after(attempt, fraction, asked)
     assert (asked or 0) <= delay_seconds <= max(cap, asked or 0)
@@ -112,26 +112,26 @@ def test_backoff_stays_within_its_bounds(
 
 @RELAXED
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=30))
-def test_only_a_silence_that_was_watched_is_death(looks: list[tuple[float, bool]]) -> None:
-    """A worker is dead after a lease without a turn, as far as the observer could see."""
+def test_only_observed_silence_declares_a_worker_dead(polls: list[tuple[float, bool]]) -> None:
+    """A worker is dead after a lease without a commit, as far as the observer could see."""
     liveness = FailureDetector(lease_seconds=60)
-    now, turn, silent = 0.0, 0, None
-    for pause, has_moved in looks:
+    now, commits, silent = 0.0, 0, None
+    for pause, has_moved in polls:
         now += pause
-        turn += has_moved
-        # A long time without a look may have been ours to miss: it counts as a third of a lease.
+        commits += has_moved
+        # A long gap may be the observer's own delay: it counts as a third of a lease.
         silent = 0.0 if has_moved or silent is None else silent + min(pause, 20)
-        found = liveness.observe([("w", turn)], now)
-        assert found == ([("w", turn)] if silent > 60 else [])
+        found = liveness.observe([("w", commits)], now)
+        assert found == ([("w", commits)] if silent > 60 else [])
 
 
 class Walk:
-    """A task in memory whose attempts end as hypothesis says."""
+    """A task in memory whose attempts end as hypothesis decides."""
 
     def __init__(self, graph: Graph) -> None:
         submission = Submission(graph=graph)
         self.locked: LockedTask = creation.create(NO_DATABASE, submission, 1, 1)
-        self.turn = 0
+        self.commits = 0
         self.begun: set[tuple[int, int]] = set()
         self.has_missed_deadline = False
 
@@ -145,9 +145,9 @@ class Walk:
 
     def claim(self, slots: int) -> None:
         """Claim what is due."""
-        self.turn += 1
-        room = ClaimCapacity(slots, len(self.running()), SECOND, "w", self.turn)
-        for _, step in claiming.claim([self.locked], room).steps:
+        self.commits += 1
+        capacity = ClaimCapacity(slots, len(self.running()), SECOND, "w", self.commits)
+        for _, step in claiming.claim([self.locked], capacity).steps:
             place = (step.index, step.parallel_index)
             assert step.attempt <= step.max_attempts
             if not step.is_item:
@@ -156,7 +156,7 @@ class Walk:
             self.begun.add(place)
 
     def settle(self, outcomes: list[tuple[StepRow, Outcome]]) -> None:
-        """Apply outcomes in one transaction, as a turn does."""
+        """Apply outcomes in one transaction, as a commit does."""
         locked = self.locked
         locked.now += 1
         locked.admissions = 500
@@ -183,7 +183,7 @@ class Walk:
         self.check()
 
     def disturb(self, what: str) -> None:
-        """Let something come from outside: a pause, its end, a lost worker, the task's deadline."""
+        """Apply an outside event: a pause, its end, a lost worker, the task's deadline."""
         locked, task = self.locked, self.locked.task
         locked.now += 1
         if what == "pause" and task.status == "running":
@@ -204,7 +204,7 @@ class Walk:
         self.check()
 
     def check(self) -> None:
-        """Hold the counters and the windows against the rows."""
+        """Check the counters and the concurrency limits against the rows."""
         task, steps = self.locked.task, list(self.locked.steps.values())
         assert task.steps_open == sum(step.status not in STEP_ENDED for step in steps)
         assert task.steps_running == len(self.running())
@@ -225,7 +225,7 @@ class Walk:
         assert numbers == list(range(1, len(numbers) + 1))
 
     def check_end(self) -> None:
-        """Hold every step's end against the rules of its dependencies."""
+        """Check every step's end against the rules of its dependencies."""
         graph, steps = self.locked.graph, self.locked.steps
         assert all(step.status in STEP_ENDED for step in steps.values())
         any_failed = any(step.status == StepStatus.FAILED for step in steps.values())
@@ -274,8 +274,8 @@ def _outcome(draw: Any, locked: LockedTask, step: StepRow) -> Outcome:
 
 @RELAXED
 @given(graphs(), st.data())
-def test_every_graph_ends_with_its_counters_right(graph: Graph, data: st.DataObject) -> None:
-    """Whatever attempts return, in whatever order and company, the task ends as the rules say."""
+def test_every_graph_ends_with_correct_counters(graph: Graph, data: st.DataObject) -> None:
+    """Whatever attempts return, in whatever order and batch, the task ends as the rules say."""
     walk = Walk(graph)
     walk.check()
     rounds = 0

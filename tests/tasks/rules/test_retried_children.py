@@ -37,8 +37,8 @@ def retried(engine: Engine, task_id: str, *statuses: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("is_deep", [False, True], ids=["child", "grandchild"])
-def test_a_retry_goes_on_from_the_child_that_failed(engine: Engine, is_deep: bool) -> None:
-    """Its succeeded steps are kept, at every depth, and its effects stay done."""
+def test_a_retry_continues_the_failed_child(engine: Engine, is_deep: bool) -> None:
+    """Its succeeded steps are kept, at every depth, and its effects are not repeated."""
     gate = Gate()
     register(engine, paying(gate))
     if is_deep:
@@ -60,8 +60,8 @@ def test_a_retry_goes_on_from_the_child_that_failed(engine: Engine, is_deep: boo
     assert depths == [(1,), (1,)]
 
 
-def test_a_retry_of_a_retry_goes_on_from_the_last_child(start: Start) -> None:
-    """However often it is retried, also if a retry between was cancelled before it had a child."""
+def test_a_retry_of_a_retry_continues_the_last_child(start: Start) -> None:
+    """Also if a retry between was cancelled before it had a child."""
     engine = start()
     gate = Gate()
     register(engine, paying(gate))
@@ -81,18 +81,18 @@ def test_a_childs_unknown_effect_is_put_to_a_person(hand: Hand) -> None:
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
     intend(hand, hand.claimed("pay"))
-    hand.settle({"pay": Failed(StepError("gone", "unknown", "nobody knows"))})
+    hand.settle({"pay": Failed(StepError("gone", "unknown", "it is not known"))})
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     hand.settle({"run": Failed(StepError("child_failed", "child", "it failed"))})
     hand.operator.retry(first)
-    hand.turn()
+    hand.commit()
     hand.settle({"run": ASKED})
     (call,) = hand.claimed("pay").calls
     assert (call.status, call.attempt, call.on_unknown) == ("unknown", 0, "ask")
 
 
-def test_what_a_child_gave_too_late_for_its_parent_is_taken(hand: Hand) -> None:
+def test_a_childs_output_after_its_parents_cancel_is_used(hand: Hand) -> None:
     """A child that succeeded while its parent was cancelled does not run again."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
@@ -101,7 +101,7 @@ def test_what_a_child_gave_too_late_for_its_parent_is_taken(hand: Hand) -> None:
     hand.succeed("c")
     hand.operator.cancel(first)
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     hand.settle({"run": ASKED}, second)
     claimed = hand.claimed("run", second)
     assert claimed.waited is not None
@@ -110,8 +110,8 @@ def test_what_a_child_gave_too_late_for_its_parent_is_taken(hand: Hand) -> None:
     assert hand.document(second)["children"] == []
 
 
-def test_each_item_goes_on_from_its_own_child(engine: Engine) -> None:
-    """The children of a group keep their places."""
+def test_each_item_continues_its_own_child(engine: Engine) -> None:
+    """The children of a group keep their indexes."""
     gate = Gate()
     register(engine, paying(gate))
     each = other(
@@ -128,43 +128,43 @@ def test_each_item_goes_on_from_its_own_child(engine: Engine) -> None:
     assert sorted(inputs) == [1, 2, 3]
 
 
-def test_a_child_that_somebody_has_retried_is_not_done_again(engine: Engine) -> None:
-    """A child that was retried on its own counts; while that runs, nothing starts twice."""
+def test_a_child_that_was_retried_separately_is_not_run_again(engine: Engine) -> None:
+    """The result of its own retry counts; while that runs, nothing starts twice."""
     gate = Gate()
     register(engine, paying(gate))
     first = engine.run(parent("child"))
     gate.open()
-    alone = retried(engine, first["children"][0])
-    assert alone["status"] == "succeeded"
+    separate = retried(engine, first["children"][0])
+    assert separate["status"] == "succeeded"
     again = retried(engine, first["id"])
     assert (again["status"], again["output"]) == ("succeeded", {"after": "told"})
     assert again["children"] == []
     assert len(runs[gate.name + "paid"]) == 1
-    assert engine.rows("SELECT depth FROM tasks WHERE id = :id", id=alone["id"]) == [(1,)]
+    assert engine.rows("SELECT depth FROM tasks WHERE id = :id", id=separate["id"]) == [(1,)]
 
 
-def test_a_child_that_somebody_retries_at_the_moment_fails_the_step(hand: Hand) -> None:
-    """The error names the task that is running; once it has ended, another retry takes its result."""
+def test_a_child_that_is_being_retried_fails_the_step(hand: Hand) -> None:
+    """The error names the running task; once it has ended, another retry takes its result."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
     hand.settle({"run": ASKED})
     child_id = child_of(hand, first)
     hand.fail("c")
     hand.skip(60)
-    hand.turn()
+    hand.commit()
     hand.settle({"run": Failed(StepError("child_failed", "child", "it failed"))})
-    alone = hand.operator.retry(child_id).task_id
+    separate = hand.operator.retry(child_id).task_id
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     hand.settle({"run": ASKED}, second)
     error = hand.document(second)["error"]
-    assert (error["code"], alone in error["message"]) == ("child_alive", True)
-    hand.succeed("c", task_id=alone)
+    assert (error["code"], separate in error["message"]) == ("child_alive", True)
+    hand.succeed("c", task_id=separate)
 
 
 @pytest.mark.parametrize("has_acted", [True, False])
-def test_a_child_with_another_input_is_other_work(engine: Engine, has_acted: bool) -> None:
-    """If the earlier child acted, the step fails and says so; if it did not, a new child starts."""
+def test_a_child_with_another_input_is_not_continued(engine: Engine, has_acted: bool) -> None:
+    """If the earlier child acted, the step fails with that reason; otherwise a new child starts."""
     token = new_id()
     work = "act" if has_acted else "record"
     child = graph(
@@ -182,7 +182,7 @@ def test_a_child_with_another_input_is_other_work(engine: Engine, has_acted: boo
     assert len(runs[token]) == (1 if has_acted else 2)
 
 
-def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
+def test_no_retry_starts_beside_a_running_child(hand: Hand) -> None:
     """Nor while an effect of a child may still be under way."""
     register(hand, graph(step("pay"), name="child"))
     first = hand.start(graph(other("run", "workflow"), step("bad"), name="parent"))
@@ -205,7 +205,7 @@ def test_no_retry_begins_beside_a_living_child(hand: Hand) -> None:
     assert hand.operator.retry(first).is_changed
 
 
-def test_a_child_that_is_held_is_asked_for_again(hand: Hand) -> None:
+def test_a_locked_child_is_requested_again(hand: Hand) -> None:
     """A commit waits for no lock: if the earlier child is locked, the step tries again."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(parent("child"))
@@ -214,9 +214,9 @@ def test_a_child_that_is_held_is_asked_for_again(hand: Hand) -> None:
     hand.operator.cancel(first)
     hand.running.clear()
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     if hand.database.is_sqlite:
-        # There is one writer: nobody can hold it.
+        # There is one writer: no other transaction can lock it.
         hand.settle({"run": ASKED}, second)
         assert hand.document(child_of(hand, second))["retry_of"] == child_id
         return
@@ -229,8 +229,8 @@ def test_a_child_that_is_held_is_asked_for_again(hand: Hand) -> None:
     assert hand.document(child_of(hand, second))["retry_of"] == child_id
 
 
-def test_an_agents_child_is_found_by_its_use(start: Start) -> None:
-    """A tool whose child was cut off goes on from it; the next use has a child of its own."""
+def test_an_agents_child_belongs_to_its_tool_use(start: Start) -> None:
+    """A tool whose child was interrupted continues it; the next use has a child of its own."""
     engine = start(models=MODELS)
     gate, slow = Gate(), Gate()
     child = graph(
@@ -255,7 +255,7 @@ def test_an_agents_child_is_found_by_its_use(start: Start) -> None:
 
 
 def test_a_fork_names_steps_whose_children_acted(engine: Engine) -> None:
-    """A fork of the parent repeats the effects of a child, and its answer says so."""
+    """A fork of the parent repeats the effects of a child, and its answer lists them."""
     gate = Gate()
     gate.open()
     register(engine, paying(gate))

@@ -17,8 +17,8 @@ from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
 
 
-def test_a_retry_keeps_what_succeeded_and_runs_the_rest(engine: Engine) -> None:
-    """Completed steps keep their outputs and do not run again; failed and never-run ones do."""
+def test_a_retry_keeps_succeeded_steps_and_runs_the_rest(engine: Engine) -> None:
+    """Succeeded steps keep their outputs; failed and never-run ones run."""
     gate = Gate()
     token = gate.name
     first = engine.run(
@@ -54,18 +54,18 @@ def test_a_retry_of_a_retry_keeps_the_origin(hand: Hand) -> None:
     first = hand.start(graph(step("a")))
     hand.fail("a")
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     hand.fail("a")
     third = hand.operator.retry(second).task_id
     assert hand.document(third)["origin"] == first
-    hand.turn()
+    hand.commit()
     hand.succeed("a")
     assert hand.status(third) == "succeeded"
 
 
 @pytest.mark.parametrize("fail_fast", [True, False])
-def test_a_retry_runs_only_the_items_that_did_not_work(engine: Engine, fail_fast: bool) -> None:
-    """Items that ended well are kept, in their places, and the window holds for the others."""
+def test_a_retry_runs_only_the_failed_items(engine: Engine, fail_fast: bool) -> None:
+    """Succeeded items are kept with their indexes; the others obey the concurrency limit."""
     gate = Gate()
     group = step(
         "each",
@@ -86,8 +86,8 @@ def test_a_retry_runs_only_the_items_that_did_not_work(engine: Engine, fail_fast
     assert most_at_once(engine.events(again["id"]), lambda name: "[" in name) == 2
 
 
-def test_a_retried_groups_items_share_the_tasks_window(hand: Hand) -> None:
-    """Items carried over wait for places like any other, and one failing again ends it all."""
+def test_a_retried_groups_items_share_the_tasks_concurrency_limit(hand: Hand) -> None:
+    """Inherited items wait for slots like any other, and another failure ends the group."""
     group = graph(step("each", fanout=Fanout(count=5)), step("z"), max_parallel=2, fail_fast=False)
     first = hand.start(group)
     hand.settle({"each": Succeeded(items=[0, 1, 2, 3, 4]), "z": Succeeded()})
@@ -95,7 +95,7 @@ def test_a_retried_groups_items_share_the_tasks_window(hand: Hand) -> None:
         hand.settle(dict.fromkeys(hand.names(), FAILURE))
     assert hand.status(first) == "failed"
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     seen = []
     while hand.names():
         assert len(hand.names()) <= 2
@@ -105,21 +105,21 @@ def test_a_retried_groups_items_share_the_tasks_window(hand: Hand) -> None:
     assert seen == [f"each[{number}]" for number in range(5)]
     assert hand.status(second) == "failed"
     third = hand.operator.retry(second).task_id
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["each[3]"]
     hand.succeed("each[3]")
     assert hand.status(third) == "succeeded"
 
 
-def test_a_failure_in_a_retried_group_skips_what_is_held_back(hand: Hand) -> None:
-    """With fail_fast, carried items that have not begun are skipped when one fails again."""
+def test_a_failure_in_a_retried_group_skips_items_held_back(hand: Hand) -> None:
+    """With fail_fast, inherited items that have not begun are skipped when one fails again."""
     windowed = step("each", fanout=Fanout(count=4, concurrency=1))
     first = hand.start(graph(windowed, fail_fast=True))
     hand.settle({"each": Succeeded(items=[0, 1, 2, 3])})
     hand.operator.cancel(first)
     hand.running.clear()
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     assert hand.names() == ["each[0]"]
     hand.succeed("each[0]")
     hand.fail("each[1]")
@@ -127,8 +127,8 @@ def test_a_failure_in_a_retried_group_skips_what_is_held_back(hand: Hand) -> Non
     assert hand.statuses(second)["each"] == "failed"
 
 
-def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
-    """An effect that may have happened is inherited, and no retry begins while it may go on."""
+def test_a_retry_inherits_unknown_calls(hand: Hand) -> None:
+    """An effect that may have happened is inherited; no retry starts while it may be under way."""
     first = hand.start(graph(step("pay")))
     call_id = intend(hand, hand.claimed("pay"))
     with hand.database.connect("writer") as tx, tx.transaction():
@@ -137,59 +137,59 @@ def test_a_retry_remembers_what_is_unknown(hand: Hand) -> None:
             then=hand.clock.now() + 3_600_000_000,
             id=call_id,
         )
-    hand.settle({"pay": Failed(StepError("gone", "unknown", "nobody knows"))})
+    hand.settle({"pay": Failed(StepError("gone", "unknown", "it is not known"))})
     with pytest.raises(RefusedError, match="may still be under way"):
         hand.operator.retry(first)
     hand.skip(3700)
     second = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     (call,) = hand.claimed("pay", second).calls
     assert (call.status, call.number, call.on_unknown) == ("unknown", 1, "ask")
     hand.settle({"pay": Waiting(UnknownCall(call.call_id))})
     hand.operator.resolve(second, "pay", "done", {"paid": True})
-    hand.turn()
+    hand.commit()
     assert [known.response for known in hand.claimed("pay", second).calls] == [{"paid": True}]
     hand.succeed("pay")
 
 
-def test_a_retry_inherits_an_unknown_behind_a_failure(hand: Hand) -> None:
+def test_a_retry_inherits_an_unknown_call_before_a_failure(hand: Hand) -> None:
     """A failed later attempt says nothing about the first call, which may have happened."""
     first = hand.start(graph(step("pay")))
     intend(hand, hand.claimed("pay"), on_unknown="retry")
     hand.settle({"pay": Retry(ERROR, is_unknown=True)})
-    hand.turn()
+    hand.commit()
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed, on_unknown="retry")
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     (call,) = hand.claimed("pay", again).calls
     assert (call.status, call.attempt, call.error) == ("unknown", 0, None)
     hand.succeed("pay")
 
 
-def test_a_retry_inherits_no_failure(hand: Hand) -> None:
-    """A retry makes calls again that failed finally."""
+def test_a_retry_inherits_no_failed_calls(hand: Hand) -> None:
+    """A retry repeats calls that failed for good."""
     first = hand.start(graph(step("pay")))
     claimed = hand.claimed("pay")
     call_id = intend(hand, claimed)
     ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
     refused = StepError("status_401", "remote", "no", is_final=True)
     result = CallResult(call_id, key, CallStatus.FAILED, error=refused)
-    hand.turn(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
+    hand.commit(Batch(entries=[JournalEntry(claim_of(claimed), claimed.graph, result=result)]))
     hand.settle({"pay": Failed(refused)})
     again = hand.operator.retry(first).task_id
-    hand.turn()
+    hand.commit()
     assert hand.claimed("pay", again).calls == []
     hand.succeed("pay")
 
 
 def test_a_cancelled_task_can_be_retried(engine: Engine) -> None:
-    """Ended steps are kept; steps in flight run again."""
+    """Ended steps are kept; running steps run again."""
     gate = Gate()
     held = graph(
         step("a", "record", given={"token": gate.name + "a"}),
@@ -229,7 +229,7 @@ def test_a_fork_runs_a_step_and_its_downstream_again_with_edited_input(engine: E
 
 
 def test_a_fork_names_the_effects_that_it_repeats(engine: Engine) -> None:
-    """The answer names the steps whose effects will happen a second time; keys are new."""
+    """The answer lists the steps whose effects will happen a second time; keys are new."""
     token = Gate().name
     runs[token].append("primed")
     task = graph(
@@ -258,7 +258,7 @@ def test_a_fork_names_a_command_that_failed(engine: Engine) -> None:
     engine.wait(answer.task_id, "failed")
 
 
-def test_a_fork_names_what_it_repeats_beside_its_step(engine: Engine) -> None:
+def test_a_fork_names_repeated_effects_of_other_branches(engine: Engine) -> None:
     """Steps elsewhere that began and did not end run again too, with their effects."""
     token = Gate().name
     both = graph(step("a"), step("pay", "cut_off", given={"token": token}), step("z", after=["a"]))
@@ -273,7 +273,7 @@ def test_a_fork_names_what_it_repeats_beside_its_step(engine: Engine) -> None:
 
 
 def test_a_retried_clean_up_group_repeats_no_effect(engine: Engine) -> None:
-    """New items of an expanded group inherit the calls at their places, over any number of retries."""
+    """New items of a group inherit the calls of their indexes, over any number of retries."""
     token = new_id()
     tidy = step(
         "tidy",

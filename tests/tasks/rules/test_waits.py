@@ -1,4 +1,4 @@
-"""Retries, timers, signals, and questions to a person: steps that are not done at once."""
+"""Waits: retries, timers, signals, and questions to a person."""
 
 import pytest
 
@@ -31,8 +31,8 @@ def wake_at(hand: Hand, task_id: str) -> int:
     return int(found)
 
 
-def test_a_step_is_tried_again_until_it_works(engine: Engine) -> None:
-    """Each failed attempt counts; the error of the last one stays out of a success."""
+def test_a_step_is_retried_until_it_succeeds(engine: Engine) -> None:
+    """Each failed attempt counts; a success keeps no error of an earlier attempt."""
     done = engine.run(graph(step("a", "fail_before", given={"attempt": 3})))
     assert (done["status"], done["output"]) == ("succeeded", {"a": 3})
     (found,) = done["steps"]
@@ -52,15 +52,15 @@ def test_attempts_stop_at_the_maximum(engine: Engine) -> None:
     assert engine.types(done["id"], "a").count("step.claimed") == 1
 
 
-def test_a_failure_for_good_is_not_retried(engine: Engine) -> None:
-    """What says that it will not work is not tried again."""
+def test_a_final_failure_is_not_retried(engine: Engine) -> None:
+    """The step fails with its first attempt."""
     done = engine.run(graph(step("a", "fail")))
     assert done["status"] == "failed"
     assert engine.types(done["id"], "a").count("step.claimed") == 1
 
 
-def test_backoff_grows_and_nothing_runs_before_its_time(hand: Hand) -> None:
-    """Delays double up to their cap; a step is claimed when its time has come, not before."""
+def test_backoff_doubles_and_no_retry_runs_early(hand: Hand) -> None:
+    """Delays double up to their cap; a step is claimed when it is due, not before."""
     policy = RetryPolicy(
         max_attempts=5, delay_seconds=10, factor=2, max_delay_seconds=30, jitter=False
     )
@@ -71,16 +71,16 @@ def test_backoff_grows_and_nothing_runs_before_its_time(hand: Hand) -> None:
         after = hand.clock.now()
         delay = wake_at(hand, task_id)
         assert before + expected * SECOND <= delay <= after + expected * SECOND
-        hand.turn()
+        hand.commit()
         assert hand.names() == []
         hand.skip(expected + 1)
-        hand.turn()
+        hand.commit()
         assert hand.names() == ["a"]
     hand.settle({"a": RETRY})
     assert hand.status(task_id) == "failed"
 
 
-def test_what_a_remote_asks_for_is_a_lower_bound(hand: Hand) -> None:
+def test_retry_after_is_a_lower_bound(hand: Hand) -> None:
     """`Retry-After` makes the delay longer, never shorter."""
     policy = RetryPolicy(max_attempts=5, delay_seconds=100, factor=1, jitter=False)
     task_id = hand.start(graph(step("a", retry=policy)))
@@ -90,11 +90,11 @@ def test_what_a_remote_asks_for_is_a_lower_bound(hand: Hand) -> None:
         assert before + expected * SECOND <= wake_at(hand, task_id)
         assert wake_at(hand, task_id) <= hand.clock.now() + expected * SECOND
         hand.skip(expected + 1)
-        hand.turn()
+        hand.commit()
 
 
-def test_a_step_asks_to_be_left_alone(engine: Engine) -> None:
-    """A function's own delay is kept: the step is not tried before it, and then works."""
+def test_a_step_sets_its_own_retry_delay(engine: Engine) -> None:
+    """It is not tried before the delay that its function asked for."""
     task_id = engine.submit(graph(step("a", "asked_to_wait", given={"seconds": 3600})))
     eventually(lambda: engine.types(task_id, "a").count("step.retried") == 1)
     document = engine.document(task_id)
@@ -103,8 +103,8 @@ def test_a_step_asks_to_be_left_alone(engine: Engine) -> None:
     assert engine.wait(task_id, "succeeded")["output"] == {"a": 2}
 
 
-def test_a_timer_holds_no_slot_and_wakes_in_time(engine: Engine) -> None:
-    """A waiting step leaves its worker free, and goes on when its time has come."""
+def test_a_timer_holds_no_slot_and_wakes_when_due(engine: Engine) -> None:
+    """A waiting step leaves its worker free."""
     task_id = engine.submit(
         graph(other("wait", "wait", config={"duration": "1h"}), step("b", after=["wait"]))
     )
@@ -117,14 +117,14 @@ def test_a_timer_holds_no_slot_and_wakes_in_time(engine: Engine) -> None:
     assert waited["attempt"] == 1, "a wait is no attempt"
 
 
-def test_a_short_timer_wakes_by_itself(engine: Engine) -> None:
-    """Nothing but the clock is needed to wake a step."""
+def test_a_short_timer_wakes_without_other_events(engine: Engine) -> None:
+    """Only the clock is needed to wake a step."""
     done = engine.run(graph(other("wait", "wait", config={"duration": "50ms"})))
     assert done["status"] == "succeeded"
 
 
-def test_a_signal_is_taken_whether_it_comes_late_or_early(engine: Engine) -> None:
-    """What was sent before anybody waited is kept; each signal is taken once, the oldest first."""
+def test_a_signal_is_taken_whether_it_arrives_late_or_early(engine: Engine) -> None:
+    """A signal that no step waits for is kept; each is taken once, the oldest first."""
     gate = Gate()
     task_id = engine.submit(
         graph(
@@ -150,14 +150,14 @@ def test_one_signal_wakes_one_waiter(hand: Hand) -> None:
     hand.operator.signal(task_id, "go", 1)
     assert sorted(hand.statuses(task_id).values()) == ["pending", "waiting"]
     hand.operator.signal(task_id, "go", 2)
-    hand.turn()
+    hand.commit()
     waited = [hand.claimed(name).waited for name in ("a", "b")]
     assert [found.result["value"] for found in waited if found is not None] == [1, 2]
 
 
 @pytest.mark.parametrize("verdict", ["done", "retry", "fail"])
-def test_a_person_says_what_became_of_an_effect(engine: Engine, verdict: str) -> None:
-    """A lost answer is never repeated unasked: the step waits until somebody decides."""
+def test_a_person_resolves_an_unknown_effect(engine: Engine, verdict: str) -> None:
+    """It is never repeated unasked: the step waits until a person decides."""
     token = Gate().name
     task_id = engine.submit(graph(step("pay", "cut_off", given={"token": token})))
     eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
@@ -173,7 +173,9 @@ def test_a_person_says_what_became_of_an_effect(engine: Engine, verdict: str) ->
         )
     )
     assert found is not None and runs[token] == [1]
-    assert engine.types(task_id).count("tool_call.unknown") == 1, "told once, however it is met"
+    assert engine.types(task_id).count("tool_call.unknown") == 1, (
+        "emitted once, however often it is met"
+    )
     if verdict == "done":
         answer = engine.operator.resolve(task_id, "pay", "done", {"paid": True})
         assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"paid": True}}
@@ -189,7 +191,7 @@ def test_a_person_says_what_became_of_an_effect(engine: Engine, verdict: str) ->
 
 
 def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
-    """`on_unknown: retry` asks nobody: the call is made again by the next attempt."""
+    """With `on_unknown: retry` the next attempt makes the call again without a question."""
     token = Gate().name
     given = {"token": token, "on_unknown": "retry"}
     task_id = engine.submit(graph(step("pay", "cut_off", given=given)))
@@ -200,9 +202,11 @@ def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
     assert runs[token] == [1, 2]
 
 
-@pytest.mark.parametrize("is_one_turn", [False, True], ids=["before", "with it"])
-def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: bool) -> None:
-    """The late word of an effect may come while the next attempt decides to ask: it wins."""
+@pytest.mark.parametrize("is_one_commit", [False, True], ids=["before", "with it"])
+def test_no_question_is_asked_about_a_call_with_a_late_result(
+    hand: Hand, is_one_commit: bool
+) -> None:
+    """The result may arrive while the next attempt decides to ask: the result wins."""
     task_id = hand.start(graph(step("a")))
     first = hand.claimed("a")
     call_id = intend(hand, first)
@@ -212,13 +216,13 @@ def test_nobody_is_asked_about_what_is_known_by_now(hand: Hand, is_one_turn: boo
     result = CallResult(call_id, key, CallStatus.SUCCEEDED, "paid")
     late = JournalEntry(claim_of(first), first.graph, result=result)
     asking = settle_of(second, Waiting(UnknownCall(call_id)))
-    if is_one_turn:
-        hand.turn(Batch(entries=[late], completions=[asking]))
+    if is_one_commit:
+        hand.commit(Batch(entries=[late], completions=[asking]))
     else:
-        hand.turn(Batch(entries=[late]))
-        hand.turn(Batch(completions=[asking]))
+        hand.commit(Batch(entries=[late]))
+        hand.commit(Batch(completions=[asking]))
     if hand.names() == []:
-        hand.turn()
+        hand.commit()
     (known,) = hand.claimed("a").calls
     assert known.response == "paid"
     assert hand.rows("SELECT 1 FROM approvals WHERE status = 'pending'") == []

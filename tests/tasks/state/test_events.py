@@ -1,4 +1,4 @@
-"""The event log: gapless, true to the rows, readable by cursor, and told to listeners."""
+"""The event log: gapless, true to the rows, readable by cursor, delivered to listeners."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def read_all(database: Database, limit: int, **options: Any) -> list[dict[str, A
 
 
 def test_the_log_of_a_task_is_gapless_and_complete(hand: Hand) -> None:
-    """Events are numbered 1..n, and tell each thing that happened in its order."""
+    """Events are numbered 1..n, one for each change, in order."""
     task_id = hand.start(graph(step("a"), step("b", after=["a"]), step("c", after=["b"])))
     hand.settle({"a": RETRY})
     hand.succeed("a")
@@ -53,8 +53,8 @@ def test_the_log_of_a_task_is_gapless_and_complete(hand: Hand) -> None:
     hand.operator.resume(task_id)
     numbers = hand.rows("SELECT seq FROM events WHERE task_id = :id ORDER BY seq", id=task_id)
     assert [number for (number,) in numbers] == list(range(1, len(numbers) + 1))
-    told = [(kind, name, attempt) for kind, name, attempt, _ in hand.events(task_id)]
-    assert told == [
+    events = [(kind, name, attempt) for kind, name, attempt, _ in hand.events(task_id)]
+    assert events == [
         ("task.created", None, None),
         ("task.started", None, None),
         ("step.claimed", "a", 1),
@@ -71,7 +71,7 @@ def test_the_log_of_a_task_is_gapless_and_complete(hand: Hand) -> None:
 
 
 def test_a_changed_row_is_found_by_replaying(hand: Hand) -> None:
-    """The checker tells when rows and events disagree: a status that no event led to."""
+    """The checker reports a status that no event led to."""
     task_id = hand.start(graph(step("a")))
     hand.succeed("a")
     change = "UPDATE steps SET status = :to WHERE task_id = :id"
@@ -85,7 +85,7 @@ def test_a_changed_row_is_found_by_replaying(hand: Hand) -> None:
 
 
 def test_pages_give_every_event_once_and_in_order(hand: Hand) -> None:
-    """Whatever the page's size, the log is the same; a task's filter gives just its own."""
+    """Whatever the page size, the log is the same; a task's filter gives only its own events."""
     first, second = hand.submit(graph(step("a"), name="one"), graph(step("b"), name="two"))
     hand.succeed("a", "b")
     wait_until_settled(hand.database)
@@ -105,7 +105,7 @@ def _append(tx: Any, word: str) -> None:
 
 
 def test_a_late_commit_is_never_missed(postgres_database: Database) -> None:
-    """A transaction that began first and commits last is not skipped by whoever reads between."""
+    """A reader between them does not skip a transaction that began first and commits last."""
     database = postgres_database
     with database.connect("writer") as slow, database.connect("writer") as quick:
         with slow.transaction():
@@ -123,8 +123,8 @@ def test_a_late_commit_is_never_missed(postgres_database: Database) -> None:
     assert types == ["slow.one", "quick.two"]
 
 
-def test_listeners_are_told_what_was_stored_and_cannot_break_the_engine(engine: Engine) -> None:
-    """Events reach listeners after their commit; one that raises changes nothing."""
+def test_listeners_get_stored_events_and_cannot_break_the_engine(engine: Engine) -> None:
+    """Events reach listeners after their commit; a listener that raises changes nothing."""
     gate = Gate()
 
     def broken(_events: list[tuple[Any, ...]]) -> None:
@@ -138,28 +138,31 @@ def test_listeners_are_told_what_was_stored_and_cannot_break_the_engine(engine: 
         "SELECT task_id, seq, type FROM events WHERE task_id = :id ORDER BY seq", id=done["id"]
     )
     eventually(
-        lambda: len([event for event in engine.told if event[0] == done["id"]]) >= len(stored)
+        lambda: (
+            len([event for event in engine.delivered_events if event[0] == done["id"]])
+            >= len(stored)
+        )
     )
-    told = [event[:3] for event in engine.told if event[0] == done["id"]]
-    assert told == stored
+    delivered = [event[:3] for event in engine.delivered_events if event[0] == done["id"]]
+    assert delivered == stored
     assert gate.entered > 0
 
 
-def test_a_task_created_by_another_process_is_heard_of_at_once(engine: Engine) -> None:
-    """The worker runs what another connection submitted, without waiting to be asked."""
+def test_a_task_created_by_another_process_starts_at_once(engine: Engine) -> None:
+    """The worker is notified, and does not wait for its next poll."""
     task_id = engine.operator.submit(Submission(graph=graph(step("a"))))
     engine.wait(task_id, "succeeded")
     assert engine.types(task_id)[0] == "task.created"
 
 
 def test_outcomes_and_their_events_commit_together(hand: Hand) -> None:
-    """What a turn that was rolled back would have told is nowhere."""
+    """A commit that was rolled back leaves no event."""
     task_id = hand.start(graph(step("a"), step("b", after=["a"])))
     before = hand.types(task_id)
-    hand.committer.session.sequence += 7
+    hand.committer.session.tx_number += 7
     with pytest.raises(FencedError):
         hand.settle({"a": Succeeded(1)})
     assert hand.types(task_id) == before
-    hand.committer.session.sequence -= 7
+    hand.committer.session.tx_number -= 7
     hand.succeed("a")
     hand.succeed("b")

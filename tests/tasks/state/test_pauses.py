@@ -1,4 +1,4 @@
-"""What paused a task is a column: code acts on it, and never on the words of the reason."""
+"""The kind of a pause is a column: code acts on it, and never on the text of the reason."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ def _pause(hand: Hand, task_id: str) -> tuple[str | None, str | None, str | None
     return document["pause_kind"], document["pause_reason"], document["pause_command"]
 
 
-def test_an_operators_pause(hand: Hand) -> None:
-    """`resume` ends it; a running task has no pause."""
+def test_resume_ends_an_operators_pause(hand: Hand) -> None:
+    """A running task has no pause."""
     task_id = hand.start(graph(step("a")))
     assert _pause(hand, task_id) == (None, None, None)
     hand.operator.pause(task_id, "budget: lunch")
@@ -32,7 +32,7 @@ def test_an_operators_pause(hand: Hand) -> None:
     assert _pause(hand, task_id) == (None, None, None)
 
 
-def test_words_are_no_kind(hand: Hand) -> None:
+def test_the_reasons_text_does_not_decide_the_kind(hand: Hand) -> None:
     """An operator's reason may begin as a budget's does: raising the budget resumes nothing."""
     task_id = hand.start(graph(step("a"), budget={"tokens": 5}))
     hand.operator.pause(task_id, "budget: lunch")
@@ -52,8 +52,8 @@ def test_a_budgets_pause_names_the_command_that_raises_it(hand: Hand) -> None:
     assert _pause(hand, task_id) == (None, None, None)
 
 
-def test_a_child_asked_for_under_a_budgets_pause_shares_it(hand: Hand) -> None:
-    """Raising the budget resumes the child too, also where it was created after the pause."""
+def test_a_child_requested_during_a_budgets_pause_shares_it(hand: Hand) -> None:
+    """Raising the budget resumes the child too, also if it was created after the pause."""
     register(hand, graph(step("c"), name="child"))
     run = parent("child").steps[0]
     task_id = hand.start(graph(run, step("a"), budget={"tokens": 5}))
@@ -81,7 +81,7 @@ def test_a_pause_by_an_earlier_version_has_no_kind(hand: Hand) -> None:
 def test_the_migration_fills_the_columns_of_paused_tasks(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Once, by the words that earlier versions wrote; tasks that are not paused have no pause."""
+    """It reads the texts that earlier versions wrote; tasks that are not paused have no pause."""
     url = f"sqlite:///{tmp_path}/agent.db"
     if kind == "postgres":
         url = request.getfixturevalue("empty_postgres_url")

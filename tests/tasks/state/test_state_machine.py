@@ -87,8 +87,10 @@ def _cells() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("machine", "state", "event", "target"), list(_cells()))
-def test_every_cell(machine: Machine, state: str, event: str, target: str | None) -> None:
-    """An allowed event leads to its target; every other one is refused and says so."""
+def test_every_cell_of_state_and_event(
+    machine: Machine, state: str, event: str, target: str | None
+) -> None:
+    """An allowed event leads to its target; every other one is refused with a message."""
     if target is not None:
         assert moved(machine, event, state) == target
         return
@@ -128,8 +130,8 @@ def _is_refused(connection: Connection, sql: str, **parameters: object) -> bool:
         return True
 
 
-def test_the_tables_know_just_these_states(hand: Hand) -> None:
-    """Every state of a machine can be stored, another one cannot, on either database."""
+def test_the_tables_accept_exactly_these_states(hand: Hand) -> None:
+    """Every state of a machine can be stored and no other, on both databases."""
     task_id = hand.start(graph(step("a")), slots=0)
     with hand.database.connect("writer") as connection:
         for status in (*TaskStatus, "done", ""):
@@ -151,8 +153,8 @@ def test_the_tables_know_just_these_states(hand: Hand) -> None:
             assert refused is (status not in set(StepStatus)), status
 
 
-def test_a_claim_is_whole_or_not_there(hand: Hand) -> None:
-    """Owner and claim turn are set on a running step and clear on every other."""
+def test_a_claim_is_complete_or_absent(hand: Hand) -> None:
+    """Owner and `claim_turn` are set on a running step and null on every other."""
     task_id = hand.start(graph(step("a")), slots=0)
     with hand.database.connect("writer") as connection:
         for status in StepStatus:

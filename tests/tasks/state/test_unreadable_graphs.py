@@ -1,4 +1,4 @@
-"""A task whose definition cannot be read: it stops nobody else, and can be cancelled."""
+"""A task whose definition cannot be read: it stops no other task, and can be cancelled."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ ASKED = Waiting(ChildRequest("child", {}))
 
 
 def ask_in_two(hand: Hand) -> tuple[str, str]:
-    """Return two tasks with a question each, whose time has come."""
+    """Return two tasks with a question each, both of them expired."""
     expiring = asks("ask", expires=5)
     first, second = hand.submit(graph(expiring, name="bad"), graph(expiring, name="good"))
     question = Question("approval", "Now?", {}, expires_seconds=5.0)
@@ -34,8 +34,8 @@ def ask_in_two(hand: Hand) -> tuple[str, str]:
     return first, second
 
 
-def test_the_agent_starts_beside_it(hand: Hand) -> None:
-    """The startup pass leaves it as it is, and does for the others what it always does."""
+def test_the_agent_starts_with_an_unreadable_task(hand: Hand) -> None:
+    """The startup pass skips it, and handles the others as always."""
     bad, good = ask_in_two(hand)
     with unreadable(hand, "bad"):
         assert recovery.recover(hand.database, hand.clock).approvals == 1
@@ -56,8 +56,8 @@ def test_a_full_page_of_unreadable_questions_hides_no_others(
     assert hand.status(good) == "failed"
 
 
-def test_a_step_that_cannot_be_read_keeps_no_other_question_waiting(hand: Hand) -> None:
-    """The loop that looks after questions goes on to the next one."""
+def test_an_unreadable_step_delays_no_other_question(hand: Hand) -> None:
+    """The loop that expires questions goes on to the next one."""
     bad, good = ask_in_two(hand)
     before = rewrite(hand, bad, "waiting_on", "{broken")
     assert expiry.check_due(hand.database, hand.clock) == {"expired": 1}
@@ -65,8 +65,8 @@ def test_a_step_that_cannot_be_read_keeps_no_other_question_waiting(hand: Hand) 
     rewrite(hand, bad, "waiting_on", before)
 
 
-def test_its_left_results_are_kept_until_it_can_be_read(hand: Hand, tmp_path: Path) -> None:
-    """What another process could not record is neither lost nor in anybody's way."""
+def test_spilled_results_are_kept_until_the_task_can_be_read(hand: Hand, tmp_path: Path) -> None:
+    """Results that another process could not record are not lost, and block nothing."""
     hand.database.directory = tmp_path
     bad, good = hand.submit(graph(step("pay"), name="bad"), graph(step("pay"), name="good"))
     notes = []
@@ -76,7 +76,7 @@ def test_its_left_results_are_kept_until_it_can_be_read(hand: Hand, tmp_path: Pa
         ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
         result = CallResult(call_id, key, CallStatus.SUCCEEDED, "done")
         notes.append(JournalEntry(claim_of(claimed), claimed.graph, result=result))
-    path = spilled_results.leave(hand.database, notes)
+    path = spilled_results.write_file(hand.database, notes)
     assert path is not None
     with unreadable(hand, "bad"):
         assert recovery.recover(hand.database, hand.clock).calls == 1
@@ -87,8 +87,8 @@ def test_its_left_results_are_kept_until_it_can_be_read(hand: Hand, tmp_path: Pa
     assert statuses == [("succeeded",), ("succeeded",)]
 
 
-def test_it_can_be_cancelled_and_nothing_else(hand: Hand) -> None:
-    """Every other command says why it cannot be done."""
+def test_an_unreadable_task_can_only_be_cancelled(hand: Hand) -> None:
+    """Every other command is refused with the reason."""
     task_id = hand.start(graph(step("a"), step("b", after=["a"]), name="bad"))
     hand.operator.pause(task_id)
     with unreadable(hand, "bad"):
@@ -103,8 +103,8 @@ def test_it_can_be_cancelled_and_nothing_else(hand: Hand) -> None:
 
 
 @pytest.mark.parametrize("bad", ["parent", "child"])
-def test_its_family_can_be_cancelled(hand: Hand, bad: str) -> None:
-    """Whichever of a family cannot be read, a cancellation travels down, and up."""
+def test_the_family_of_an_unreadable_task_can_be_cancelled(hand: Hand, bad: str) -> None:
+    """Whichever of a family cannot be read, a cancellation reaches children and parents."""
     register(hand, graph(step("c"), name="child"))
     first = hand.start(graph(other("run", "workflow"), name="parent"))
     hand.settle({"run": ASKED})

@@ -1,4 +1,4 @@
-"""Without file descriptors steps are put off: nothing began, so no attempt is used up."""
+"""Without file descriptors steps are put off: nothing began, so no attempt is used."""
 
 import errno
 import os
@@ -75,10 +75,10 @@ def _check_put_off(engine: Engine, done: dict[str, Any], times: int) -> None:
 
 @pytest.mark.parametrize("config", [{"effect": "none"}, {}], ids=["reading", "effect"])
 @pytest.mark.parametrize("where", ["pipe", "spawn"])
-def test_a_command_is_put_off(
+def test_a_command_waits_for_file_descriptors(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], where: str
 ) -> None:
-    """A command that cannot be started for want of descriptors is started later."""
+    """A command that cannot be spawned for lack of descriptors is spawned later."""
     if where == "pipe":
         # The second pipe of a command: the first must not be left open.
         monkeypatch.setattr(
@@ -91,10 +91,10 @@ def test_a_command_is_put_off(
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_a_request_is_put_off(
+def test_a_request_waits_for_file_descriptors(
     start: Start, monkeypatch: pytest.MonkeyPatch, remote: str, method: str
 ) -> None:
-    """A request that cannot be sent for want of descriptors is sent later, once."""
+    """A request that cannot be sent for lack of descriptors is sent later, once."""
     engine = start(allow_private=("127.0.0.1",))
     if method == "get":
         connect = _failing(GuardedBackend.connect_tcp)
@@ -139,8 +139,8 @@ asyncio.run(main())
 """
 
 
-def test_the_soft_limit_is_raised_for_this_process_alone() -> None:
-    """The process has the hard limit; its commands get the soft limit that it began with."""
+def test_the_soft_limit_is_raised_for_this_process_only() -> None:
+    """The process has the hard limit; its commands get the original soft limit."""
     done = subprocess.run(
         [sys.executable, "-c", _RAISING], capture_output=True, text=True, timeout=60, check=True
     )
@@ -149,8 +149,8 @@ def test_the_soft_limit_is_raised_for_this_process_alone() -> None:
     assert int(opened) == 399
 
 
-def test_what_is_no_exhaustion() -> None:
-    """Only the want of descriptors counts, wherever in the chain of causes it is."""
+def test_only_a_lack_of_descriptors_is_exhaustion() -> None:
+    """It counts anywhere in the chain of causes; other errors do not."""
     plain = OSError(errno.ECONNREFUSED, "refused")
     assert not file_descriptors.is_exhaustion(plain)
     assert not file_descriptors.is_exhaustion(None)

@@ -32,12 +32,12 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 
 def transactions(engines: list[Engine], polls: Counter[str]) -> int:
-    """Return how many transactions workers have made until now."""
-    return polls["polls"] + sum(engine.worker.committer.session.sequence for engine in engines)
+    """Return the number of transactions that workers have made until now."""
+    return polls["polls"] + sum(engine.worker.committer.session.tx_number for engine in engines)
 
 
 def rate(engines: list[Engine], polls: Counter[str]) -> float:
-    """Return how many transactions workers make in a second, measured over some."""
+    """Return the number of transactions that workers make in a second, measured over some."""
     before, began = transactions(engines, polls), time.monotonic()
     time.sleep(SECONDS)
     return (transactions(engines, polls) - before) / (time.monotonic() - began)
@@ -51,7 +51,9 @@ def submit_due(database: Database) -> list[str]:
     return task_ids
 
 
-def test_while_an_isolated_step_runs(start: Start, checked: Database, polls: Counter[str]) -> None:
+def test_a_worker_is_idle_while_an_isolated_step_runs(
+    start: Start, checked: Database, polls: Counter[str]
+) -> None:
     """Fifty due tasks wait for it, and cost next to nothing."""
     gate = Gate()
     victim = Hand(checked)
@@ -68,10 +70,10 @@ def test_while_an_isolated_step_runs(start: Start, checked: Database, polls: Cou
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_while_every_slot_is_taken(
+def test_a_worker_is_idle_while_every_slot_is_taken(
     count: int, start: Start, checked: Database, polls: Counter[str]
 ) -> None:
-    """Workers without a free slot do not wake each other for what none of them can start."""
+    """Workers without a free slot do not wake each other for work that none of them can start."""
     if checked.is_sqlite and count > 1:
         pytest.skip("one process at a time runs tasks on SQLite")
     gate = Gate()
@@ -88,10 +90,10 @@ def test_while_every_slot_is_taken(
         engines[0].wait(task_id, "succeeded")
 
 
-def test_while_another_process_holds_a_due_task(
+def test_a_worker_is_idle_while_a_due_task_is_locked(
     postgres_database: Database, polls: Counter[str]
 ) -> None:
-    """A lock that is held for long is tried seldom; what is due beside it starts at once."""
+    """A lock that is held for long is tried seldom; other due tasks start at once."""
     (task_id, *_) = submit_due(postgres_database)
     holder = postgres_database.connect("writer")
     holder._begin()
@@ -111,10 +113,10 @@ def test_while_another_process_holds_a_due_task(
     engine.close()
 
 
-def test_after_due_work_is_gone_that_could_not_be_started(
+def test_a_worker_is_idle_after_another_one_took_the_due_work(
     postgres_database: Database, polls: Counter[str]
 ) -> None:
-    """Another worker has taken it: who waited for it is idle, and does not go on looking for it."""
+    """It does not keep polling for work that is gone."""
     hand = Hand(postgres_database)
     (task_id,) = hand.submit(graph(step("a"), name="due"), slots=0)
     hand.close()
@@ -132,10 +134,10 @@ def test_after_due_work_is_gone_that_could_not_be_started(
     engine.close()
 
 
-def test_while_another_process_holds_the_task_of_an_outcome(
+def test_a_worker_is_idle_while_the_task_of_an_outcome_is_locked(
     postgres_database: Database, polls: Counter[str]
 ) -> None:
-    """The outcome is tried seldom, and recorded once the lock is gone."""
+    """The outcome is tried seldom, and recorded once the lock is free."""
     gate = Gate()
     engine = Engine(postgres_database, poll_seconds=1.0)
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name})))

@@ -1,4 +1,4 @@
-"""A store of large values that does not answer: only what needs it waits, and says so."""
+"""An artifact store that does not answer: only steps that need it wait, and report it."""
 
 import json
 import sys
@@ -34,13 +34,13 @@ sys.modules["outage_values_under_test"] = _values
 
 
 def give(name: str, value: Any, /, **options: Any) -> Step:
-    """Return a step that gives a value."""
+    """Return a step whose output is a value."""
     setattr(_values, name, lambda: value)
     return other(name, "python", config={"call": f"outage_values_under_test:{name}"}, **options)
 
 
 def size_of(name: str, of: str, **options: Any) -> Step:
-    """Return a step that gives the length of what another one gave."""
+    """Return a step whose output is the length of another step's output."""
     config = {"call": f"outage_values_under_test:{name}", "with": {"obj": of}}
     setattr(_values, name, lambda obj: sum(1 for _ in obj))
     return other(name, "python", config=config, **options)
@@ -48,7 +48,7 @@ def size_of(name: str, of: str, **options: Any) -> Step:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Try the store often, and leave it well."""
+    """Try the store often, and leave it working."""
     monkeypatch.setattr(bounded_calls, "LONGEST_DELAY_SECONDS", 0.2)
     monkeypatch.setattr(bounded_calls, "FIRST_DELAY_SECONDS", 0.05)
     monkeypatch.setattr(outages, "RECORDED_AFTER_SECONDS", 0.2)
@@ -78,15 +78,15 @@ def isolate(engine: Engine, task_id: str, name: str) -> None:
         tx.execute("UPDATE tasks SET priority = priority WHERE id = :id", id=task_id)
 
 
-def told(engine: Engine) -> list[str]:
-    """Return the events about the store, in their order."""
+def store_events(engine: Engine) -> list[str]:
+    """Return the events about the store, in order."""
     sql = "SELECT type FROM events WHERE type LIKE 'artifacts.%' ORDER BY id"
     return [str(kind) for (kind,) in engine.rows(sql)]
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
-def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
-    """Other tasks are created and end; the step that waits says why, and goes on when it can."""
+def test_only_steps_that_need_the_store_wait(engine: Engine, how: str) -> None:
+    """Other tasks run; the waiting step names the reason, and goes on after the outage."""
     with faulty_store.broken(how):
         stuck = engine.submit(graph(give("big", LARGE), step("next", after=["big"]), name="stuck"))
         eventually(lambda: engine.steps(stuck)["big"]["delay"])
@@ -103,15 +103,15 @@ def test_only_what_needs_the_store_waits(engine: Engine, how: str) -> None:
         assert [on["step"] for on in engine.document(stuck)["waiting_on"]] == ["big"]
         assert listed["activity"] == "running", "its attempt goes on once the store answers"
         assert [*engine.worker.health.messages()] == ["artifacts faulty://bucket"]
-        eventually(lambda: told(engine) == ["artifacts.unreachable"])
+        eventually(lambda: store_events(engine) == ["artifacts.unreachable"])
     assert engine.wait(stuck, "succeeded")["steps"][0]["delay"] is None
     assert engine.steps(stuck)["big"]["output"] == LARGE
-    eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
+    eventually(lambda: store_events(engine) == ["artifacts.unreachable", "artifacts.reachable"])
     assert engine.worker.health.messages() == {}
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
-def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -> None:
+def test_a_worker_starts_while_its_store_is_unavailable(database: Database, how: str) -> None:
     """A driver that connects in its constructor delays only the steps that need the store."""
     url = faulty_store.CONNECTING_URL
     database.blob_stores = BlobStores(url, timeout_seconds=0.3)
@@ -119,7 +119,7 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
         engine = Engine(database, limits=Limits(artifacts_url=url))
         try:
             # The outage is known before a step needs the store.
-            eventually(lambda: told(engine) == ["artifacts.unreachable"])
+            eventually(lambda: store_events(engine) == ["artifacts.unreachable"])
             assert [*engine.worker.health.messages()] == ["artifacts connecting://bucket"]
             assert engine.run(graph(step("one")))["status"] == "succeeded"
             stuck = engine.submit(graph(give("big", LARGE)))
@@ -133,23 +133,23 @@ def test_a_worker_starts_while_its_store_is_away(database: Database, how: str) -
             engine.close()
 
 
-def test_an_idle_worker_notices_that_its_store_is_back(database: Database) -> None:
-    """An outage at the start ends without a step that needs the store."""
+def test_an_idle_worker_notices_the_end_of_an_outage(database: Database) -> None:
+    """No step needs the store for that."""
     url = faulty_store.CONNECTING_URL
     database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken("raises"):
         engine = Engine(database, limits=Limits(artifacts_url=url))
-        eventually(lambda: told(engine) == ["artifacts.unreachable"])
+        eventually(lambda: store_events(engine) == ["artifacts.unreachable"])
     try:
-        eventually(lambda: told(engine) == ["artifacts.unreachable", "artifacts.reachable"])
+        eventually(lambda: store_events(engine) == ["artifacts.unreachable", "artifacts.reachable"])
         assert engine.worker.health.messages() == {}
     finally:
         engine.stop()
         engine.close()
 
 
-def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
-    """Attempts that are over and wait for the store take up no slot."""
+def test_more_waiting_steps_than_slots_delay_nothing(database: Database) -> None:
+    """Attempts that have ended and wait for the store hold no slot."""
     database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     engine = Engine(database, limits=Limits(artifacts_url=faulty_store.URL), slots=2)
     try:
@@ -165,7 +165,7 @@ def test_more_waiting_steps_than_slots_stop_nothing(database: Database) -> None:
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
-def test_a_value_that_cannot_be_read_delays_only_who_needs_it(engine: Engine, how: str) -> None:
+def test_an_unreadable_value_delays_only_the_steps_that_need_it(engine: Engine, how: str) -> None:
     """An attempt whose input is in the store waits for it; others are prepared and run."""
     task_id = engine.submit(
         graph(
@@ -190,7 +190,7 @@ def test_a_value_that_cannot_be_read_delays_only_who_needs_it(engine: Engine, ho
 
 
 def test_a_task_can_be_canceled_while_its_step_waits_for_a_value(engine: Engine) -> None:
-    """Its step is let go, and nothing of it starts when the store is back."""
+    """Its step is dropped, and does not start when the store is back."""
     task_id = engine.submit(
         graph(
             give("big", LARGE),
@@ -226,10 +226,10 @@ def test_a_large_result_is_recorded_before_its_outcome(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("how", ["no thread", "no memory"])
-def test_an_outcome_outlives_what_the_process_lacks(
+def test_an_outcome_survives_a_lack_of_local_resources(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """What is no error of the store delays an outcome as well, and the outcome is not lost."""
+    """An error that is not the store's delays the outcome too, and does not lose it."""
     start, pack = threading.Thread.start, artifact_rows.pack
     failures = iter(range(3))
 
@@ -256,7 +256,7 @@ def test_an_outcome_outlives_what_the_process_lacks(
 def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
     engine: Engine, ends: str
 ) -> None:
-    """It is to run with nothing beside it as soon as its value is there."""
+    """It must run isolated as soon as its value is there."""
     task_id = engine.submit(
         graph(
             give("big", LARGE),
@@ -285,24 +285,24 @@ def test_nothing_starts_beside_an_isolated_step_that_waits_for_a_value(
         assert [name for (name,) in engine.rows(started)].index("size") == 2
 
 
-def test_a_value_that_is_there_is_not_fetched_again() -> None:
-    """A step that waits for two values has one of them read once, however long the other takes."""
-    room = BlockedSteps()
-    room.fetched.missing = {"a", "b"}
+def test_a_fetched_value_is_not_fetched_again() -> None:
+    """A step that waits for two values has each read once, however long the other takes."""
+    blocked = BlockedSteps()
+    blocked.fetched.missing = {"a", "b"}
     task = TaskRow.new("task", TaskStatus.RUNNING, workflow_name="w", workflow_version=1)
     waiting = StepRow.new("step", "task", 0)
-    room.add(LockedTask(task, graph(step("one")), 0), waiting, is_isolated=False)
-    assert room.wanted == {"a", "b"}
-    assert room.supply("a", b"content") == []
-    assert room.wanted == {"b"}
-    room.tidy()
-    assert room.fetched.contents == {"a": b"content"}
-    assert [each.step for each in room.supply("b", None)] == [waiting]
-    assert room.wanted == set()
+    blocked.add(LockedTask(task, graph(step("one")), 0), waiting, is_isolated=False)
+    assert blocked.wanted == {"a", "b"}
+    assert blocked.supply("a", b"content") == []
+    assert blocked.wanted == {"b"}
+    blocked.tidy()
+    assert blocked.fetched.contents == {"a": b"content"}
+    assert [each.step for each in blocked.supply("b", None)] == [waiting]
+    assert blocked.wanted == set()
 
 
 def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None:
-    """Nothing is sent before its request is stored; the step waits, holds no slot, and says why."""
+    """Nothing is sent before the request is stored; the step waits without a slot."""
     config = {"prompt": LARGE, "model": "echo", "max_tokens": 100_000}
     with faulty_store.broken("raises"):
         task_id = engine.submit(graph(other("it", "llm", config=config)))
@@ -316,8 +316,10 @@ def test_a_large_request_waits_without_using_up_attempts(engine: Engine) -> None
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])
-def test_what_waits_at_the_end_is_kept_in_the_database(engine: Engine, how: str) -> None:
-    """A worker that ends during an outage ends in time, and loses neither results nor outcomes."""
+def test_values_that_wait_for_the_store_are_kept_in_the_database_at_shutdown(
+    engine: Engine, how: str
+) -> None:
+    """A worker that stops during an outage stops in time, and loses no result and no outcome."""
     with faulty_store.broken(how):
         task_id = engine.submit(graph(give("big", LARGE)))
         eventually(lambda: engine.steps(task_id)["big"]["delay"])
@@ -328,7 +330,7 @@ def test_what_waits_at_the_end_is_kept_in_the_database(engine: Engine, how: str)
         assert engine.steps(task_id)["big"]["output"] == LARGE
 
 
-def test_an_isolated_step_that_waits_for_its_upload_stops_nothing(engine: Engine) -> None:
+def test_an_isolated_step_that_waits_for_its_upload_delays_nothing(engine: Engine) -> None:
     """Its attempt is over: other steps start beside it, one after the other."""
     task_id = engine.submit(
         graph(other("go", "wait", config={"signal": "go"}), give("big", LARGE, after=["go"]))
@@ -347,7 +349,7 @@ def test_an_isolated_step_that_waits_for_its_upload_stops_nothing(engine: Engine
     engine.wait(task_id, "succeeded")
 
 
-def test_a_step_that_waits_again_under_a_new_identity_says_so_again(database: Database) -> None:
+def test_a_step_that_waits_again_under_a_new_identity_reports_it_again(database: Database) -> None:
     """A worker that was declared dead claims the step again, which still lacks its value."""
     database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     limits = Limits(artifacts_url=faulty_store.URL)
@@ -376,18 +378,18 @@ def test_a_step_that_waits_again_under_a_new_identity_says_so_again(database: Da
         engine.close()
 
 
-def test_an_outage_that_ends_between_two_workers_is_over(sqlite_database: Database) -> None:
-    """The next worker finds the outage open, reaches the store, and records that it is over."""
+def test_the_next_worker_ends_a_recorded_outage(sqlite_database: Database) -> None:
+    """It finds the outage open, reaches the store, and records the end."""
     database, url = sqlite_database, faulty_store.CONNECTING_URL
     database.blob_stores = BlobStores(url, timeout_seconds=0.3)
     with faulty_store.broken("raises"):
         first = Engine(database, limits=Limits(artifacts_url=url))
-        eventually(lambda: told(first) == ["artifacts.unreachable"])
+        eventually(lambda: store_events(first) == ["artifacts.unreachable"])
         first.stop()
         first.close()
     second = Engine(database, limits=Limits(artifacts_url=url))
     try:
-        eventually(lambda: told(second) == ["artifacts.unreachable", "artifacts.reachable"])
+        eventually(lambda: store_events(second) == ["artifacts.unreachable", "artifacts.reachable"])
         data = second.rows("SELECT data FROM events WHERE type LIKE 'artifacts.%' ORDER BY id")
         began, ended = (json.loads(text) for (text,) in data)
         assert began["outage"] == ended["outage"]

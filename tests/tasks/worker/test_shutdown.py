@@ -1,4 +1,4 @@
-"""The end of a worker: what its attempts did not begin costs them nothing."""
+"""The stop of a worker: an attempt that began nothing loses nothing."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ sys.modules["shutdown_steps_under_test"] = _steps
 def test_an_intent_that_could_not_be_recorded_costs_no_attempt(
     postgres_database: Database,
 ) -> None:
-    """Another process holds the task beyond the grace: the effect never began, and is not unknown."""
+    """Another process locks the task beyond the grace period: the effect never began."""
     is_claimed, may_act = threading.Event(), threading.Event()
     effects: list[int] = []
 

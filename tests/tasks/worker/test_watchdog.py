@@ -1,4 +1,4 @@
-"""A step that blocks the event loop is named in the log, and how long it did."""
+"""A step that blocks the event loop is logged with its name and the duration."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 60
 def run_steps(
     database: Database, function: str, seconds: float, blocks: Blocks | None = None, **options: Any
 ) -> list[dict[str, Any]]:
-    """Run a step beside a watchdog; return what was logged about the loop."""
+    """Run a step beside a watchdog; return the log lines about the loop."""
     config = {"call": f"tests.support.blocking_steps:{function}", "with": {"seconds": seconds}}
     steps = [Step(name="s0", kind="python", config=config, **options)]
 
@@ -51,8 +51,10 @@ def run_steps(
         ("sleep_in_a_callback", ""),
     ],
 )
-def test_the_step_is_named(function: str, where: str, sqlite_database: Database) -> None:
-    """Its task, its name and the function on the loop's stack; at the end how long it took."""
+def test_a_blocking_step_is_named_in_the_log(
+    function: str, where: str, sqlite_database: Database
+) -> None:
+    """The log has its task, its name, the function on the stack, and afterwards the duration."""
     blocked, unblocked = run_steps(sqlite_database, function, 2.0)
     assert (blocked["event"], blocked["log_level"]) == ("event_loop.blocked", "warning")
     assert (blocked["step"], blocked["attempt"]) == ("s0", 1)
@@ -63,8 +65,8 @@ def test_the_step_is_named(function: str, where: str, sqlite_database: Database)
     assert unblocked["seconds"] >= 1.5
 
 
-def test_one_step_is_not_logged_again_and_again(sqlite_database: Database) -> None:
-    """The second item of the same step is counted, and not logged within the minute."""
+def test_a_blocking_step_is_logged_once_a_minute(sqlite_database: Database) -> None:
+    """The second item of the same step is counted, and not logged."""
     blocks = Blocks()
     items = Fanout(count=2, concurrency=1)
     logged = run_steps(sqlite_database, "sleep_without_await", 1.8, blocks=blocks, fanout=items)
@@ -74,13 +76,13 @@ def test_one_step_is_not_logged_again_and_again(sqlite_database: Database) -> No
 
 
 def test_a_call_that_holds_the_interpreter_is_counted(sqlite_database: Database) -> None:
-    """The watchdog cannot run meanwhile, and sees it afterwards."""
+    """The watchdog cannot run meanwhile, and detects it afterwards."""
     blocks = Blocks()
     logged = run_steps(sqlite_database, "hold_the_interpreter", 3.0, blocks=blocks)
     assert {line["event"] for line in logged} & {"event_loop.blocked", "event_loop.was_blocked"}
     assert blocks.count >= 1
 
 
-def test_waiting_is_no_block(sqlite_database: Database) -> None:
-    """A step that awaits for longer is nothing to log."""
+def test_awaiting_does_not_count_as_blocking(sqlite_database: Database) -> None:
+    """A step that awaits for longer is not logged."""
     assert run_steps(sqlite_database, "wait", 2.0) == []

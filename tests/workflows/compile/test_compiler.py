@@ -129,8 +129,8 @@ def test_a_step_may_read_what_is_upstream_beyond_its_dependencies() -> None:
     assert (step.depends_on, step.refers_to) == (["b"], ["a"])
 
 
-def test_what_is_not_rendered_is_not_checked_either() -> None:
-    """A key that its kind takes as written may hold braces of its own."""
+def test_a_key_that_is_not_rendered_is_not_checked() -> None:
+    """A key that its kind takes as written may contain braces."""
     assert one_step("do: {what: x, raw: '{{.Names}} {{ nothing }'}").config["raw"].startswith("{{.")
 
 

@@ -36,16 +36,16 @@ def test_defaults_are_filled_in() -> None:
     }  # fmt: skip
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     """Unknown, missing and wrong inputs together, with what would be right."""
     with pytest.raises(InputError) as caught:
         check_inputs(graph_with(DECLARED), {"dayz": 1, "days": "3", "loud": 1, "units": "other"})
-    told = caught.value.problems
-    assert len(told) == 5
+    problems = caught.value.problems
+    assert len(problems) == 5
     for words in ("did you mean 'days'?", "input 'city' is missing; it is text",
                   "input 'days' must be a whole number, and is \"3\"",
                   "'loud' must be true or false", 'one of "metric", "imperial"'):  # fmt: skip
-        assert any(words in problem for problem in told), words
+        assert any(words in problem for problem in problems), words
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_typed_text_that_does_not_fit_is_refused(name: str, text: str) -> None:
         check_inputs(graph, read_inputs(graph, {name: text}))
 
 
-def test_typed_and_missing_inputs_are_told_together() -> None:
-    """What cannot be read hides neither what is missing nor what does not exist."""
+def test_typed_and_missing_inputs_are_reported_together() -> None:
+    """An invalid input hides neither missing nor unknown ones."""
     graph = graph_with("{days: integer, tags: list, city: string}")
     with pytest.raises(InputError) as caught:
         check_inputs(graph, read_inputs(graph, {"days": "x", "tags": "5", "nope": "1"}))

@@ -36,16 +36,16 @@ BAD: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("step", "key", "words"), BAD)
-def test_each_rule_of_a_kind_is_told_with_its_key(step: str, key: str, words: str) -> None:
-    """What is wrong with a step of its kind, where, and what would be right."""
+def test_each_rule_of_a_kind_is_reported_with_its_key(step: str, key: str, words: str) -> None:
+    """The message says what is wrong, where, and what would be right."""
     problems = check_text(f"name: x\nsteps:\n  a:\n    {step}\n", "f.yaml")
     found = [problem for problem in problems if words in str(problem)]
     assert found, "\n".join(map(str, problems))
     assert (found[0].line, found[0].key) == (4, f"steps.a.{key}")
 
 
-def test_what_a_check_of_an_effect_names_is_read_for_it() -> None:
-    """A step that only `applied` names is among those whose outputs the attempt is given."""
+def test_steps_named_only_in_applied_are_inputs() -> None:
+    """Their outputs are among those that the attempt gets."""
     graph = compile_text(
         """
 name: x

@@ -187,10 +187,10 @@ BAD: list[tuple[str, int | None, str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "line", "key", "words"), BAD)
-def test_each_rule_is_told_with_its_line_and_key(
+def test_each_rule_is_reported_with_its_line_and_key(
     text: str, line: int | None, key: str, words: str
 ) -> None:
-    """What is wrong, where, and what would be right."""
+    """The message says what is wrong, where, and what would be right."""
     problems = check_text(text, "f.yaml", KINDS)
     if not words:
         assert problems == []
@@ -201,7 +201,7 @@ def test_each_rule_is_told_with_its_line_and_key(
     assert found[0].file == "f.yaml"
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     """Problems of the file, of several steps, and several of one step, in the order of the lines."""
     problems = check_text(
         """
@@ -226,8 +226,8 @@ output: "{{ steps.q.output }}"
 """,
         kinds=KINDS,
     )
-    told = [(problem.line, problem.key) for problem in problems]
-    assert told == [
+    reported = [(problem.line, problem.key) for problem in problems]
+    assert reported == [
         (2, "name"), (3, "max_parallel"), (6, "steps.a.depends_on"), (6, "steps.a.depends_on[1]"),
         (7, "steps.a.dos"), (10, "steps.b.run_on"), (11, "steps.b.if"), (12, "steps.b.timeout"),
         (13, "steps.b.foreach"), (14, "steps.b.output.type"), (15, "steps.b.do.what"),

@@ -86,8 +86,8 @@ def test_data_is_never_rendered_as_a_template() -> None:
     assert render(["{{ inputs }}"], SCOPE)[0]["evil"] == "{{ 1 + 1 }}"
 
 
-def test_what_is_yielded_is_a_copy() -> None:
-    """Changing what a template yielded changes nothing upstream."""
+def test_a_template_yields_a_copy() -> None:
+    """Changing the result changes nothing upstream."""
     before = copy.deepcopy(SCOPE)
     render("{{ steps.fetch.output }}", SCOPE)["items"].append(9)
     render("{{ [steps.fetch.output] }}", SCOPE)[0]["items"].append(9)
@@ -286,8 +286,8 @@ def test_an_expression_stands_without_braces(expression: str, value: Any) -> Non
     "expression",
     ["", " ", "{{ 1 }}", "1 }} {{ 2", "1 }} x", "1 2", "a ==", "%}", "# x", "{% if %}"],
 )
-def test_what_is_no_expression_is_refused(expression: str) -> None:
-    """Braces, leftovers and nothing at all."""
+def test_an_invalid_expression_is_refused(expression: str) -> None:
+    """Braces, leftovers and an empty text."""
     with pytest.raises(TemplateError):
         evaluate(expression, SCOPE)
 
@@ -347,15 +347,15 @@ def test_no_filter_shows_where_an_object_lies_in_memory(name: str, value: str) -
         "{{ nothing|d(range) }}",
     ],
 )
-def test_what_is_no_data_is_refused(text: str) -> None:
-    """Also where it would only stand in the message of an error."""
+def test_a_result_that_is_no_data_is_refused(text: str) -> None:
+    """Also where it would only be part of an error message."""
     with pytest.raises(TemplateError) as caught:
         render(text, {"steps": {"fetch": {"output": {"l": [1]}}}})
     assert "0x" not in str(caught.value)
 
 
-def test_what_filters_yield_is_written_as_a_list() -> None:
-    """Python would write a generator, and the place where it lies."""
+def test_a_filters_generator_is_written_as_a_list() -> None:
+    """Python would write the generator's address."""
     assert render("{{ [1, 2, 3]|select('odd')|string }}", {}) == "[1, 3]"
     assert render("{{ [1, 2]|reverse|string }}", {}) == "[2, 1]"
     with pytest.raises(TemplateError) as caught:

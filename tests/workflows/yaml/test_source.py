@@ -93,9 +93,7 @@ def test_yaml_becomes_plain_values(text: str, value: Any) -> None:
         ("a: 1\nb: \x07", 2, "control character '\\x07'"),
     ],
 )
-def test_what_is_not_accepted_is_refused_with_its_line(
-    text: str, line: int | None, words: str
-) -> None:
+def test_each_violation_is_reported_with_its_line(text: str, line: int | None, words: str) -> None:
     """Each rule, with the line where it is broken."""
     problem = problems_of("f.yaml", text)[0]
     assert words in problem.message
@@ -111,15 +109,15 @@ def problems_of(file: str, text: str) -> list[Problem]:
         return error.problems
 
 
-def test_all_duplicates_are_told_at_once() -> None:
-    """One bad key does not hide the next, nor what is wrong with the workflow's own keys."""
+def test_all_duplicates_are_reported_at_once() -> None:
+    """One bad key hides neither the next one nor problems of the workflow's own keys."""
     problems = problems_of("f", "a: 1\na: 2\nb: {c: 1, c: 2}\n5: x\n")
     assert [problem.line for problem in problems] == [2, 3, 4]
     text = (
         "name: x\nsteps:\n  a: {nap: , retry: 3}\n  a:\n    nap:\n    retry: {delay: 5}\n  7: {}\n"
     )
-    told = [(problem.line, problem.key) for problem in check_text(text, "f", KINDS)]
-    assert told == [
+    reported = [(problem.line, problem.key) for problem in check_text(text, "f", KINDS)]
+    assert reported == [
         (3, "steps.a.retry"),
         (4, "steps.a"),
         (7, "steps"),
@@ -128,32 +126,32 @@ def test_all_duplicates_are_told_at_once() -> None:
     ]
 
 
-def test_what_stands_twice_counts_as_it_stands_first() -> None:
-    """The second value is refused, and what is in it moves no mark of the first."""
+def test_the_first_of_two_duplicate_keys_counts() -> None:
+    """The second value is refused, and its positions do not replace those of the first."""
     source = read_source("f", "a:\n  b: 1\na:\n  b: 2\n  b: 3\n")
     assert source.value == {"a": {"b": 1}}
     assert source.marks[("a", "b")][0] == 2
     assert [problem.line for problem in source.problems] == [3, 5]
 
 
-def test_what_aliases_repeat_is_counted() -> None:
-    """A few lines that stand for a billion values are refused before they cost anything."""
+def test_values_repeated_by_aliases_are_counted() -> None:
+    """A few lines that stand for a billion values are refused before they are expanded."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     with pytest.raises(WorkflowError, match="counting what aliases repeat"):
         read_source("f", "\n".join(lines))
 
 
-def test_what_is_no_text_or_too_large_is_refused() -> None:
-    """Bytes that are not UTF-8, with their line, and files beyond the bound."""
+def test_a_file_that_is_no_text_or_too_large_is_refused() -> None:
+    """Bytes that are not UTF-8 are reported with their line."""
     with pytest.raises(WorkflowError, match="f:2: not UTF-8 text: it holds the byte 0xff"):
         read_source("f", b"a: 1\nb: \xff")
     with pytest.raises(WorkflowError, match="larger than"):
         read_source("f", b"#" * (MAX_BYTES + 1))
 
 
-def test_every_value_knows_its_place() -> None:
-    """Keys and values have lines and columns; what has none takes those of what it is in."""
+def test_every_value_has_its_line_and_column() -> None:
+    """Keys and values have positions; a value without one takes that of its container."""
     source = read_source("f", "a:\n  b: [x,\n      y]\n")
     assert source.problem(("a", "b"), "m").line == 2
     assert source.problem(("a", "b", 1), "m", at_value=True).line == 3

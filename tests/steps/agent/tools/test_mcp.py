@@ -134,8 +134,8 @@ def test_a_changed_server_widens_nothing(did: Path) -> None:
     assert "no tool 'it_more'" in answers(made)[-1]["refused"]
 
 
-def test_what_acts_is_asked_for_first(did: Path) -> None:
-    """A server's word on its own tools is not taken: without `effect: none` each use asks."""
+def test_tools_with_effects_ask_first(did: Path) -> None:
+    """A server's own claim about its tools is not trusted: without `effect: none` each use asks."""
     made = asking([uses(("it_double", {"n": 1})), "done"], stdio(did), ["double"])
     approved(made, ApprovalStatus.APPROVED, run(made.attempt()))
     assert did.read_text() == ""

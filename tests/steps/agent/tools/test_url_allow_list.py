@@ -130,7 +130,7 @@ def test_an_allowed_address_goes_to_the_allowed_host(rest: str, start: str) -> N
         "",
     ],
 )
-def test_what_is_not_plainly_below_is_refused(url: str) -> None:
+def test_ambiguous_paths_are_refused(url: str) -> None:
     """Servers differ on these: none is normalised, all are refused."""
     assert not may_visit(url, [PREFIX, f"{PREFIX}/"])
 
@@ -150,7 +150,7 @@ def test_what_is_not_plainly_below_is_refused(url: str) -> None:
         "https://a.example/v1/.hidden",
     ],
 )
-def test_what_is_plainly_below_is_allowed(url: str) -> None:
+def test_paths_below_an_allowed_one_are_allowed(url: str) -> None:
     """Ordinary paths, queries, fragments and encoded letters pass."""
     assert may_visit(url, [PREFIX])
 
