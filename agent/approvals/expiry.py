@@ -6,11 +6,12 @@ paused tasks: their approvals expire too, and take effect when the task resumes.
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 
 import structlog
 
 from agent.core.clock import SECOND, Clock
-from agent.store.db.database import Database
+from agent.store.db.database import Connection, Database
 from agent.store.engine import approval_rows as store
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -32,8 +33,10 @@ def check_due(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
     last check.
     """
     with database.connect("reader") as connection:
-        due = store.due(connection, clock.now(), MOST_AT_ONCE)
-        due += store.decided_and_waiting(connection, since)
+        due = [
+            *_due(connection, clock.now()),
+            *store.decided_and_waiting(connection, since),
+        ]
     done: Counter[str] = Counter()
     operator = Operator(database, clock)
     for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in due):
@@ -49,6 +52,15 @@ def check_due(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
             # One unreadable task must not stop the others, or the agent's start.
             log.error("task.unreadable", task=task_id, error=str(error))
     return done
+
+
+def _due(connection: Connection, now: int) -> Iterator[tuple[str, str]]:
+    """Yield (task id, step id) of all due approvals: those of unreadable tasks stay due for ever."""
+    after: str | None = ""
+    while after is not None:
+        rows = store.due(connection, now, MOST_AT_ONCE, after)
+        yield from ((task_id, step_id) for task_id, step_id, _ in rows)
+        after = rows[-1][2] if len(rows) == MOST_AT_ONCE else None
 
 
 async def watch(database: Database, clock: Clock, loop_seconds: float) -> None:

@@ -233,14 +233,18 @@ def of_steps(connection: Connection, step_ids: Sequence[str]) -> list[ApprovalRo
     return [ApprovalRow(*row) for row in connection.query(_of_steps(connection.sql), rows=rows)]
 
 
-def due(connection: Connection, now: int, most: int) -> Rows:
-    """Return (task id, step id) of pending approvals of open tasks that need a reminder or expire."""
+def due(connection: Connection, now: int, most: int, after: str) -> Rows:
+    """Return pending approvals of open tasks that need a reminder or expire, those after an id.
+
+    Each is (task id, step id, its own id), in the order of their ids.
+    """
     return connection.query(
-        "SELECT a.task_id, a.step_id FROM approvals AS a JOIN tasks AS t ON t.id = a.task_id"
+        "SELECT a.task_id, a.step_id, a.id FROM approvals AS a JOIN tasks AS t ON t.id = a.task_id"
         " WHERE a.status = 'pending' AND (a.expires_at <= :now OR a.remind_at <= :now)"
-        " AND t.status IN ('running', 'paused') ORDER BY a.id LIMIT :most",
+        " AND t.status IN ('running', 'paused') AND a.id > :after ORDER BY a.id LIMIT :most",
         now=now,
         most=most,
+        after=after,
     )
 
 

@@ -45,6 +45,17 @@ def test_the_agent_starts_with_an_unreadable_task(hand: Hand) -> None:
     assert hand.status(bad) == "failed"
 
 
+def test_a_full_page_of_unreadable_questions_hides_no_others(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stay due for ever; each pass goes past them."""
+    monkeypatch.setattr(expiry, "MOST_AT_ONCE", 1)
+    _, good = ask_in_two(hand)
+    with unreadable(hand, "bad"):
+        assert expiry.check_due(hand.database, hand.clock) == {"expired": 1}
+    assert hand.status(good) == "failed"
+
+
 def test_an_unreadable_step_delays_no_other_question(hand: Hand) -> None:
     """The loop that expires questions goes on to the next one."""
     bad, good = ask_in_two(hand)
