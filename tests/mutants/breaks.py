@@ -242,8 +242,8 @@ MUTANTS: Final = (
         "outcomes of a failed commit are dropped",
         "results that arrived while the database was unavailable are lost",
         "agent/tasks/worker/worker.py",
-        "if not isinstance(outcome, CommitResult):\n                self.outbox.put_back(tx.batch)",
-        "if not isinstance(outcome, CommitResult | StoreError):\n                self.outbox.put_back(tx.batch)",
+        "rest = outcome.rest if isinstance(outcome, CommitResult) else tx.batch\n",
+        'rest = getattr(outcome, "rest", None if isinstance(outcome, StoreError) else tx.batch)\n',
     ),
     Mutant(
         "a signal that arrives early is lost",
