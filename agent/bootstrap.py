@@ -141,8 +141,8 @@ def holder_of(database: Database) -> LockHolder | None:
     from agent.store.engine import workers
 
     with database.connect("reader") as connection:
-        living = workers.living(connection)
-    for _, _, host, process_id, started in living:
+        live_workers = workers.live_workers(connection)
+    for _, _, host, process_id, started in live_workers:
         # A killed worker of this machine counts as alive in the database for one lease.
         if host != socket.gethostname() or is_running(process_id, started):
             return LockHolder(process_id, "daemon")

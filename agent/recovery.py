@@ -1,9 +1,8 @@
 """The startup pass, before any loop starts: it puts in order what a crash left, and executes nothing.
 
 In this order: approvals that were decided or have expired (their steps go on), results that an earlier
-process could not record, orphaned processes, steps of dead workers, children without parents,
-schedules and watchers (none yet: their place). A step with a recorded result takes it; without one
-its outcome is unknown, never success.
+process could not record, orphaned processes, steps of dead workers, children without parents. A step
+with a recorded result takes it; without one its outcome is unknown, never success.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from agent.core.clock import Clock
 from agent.store.db.database import Connection, Database
 from agent.store.engine import workers
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import maintenance, orphan_processes, spilled_results
+from agent.tasks.rescue import orphan_processes, peer_takeover, spilled_results
 from agent.tasks.rescue.rescue_steps import take_over
 from agent.tasks.state.graph_cache import GraphCache
 
@@ -34,7 +33,7 @@ class Recovered:
     """Approvals that were decided, expired or due for a reminder while no agent ran."""
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether everything was in order."""
         return not (self.steps or self.calls or self.processes or self.children or self.approvals)
 
@@ -58,8 +57,8 @@ def recover(database: Database, clock: Clock) -> Recovered:
         recovered.steps = take_over(
             connection, graphs, clock, owners, is_process_gone=database.is_sqlite
         )
-    recovered.children = maintenance.cancel_orphans(database, Operator(database, clock))
-    if not recovered.is_nothing:
+    recovered.children = peer_takeover.cancel_orphans(database, Operator(database, clock))
+    if not recovered.is_empty:
         log.info(
             "recovered",
             steps=recovered.steps,
@@ -72,6 +71,6 @@ def recover(database: Database, clock: Clock) -> Recovered:
 
 
 def _declare_all_dead(connection: Connection, clock: Clock) -> None:
-    for worker_id, *_ in workers.living(connection):
+    for worker_id, *_ in workers.live_workers(connection):
         with connection.transaction():
             workers.retire(connection, worker_id, clock.now(), "worker.died")

@@ -71,21 +71,21 @@ def _wait_for_deaths(
     detector = FailureDetector(lease_seconds)
     with database.connect("writer") as connection:
         first: dict[str, int] = {}
-        while alive := workers.living(connection):
+        while alive := workers.live_workers(connection):
             silent: list[tuple[str, int]] = []
-            for worker_id, turn, host, process_id, started in alive:
+            for worker_id, tx_number, host, process_id, started in alive:
                 is_here = host == socket.gethostname()
                 if is_here and not is_running(process_id, started):
-                    silent.append((worker_id, turn))
-                elif is_here or turn != first.setdefault(worker_id, turn):
+                    silent.append((worker_id, tx_number))
+                elif is_here or tx_number != first.setdefault(worker_id, tx_number):
                     raise migrate.OlderWorkersError(
                         Fault.BUSY,
                         f"a worker of an earlier version is alive (process {process_id} on {host},"
                         f" schema {revision}) and could not go on after the upgrade to schema"
                         f" {migrate.HEAD}: stop it, or fence it with `agent db upgrade --force`",
                     )
-            turns = [(worker_id, turn) for worker_id, turn, *_ in alive]
-            silent += detector.observe(turns, database.clock.monotonic())
+            tx_numbers = [(worker_id, tx_number) for worker_id, tx_number, *_ in alive]
+            silent += detector.observe(tx_numbers, database.clock.monotonic())
             if silent:
                 _declare_dead(connection, silent, database.clock.now())
                 continue
@@ -99,6 +99,6 @@ def _wait_for_deaths(
 
 
 def _declare_dead(connection: Connection, silent: list[tuple[str, int]], now: int) -> None:
-    for worker_id, turn in silent:
+    for worker_id, tx_number in silent:
         with connection.transaction():
-            workers.declare_dead(connection, worker_id, turn, now)
+            workers.declare_dead(connection, worker_id, tx_number, now)

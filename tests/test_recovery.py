@@ -30,7 +30,7 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 from agent.tasks.rescue.failure_detector import FailureDetector
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import failures
@@ -193,7 +193,7 @@ def test_another_worker_applies_a_recorded_final_failure(dying: Dying) -> None:
     dying.note(claimed, result=result_of(intent, CallStatus.FAILED, is_final=True))
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
     for second in range(10):
-        maintenance.watch(survivor.committer, liveness, float(second))
+        peer_takeover.watch(survivor.committer, liveness, float(second))
     assert dying.statuses(task_id) == {"send": "failed", "after": "skipped"}
     survivor.close()
 
@@ -272,7 +272,7 @@ def test_an_unknown_call_of_a_silent_worker_waits_for_its_expiry(dying: Dying) -
     intent = intent_of(claimed, dying.clock.now())
     dying.note(claimed, intent=intent)
     survivor, liveness = Hand(dying.database), FailureDetector(lease_seconds=1.0)
-    taken = [maintenance.watch(survivor.committer, liveness, float(now))[0] for now in range(10)]
+    taken = [peer_takeover.watch(survivor.committer, liveness, float(now))[0] for now in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
     assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
@@ -331,7 +331,7 @@ def test_a_second_pass_finds_nothing(dying: Dying) -> None:
     dying.start(two_steps())
     assert dying.die().steps == 1
     before = dying.everything()
-    assert dying.recover().is_nothing
+    assert dying.recover().is_empty
     assert dying.everything() == before
 
 
@@ -538,7 +538,7 @@ def test_a_result_spilled_at_exit_is_settled_at_the_next_start(
     with away.connect("reader") as reader:
         assert reader.query("SELECT status FROM idempotency_outcomes") == [("succeeded",)]
         assert reader.query("SELECT response FROM tool_calls") == [(json.dumps("done"),)]
-    assert recovery.recover(away, away.clock).is_nothing
+    assert recovery.recover(away, away.clock).is_empty
     assert find_violations(away) == []
     assert away.directory is not None
     assert list(away.directory.iterdir()) == []

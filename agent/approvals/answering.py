@@ -19,9 +19,9 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database
-from agent.store.engine import approvals as store
+from agent.store.engine import approval_rows as store
 from agent.store.engine import reads
-from agent.store.engine.approvals import ApprovalRow
+from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules import approvals
@@ -224,7 +224,7 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
             raise InvalidAnswerError(f"{path!r} may not be edited: {allowed} may")
     request = json.loads(row.request)
     # An edit must not replace a reference to a secret by another.
-    for place in prepare.prepare_step(definition).secret_places:
+    for place in prepare.prepare_step(definition).secret_paths:
         for path in edits:
             parts = path.split(".")
             common = min(len(parts), len(place))

@@ -7,8 +7,8 @@ from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, StoreError
-from agent.store.engine import approvals as store
-from agent.store.engine.approvals import ApprovalRow
+from agent.store.engine import approval_rows as store
+from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models.task_documents import find_one
 

@@ -11,7 +11,7 @@ import structlog
 
 from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Database
-from agent.store.engine import approvals as store
+from agent.store.engine import approval_rows as store
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from agent.steps.types.outcome import Json
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 
 Result = TypeVar("Result")
 
@@ -68,7 +68,7 @@ class Notification:
     """The same at every attempt, so that a receiver can drop repetitions."""
     event: str
     at: int
-    place: Place | None
+    position: LogPosition | None
     """The event's position in the log; None for an approval older than the channel."""
     task: dict[str, Json] | None = None
     approval: dict[str, Json] | None = None

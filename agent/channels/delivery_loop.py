@@ -22,7 +22,7 @@ from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import new_id, random_fraction
 from agent.core.redaction import everywhere
 from agent.store.channels import cursors as store
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection, Database, StoreError
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ class DeliveryLoop:
         self._clock = clock or database.clock
         self._owner = new_id()
         self._owned_until = 0
-        self._position: Place | None = None
+        self._position: LogPosition | None = None
         self._saved_at = 0
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"channel-{channel.name}")
@@ -128,7 +128,9 @@ class DeliveryLoop:
         await self._call(partial(self._move_to, position))
         return None
 
-    async def _deliver_at(self, position: Place, notification: Notification | None) -> float | None:
+    async def _deliver_at(
+        self, position: LogPosition, notification: Notification | None
+    ) -> float | None:
         """Deliver one notification and move the cursor; return the delay after a failure."""
         if notification is not None and (pause := await self._attempt(notification)) is not None:
             return pause
@@ -156,18 +158,18 @@ class DeliveryLoop:
 
     # The methods below run in the loop's own thread, one at a time.
 
-    def _stored_position(self) -> Place | None:
+    def _stored_position(self) -> LogPosition | None:
         cursor = store.cursor(self._reader(), self._channel.name)
-        return None if cursor is None or cursor.place == store.NOT_BEGUN else cursor.place
+        return None if cursor is None or cursor.position == store.NOT_BEGUN else cursor.position
 
-    def _open_questions(self) -> tuple[Place, list[Notification]]:
+    def _open_questions(self) -> tuple[LogPosition, list[Notification]]:
         connection = self._reader()
         with connection.snapshot():
             # The position first: questions asked from now on are in the log behind it.
             _, position = store.events_after(connection, (0, 0), [], 1)
             return position, notifications.open_questions(connection, _MAX_OPEN)
 
-    def _read(self) -> tuple[list[tuple[Place, Notification | None]], Place]:
+    def _read(self) -> tuple[list[tuple[LogPosition, Notification | None]], LogPosition]:
         assert self._position is not None
         connection = self._reader()
         with connection.snapshot():
@@ -175,10 +177,11 @@ class DeliveryLoop:
                 connection, self._position, self._channel.events, _PAGE
             )
             return [
-                (event.place, notifications.notification_of(connection, event)) for event in events
+                (event.position, notifications.notification_of(connection, event))
+                for event in events
             ], end
 
-    def _move_to(self, position: Place) -> None:
+    def _move_to(self, position: LogPosition) -> None:
         with self._writer() as tx, tx.transaction():
             store.move(tx, self._channel.name, position, self._clock.now())
         self._position, self._saved_at = position, self._clock.now()

@@ -8,7 +8,7 @@ from agent.steps.types.outcome import Json
 from agent.store.channels.cursors import Event
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
-from agent.store.engine import approvals
+from agent.store.engine import approval_rows
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 
@@ -29,7 +29,9 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
     if event.task_id is not None and task is None:
         return None
     outage = data if event.type in OUTAGES else None
-    return Notification(notification_id, event.type, event.at, event.place, task, approval, outage)
+    return Notification(
+        notification_id, event.type, event.at, event.position, task, approval, outage
+    )
 
 
 def open_questions(connection: Connection, limit: int) -> list[Notification]:
@@ -38,7 +40,7 @@ def open_questions(connection: Connection, limit: int) -> list[Notification]:
         Notification(
             f"open-{document['id']}",
             "approval.requested",
-            approvals.created_at(connection, document["id"]),
+            approval_rows.created_at(connection, document["id"]),
             None,
             _task(connection, document["task"]),
             document,

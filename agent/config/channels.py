@@ -1,4 +1,4 @@
-"""The sections of the configuration about channels: where people get notices and questions."""
+"""The sections of the configuration about channels: where people get notifications and questions."""
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,7 +17,7 @@ NOTIFIED_EVENTS = (
     "task.failed",
     *OUTAGES,
 )
-"""The events that channels send notices of."""
+"""The events that channels send notifications of."""
 
 NOTIFIABLE = (
     *NOTIFIED_EVENTS,
@@ -112,12 +112,14 @@ class WebhookSettings(Section):
     @model_validator(mode="after")
     def _is_signed(self) -> "WebhookSettings":
         if self.url and not self.secret:
-            raise ValueError("url needs secret: the receiver could not verify an unsigned notice")
+            raise ValueError(
+                "url needs secret: the receiver could not verify an unsigned notification"
+            )
         return self
 
 
 class ChannelSettings(Section):
-    """Where people get notices and questions."""
+    """Where people get notifications and questions."""
 
     telegram: TelegramSettings = Field(default_factory=TelegramSettings)
     slack: SlackSettings = Field(default_factory=SlackSettings)

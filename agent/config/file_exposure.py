@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.config.settings import Settings
-from agent.core import inode
+from agent.core import database_file
 from agent.core.file_trust import (
     ROOT,
     Trust,
@@ -212,9 +212,9 @@ def _code(directory: Path) -> Iterator[Path]:
     """
     yield directory
     count = 0
-    walked: set[inode.Identity] = set()
+    walked: set[database_file.Identity] = set()
     for place, directories, names in os.walk(directory, followlinks=True):
-        identity = inode.identity_of(place)
+        identity = database_file.identity_of(place)
         if identity in walked:
             # A link leads back to it, or a second one to the same directory.
             directories.clear()

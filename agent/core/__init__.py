@@ -8,7 +8,7 @@
   functions in threads, for an event loop.
 - `redaction` and `secret_forms`: keep secrets out of everything that is written. `escape`: makes text
   from outside safe to show. `scopes`: what a token may do. `audit`: the log of operator commands.
-- `process_lock` and `inode`: one daemon per SQLite file. `file_trust`: who can change a file.
+- `process_lock` and `database_file`: one daemon per SQLite file. `file_trust`: who can change a file.
   `file_sync`, `file_descriptors`: durable files, and the limit on open ones.
 - `logging`, `log_limit`: structlog's set-up. `key_values`: `key=value` as people type it.
 """

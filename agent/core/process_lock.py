@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from agent.core import inode
+from agent.core import database_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Lock:
     def __init__(self, path: Path) -> None:
         """Take the path of the database; the file must exist when the lock is taken."""
         self.path = path
-        self._file: inode.OpenFile | None = None
+        self._file: database_file.OpenFile | None = None
         self._beside: int | None = None
         """A lock on a file beside the database. Where the system has no better lock, it is the lock;
         elsewhere it excludes agents of versions that know only this one."""
         self._holder: LockHolder | None = None
 
     @property
-    def notes(self) -> Path:
+    def holder_file(self) -> Path:
         """The file that names the holder."""
         real = Path(os.path.realpath(self.path))
         return real.with_name(real.name + ".lock")
@@ -50,7 +50,7 @@ class Lock:
         return self.path.with_suffix(".lock")
 
     @property
-    def identity(self) -> inode.Identity | None:
+    def identity(self) -> database_file.Identity | None:
         """The file that the lock is held on, while it is."""
         return None if self._file is None else self._file.identity
 
@@ -58,23 +58,23 @@ class Lock:
         """Take the lock unless a live process has it."""
         if self._file is not None:
             return True
-        file = inode.open_file(self.path)
+        file = database_file.open_file(self.path)
         self._holder = LockHolder(os.getpid(), role)
         is_ours = False
         try:
             is_ours = self._take(file)
         finally:
             if not is_ours:
-                inode.give_back(file)
+                database_file.give_back(file)
         if not is_ours:
             return False
         self._file = file
         self._write()
         return True
 
-    def _take(self, file: inode.OpenFile) -> bool:
-        if not inode.CAN_LOCK:
-            return self._lock_beside(self.notes, fcntl.LOCK_EX)
+    def _take(self, file: database_file.OpenFile) -> bool:
+        if not database_file.CAN_LOCK:
+            return self._lock_beside(self.holder_file, fcntl.LOCK_EX)
         if not file.try_lock(self):
             return False
         has_both = False
@@ -91,29 +91,29 @@ class Lock:
         file, self._file = self._file, None
         if file is None:
             return
-        if inode.CAN_LOCK:
+        if database_file.CAN_LOCK:
             file.unlock()
         if self._beside is not None:
             os.close(self._beside)
             self._beside = None
-        inode.give_back(file)
+        database_file.give_back(file)
 
     def holder(self) -> LockHolder | None:
         """Return who holds the lock, or None when no live process does."""
-        if not inode.CAN_LOCK:
-            return _flock_holder(self.notes)
+        if not database_file.CAN_LOCK:
+            return _flock_holder(self.holder_file)
         try:
-            file = inode.open_file(self.path)
+            file = database_file.open_file(self.path)
         except OSError:
             return None
         try:
             if isinstance(file.owner, Lock):
                 return file.owner._holder
             if file.is_locked_elsewhere():
-                return _read(self.notes)
+                return _read(self.holder_file)
             return _flock_holder(self._earlier)
         finally:
-            inode.give_back(file)
+            database_file.give_back(file)
 
     def is_held_under_another_name(self) -> bool:
         """Whether the database is in use under another hard link.
@@ -131,7 +131,7 @@ class Lock:
     def _write(self) -> None:
         # Only for people: a full disk must not keep the agent from starting.
         with suppress(OSError):
-            file = os.open(self.notes, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self.holder_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(file, 0)
                 os.pwrite(file, json.dumps(asdict(self._holder or LockHolder(0, ""))).encode(), 0)
@@ -153,9 +153,9 @@ class Lock:
         self.release()
 
 
-def _read(notes: Path) -> LockHolder:
+def _read(holder_file: Path) -> LockHolder:
     try:
-        return LockHolder(**json.loads(notes.read_bytes()))
+        return LockHolder(**json.loads(holder_file.read_bytes()))
     except (OSError, ValueError, TypeError):
         # The holder used another path, or has not written the file yet.
         return LockHolder(process_id=0, role="daemon")
@@ -173,13 +173,13 @@ def _is_alive(process_id: int) -> bool:
     return True
 
 
-def _flock_holder(notes: Path) -> LockHolder | None:
+def _flock_holder(holder_file: Path) -> LockHolder | None:
     try:
-        file = os.open(notes, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(holder_file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return None if _try_flock(file, fcntl.LOCK_SH) else _read(notes)
+        return None if _try_flock(file, fcntl.LOCK_SH) else _read(holder_file)
     finally:
         os.close(file)
 

@@ -20,7 +20,7 @@ from agent.approvals import expiry
 from agent.config.settings import Settings
 from agent.core import audit, file_descriptors
 from agent.daemon import event_logging, jobs, startup_retry
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker import watchdog
@@ -180,7 +180,7 @@ class Daemon:
 
 
 def _open_server(
-    settings: Settings, database: Database, worker: "Worker", first_event: Place
+    settings: Settings, database: Database, worker: "Worker", first_event: LogPosition
 ) -> "Server | None":
     """Return the HTTP API, bound but not yet answering; tasks run without it if the port is taken."""
     if not settings.server.enabled:

@@ -44,7 +44,7 @@ from agent.server.routes import (
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.worker import Worker
@@ -72,7 +72,7 @@ def build_context(
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
     startup: Startup,
-    count_from: Place | None = None,
+    count_from: LogPosition | None = None,
 ) -> Context:
     """Build the parts of a server, in the server's own loop."""
     limits = settings.server

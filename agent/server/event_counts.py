@@ -10,7 +10,7 @@ from typing import Final
 
 from agent.server.db_pool import DbPool
 from agent.store import event_log
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection
 from agent.store.read import views
 
@@ -21,7 +21,7 @@ _PAGE: Final = 50_000
 class EventCounts:
     """The number of events of each type since a cursor in the log."""
 
-    def __init__(self, read_pool: DbPool, cursor: Place | None) -> None:
+    def __init__(self, read_pool: DbPool, cursor: LogPosition | None) -> None:
         self._read_pool = read_pool
         self._cursor = cursor
         self._counts: Counter[str] = Counter()
@@ -39,6 +39,6 @@ class EventCounts:
                 self._counts.update(counted)
             return self._counts.copy()
 
-    def _count(self, connection: Connection) -> tuple[dict[str, int], Place, bool]:
+    def _count(self, connection: Connection) -> tuple[dict[str, int], LogPosition, bool]:
         assert self._cursor is not None
         return event_log.count_after(connection, self._cursor, _PAGE)

@@ -18,7 +18,7 @@ from agent.server.problems import Problem, retry_later
 from agent.server.tokens import TokenGrant
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
-from agent.store.idempotency_keys import Claim
+from agent.store.idempotency_keys import KeyedRequest
 
 CLAIM_TIMEOUT_SECONDS: Final = 5.0
 """How long a key waits for its commit before the server refuses the request."""
@@ -40,7 +40,7 @@ class IdempotencyKeys:
     def __init__(self, database: Database, command_pool: DbPool) -> None:
         self._database = database
         self._command_pool = command_pool
-        self._waiting: list[tuple[Claim, asyncio.Future[tuple[str, str]]]] = []
+        self._waiting: list[tuple[KeyedRequest, asyncio.Future[tuple[str, str]]]] = []
         self._writing: asyncio.Task[None] | None = None
 
     async def dedupe_key(
@@ -59,7 +59,7 @@ class IdempotencyKeys:
         earlier_key = f"request:{content_hash(f'{grant.name}:{key}')}"
         is_sure = ":" not in grant.name and ":" not in key
         dedupe_key, first_hash = await self._claim(
-            Claim(own_key, wanted_hash, earlier_key, is_sure)
+            KeyedRequest(own_key, wanted_hash, earlier_key, is_sure)
         )
         if first_hash != wanted_hash:
             raise Problem(
@@ -67,7 +67,7 @@ class IdempotencyKeys:
             )
         return dedupe_key
 
-    async def _claim(self, claim: Claim) -> tuple[str, str]:
+    async def _claim(self, claim: KeyedRequest) -> tuple[str, str]:
         result: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
         self._waiting.append((claim, result))
         if self._writing is None or self._writing.done():
@@ -98,5 +98,5 @@ class IdempotencyKeys:
                 else:
                     future.set_result(result)
 
-    def _record(self, claims: list[Claim]) -> list[tuple[str, str]]:
+    def _record(self, claims: list[KeyedRequest]) -> list[tuple[str, str]]:
         return idempotency_keys.claim(self._database, claims, self._database.clock.now())

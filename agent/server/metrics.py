@@ -8,7 +8,7 @@ from typing import Final
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.state_machine import StepStatus, TaskStatus
 from agent.store.db.database import Connection
-from agent.store.engine import budgets, reads, workers
+from agent.store.engine import budget_rows, reads, workers
 from agent.store.read import health
 from agent.tasks.commit.metrics import Histogram
 from agent.tasks.rules.budgets import MICROUSD
@@ -42,11 +42,11 @@ def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
         tasks=health.task_counts(connection),
         steps=health.open_step_counts(connection),
         unknowns=len(health.unknown_calls(connection)),
-        workers=len(workers.living(connection)),
+        workers=len(workers.live_workers(connection)),
         queue_age_seconds=age,
         approvals=health.pending_approvals(connection),
         spent=health.spent(connection),
-        used_today=budgets.of_day(connection, today),
+        used_today=budget_rows.of_day(connection, today),
     )
 
 

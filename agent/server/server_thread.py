@@ -14,7 +14,7 @@ from agent.core import file_descriptors
 from agent.server.bind import listen, url_of
 from agent.server.startup import Startup
 from agent.server.tokens import Tokens
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database, StoreError
 from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker.worker import Worker
@@ -54,7 +54,7 @@ class Server:
         settings: Settings,
         database: Database,
         worker: Worker,
-        count_from: Place | None = None,
+        count_from: LogPosition | None = None,
     ) -> None:
         """Bind the address, or raise OSError; create the owner's token unless there is one.
 

@@ -5,7 +5,7 @@ must be durable through the `Journal`, and ends with an outcome, a value that th
 Invariants: an effect begins only after its intent is durable, and an effect whose result was never
 recorded is unknown, never assumed to have worked.
 
-Entry point: `attempt.runner.run(claimed, signals, services)`, which the worker calls
+Entry point: `attempt.runner.run(attempt_input, signals, services)`, which the worker calls
 (`agent.tasks.worker.attempts`). Imports point downwards; nothing here imports `agent.tasks`::
 
     agent     the `agent` kind: a model that uses tools, turn by turn

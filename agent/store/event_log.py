@@ -5,7 +5,7 @@ from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.read import views
@@ -19,26 +19,26 @@ def _after(sql: Sql) -> tuple[str, str]:
     return "id > :id AND id <= :last_id", "id"
 
 
-def _between(connection: Connection, place: Place, last: Place) -> dict[str, Any]:
-    params: dict[str, Any] = {"id": place[1], "last_id": last[1]}
+def _between(connection: Connection, position: LogPosition, last: LogPosition) -> dict[str, Any]:
+    params: dict[str, Any] = {"id": position[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
-        params |= {"xid": place[0], "last_xid": last[0]}
+        params |= {"xid": position[0], "last_xid": last[0]}
     return params
 
 
 def events_after(
-    connection: Connection, place: Place, types: Collection[str] | None, limit: int
-) -> tuple[list[tuple[Any, ...]], Place]:
+    connection: Connection, position: LogPosition, types: Collection[str] | None, limit: int
+) -> tuple[list[tuple[Any, ...]], LogPosition]:
     """Return events after a position as they were written, and the position up to which they are complete.
 
     `types` None: of every type. Call it within a snapshot: the end of the readable log must not
     move in between.
     """
-    last = max(views.latest_event(connection), place)
-    if last == place or (types is not None and not types):
+    last = max(views.latest_event(connection), position)
+    if last == position or (types is not None and not types):
         return [], last
     condition, order = _after(connection.sql)
-    params = _between(connection, place, last)
+    params = _between(connection, position, last)
     if types is not None:
         condition += f" AND type IN {connection.sql.ids('types')}"
         params["types"] = json.dumps(sorted(types))
@@ -54,18 +54,18 @@ def events_after(
 
 
 def count_after(
-    connection: Connection, place: Place, limit: int
-) -> tuple[dict[str, int], Place, bool]:
+    connection: Connection, position: LogPosition, limit: int
+) -> tuple[dict[str, int], LogPosition, bool]:
     """Return how many events of each type follow a position, among at most `limit` of them.
 
     Also return the position up to which they were counted, and whether that is the end of the log.
     Call it within a snapshot.
     """
-    last = max(views.latest_event(connection), place)
-    if last == place:
-        return {}, place, True
+    last = max(views.latest_event(connection), position)
+    if last == position:
+        return {}, position, True
     condition, order = _after(connection.sql)
-    params = _between(connection, place, last)
+    params = _between(connection, position, last)
     # The next page begins after the last row.
     ends = connection.query(
         f"SELECT xid, id FROM events WHERE {condition} ORDER BY {order} LIMIT 1 OFFSET :offset",
@@ -76,6 +76,6 @@ def count_after(
         last = (int(ends[0][0]), int(ends[0][1]))
     rows = connection.query(
         f"SELECT type, count(*) FROM events WHERE {condition} GROUP BY type",
-        **_between(connection, place, last),
+        **_between(connection, position, last),
     )
     return {str(name): int(count) for name, count in rows}, last, not ends

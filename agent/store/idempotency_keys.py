@@ -10,7 +10,7 @@ from agent.store.db.dialect import Sql
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class KeyedRequest:
     """A request under a key."""
 
     key: str
@@ -29,7 +29,7 @@ class Claim:
         return self.earlier_key
 
 
-def claim(database: Database, requests: Sequence[Claim], now: int) -> list[tuple[str, str]]:
+def claim(database: Database, requests: Sequence[KeyedRequest], now: int) -> list[tuple[str, str]]:
     """Record requests, each by its key and its hash, in one commit.
 
     Returns for each the key under which it is recorded, and the hash of the first request under it.

@@ -3,7 +3,7 @@
 **The task's row is the lock and the queue.** Every change to a task or its steps happens in a
 transaction that has locked the task's row. `tasks.next_wake_time` is when to visit the task next.
 
-**A commit is one transaction of a worker**: it settles the completions of finished attempts with all
+**A commit is one transaction of a worker**: it applies the outcomes of finished attempts with all
 consequences, records what running attempts asked for, creates submitted tasks, and claims as many due
 steps as there are free slots.
 

@@ -17,7 +17,7 @@ from agent.workflows.compile.compiler import compile_source, compile_text
 from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
 from agent.workflows.graph import Graph
 from agent.workflows.kind_registry import KindSpec
-from agent.workflows.yaml.source import MAX_BYTES, read_source
+from agent.workflows.yaml.source import MAX_BYTES, Source, read_source
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".py")
 
@@ -30,6 +30,13 @@ class WorkflowFile:
     graph: Graph
     text: str
     """The file's text, which is recorded as the version's source."""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the file has a compiled graph, not a workflow in the language."""
+        if self.path.suffix != ".json":
+            return False
+        return not _is_in_language(read_source(str(self.path), self.text.encode()))
 
 
 class UnexpectedError(WorkflowError):
@@ -120,7 +127,7 @@ def _refused(path: Path, message: str) -> WorkflowError:
 def _from_json(shown: str, content: bytes, kinds: Mapping[str, KindSpec] | None) -> Graph:
     """Read a compiled graph; a workflow whose steps are a mapping is the language, as JSON."""
     source = read_source(shown, content)
-    if isinstance(source.value, dict) and isinstance(source.value.get("steps"), dict):
+    if _is_in_language(source):
         return compile_source(source, kinds)
     if source.problems:
         raise WorkflowError(source.problems)
@@ -131,6 +138,10 @@ def _from_json(shown: str, content: bytes, kinds: Mapping[str, KindSpec] | None)
             source.problem(tuple(detail["loc"]), detail["msg"], at_value=True)
             for detail in error.errors(include_url=False)
         ) from None
+
+
+def _is_in_language(source: Source) -> bool:
+    return isinstance(source.value, dict) and isinstance(source.value.get("steps"), dict)
 
 
 def _from_python(path: Path) -> Graph:

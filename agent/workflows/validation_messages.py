@@ -50,7 +50,7 @@ def find_problems(
     *,
     may_have_templates: bool = False,
 ) -> tuple[BaseModel | None, list[Problem]]:
-    """Check a value against a model: the model's instance, or every problem with its place.
+    """Check a value against a model: the model's instance, or every problem with its path.
 
     With `may_have_templates` values that are only known once rendered are not checked.
     """
@@ -58,21 +58,19 @@ def find_problems(
         return model.model_validate(value), []
     except ValidationError as error:
         return None, [
-            source.problem(
-                path + fault.place, fault.message, fault.hint, at_value=fault.is_of_value
-            )
+            source.problem(path + fault.path, fault.message, fault.hint, at_value=fault.is_of_value)
             for fault in faults(model, value, error, may_have_templates=may_have_templates)
         ]
 
 
-class Fault(NamedTuple):
+class ModelFault(NamedTuple):
     """What is wrong with a value, and where in it."""
 
-    place: Path
+    path: Path
     message: str
     hint: str | None
     is_of_value: bool
-    """Whether the value at that place is wrong, and not its key."""
+    """Whether the value at that path is wrong, and not its key."""
 
 
 def faults(
@@ -81,41 +79,41 @@ def faults(
     error: ValidationError,
     *,
     may_have_templates: bool = False,
-) -> Iterator[Fault]:
-    """Yield what a model refused, one fault per place."""
+) -> Iterator[ModelFault]:
+    """Yield what a model refused, one fault per path."""
     seen: set[Path] = set()
     for detail in error.errors(include_url=False):
         is_key = detail["loc"][-1:] == ("[key]",)
         location = detail["loc"][:-1] if is_key else detail["loc"]
-        place, reached = _placed(value, location, is_missing=detail["type"] == "missing")
-        if may_have_templates and place and has_templates(reached):
+        path, reached = _located(value, location, is_missing=detail["type"] == "missing")
+        if may_have_templates and path and has_templates(reached):
             continue
-        # A union reports once per branch: the first is enough for one place.
-        if place in seen and detail["type"] not in ("missing", "extra_forbidden"):
+        # A union reports once per branch: the first is enough for one path.
+        if path in seen and detail["type"] not in ("missing", "extra_forbidden"):
             continue
-        seen.add(place)
+        seen.add(path)
         message, hint = _message(detail, model, reached, may_suggest=len(seen) <= _MOST_SUGGESTIONS)
         is_of_value = not is_key and detail["type"] not in ("missing", "extra_forbidden")
-        yield Fault(place, message, hint, is_of_value)
+        yield ModelFault(path, message, hint, is_of_value)
 
 
-def _placed(value: Any, location: tuple[int | str, ...], *, is_missing: bool) -> tuple[Path, Any]:
+def _located(value: Any, location: tuple[int | str, ...], *, is_missing: bool) -> tuple[Path, Any]:
     """Follow an error's location as far as it is one in the value: unions add names to it."""
-    place: Path = ()
+    path: Path = ()
     for number, part in enumerate(location):
         if isinstance(value, Mapping):
             if part in value:
                 value = value[part]
             elif is_missing and number == len(location) - 1 and isinstance(part, str):
-                return (*place, part), value
+                return (*path, part), value
             else:
                 continue
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
         else:
             continue
-        place = (*place, part)
-    return place, value
+        path = (*path, part)
+    return path, value
 
 
 def _message(
@@ -134,8 +132,8 @@ def _message(
     if kind == "literal_error":
         return _literal_message(value, limits["expected"])
     if kind in _TYPES:
-        place = next((part for part in reversed(detail["loc"]) if isinstance(part, str)), "")
-        hint = _as_in(place, value) or _quoted(kind, value)
+        path = next((part for part in reversed(detail["loc"]) if isinstance(part, str)), "")
+        hint = _as_in(path, value) or _quoted(kind, value)
         return f"must be {_TYPES[kind]}, and is {shown(value)}", hint
     if kind == "string_pattern_mismatch":
         return _pattern_message(value, limits["pattern"], _field_at(model, detail["loc"]))

@@ -16,7 +16,7 @@ from agent.core.state_machine import StepStatus
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import approvals as store
+from agent.store.engine import approval_rows as store
 from tests.support.approvals import (
     asked,
     caller,

@@ -39,7 +39,7 @@ def _wait_until_begun(engine: Engine) -> None:
     def has_begun() -> bool:
         with engine.database.connect("reader") as connection:
             cursor = store.cursor(connection, "webhook")
-        return cursor is not None and cursor.place != store.NOT_BEGUN
+        return cursor is not None and cursor.position != store.NOT_BEGUN
 
     eventually(has_begun)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core import inode
+from agent.core import database_file
 from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database
 
@@ -104,9 +104,9 @@ def test_the_file_beside_is_only_for_people(path: Path) -> None:
     """Without it, or with nothing in it, the lock still says that a holder lives."""
     with another_process(path) as process:
         lock = Lock(path)
-        lock.notes.write_bytes(b"")
+        lock.holder_file.write_bytes(b"")
         assert lock.holder() == LockHolder(0, "daemon")
-        lock.notes.unlink()
+        lock.holder_file.unlink()
         assert lock.holder() == LockHolder(0, "daemon")
         assert not lock.acquire("daemon")
         assert process.poll() is None
@@ -121,7 +121,7 @@ def test_a_lock_that_could_not_be_taken_whole_is_not_held(path: Path) -> None:
         lock.acquire("daemon")
     beside.rmdir()
     assert lock.holder() is None
-    assert inode._files == {}
+    assert database_file._files == {}
     assert lock.acquire("daemon")
     lock.release()
 
@@ -133,7 +133,7 @@ def test_databases_in_one_directory_have_locks_of_their_own(path: Path) -> None:
     with Lock(path) as first, Lock(other) as second:
         assert first.acquire("daemon")
         assert second.acquire("daemon")
-        assert first.notes != second.notes
+        assert first.holder_file != second.holder_file
 
 
 @pytest.mark.skipif(not LOCKS.exists(), reason="the system does not show its locks")
@@ -165,12 +165,12 @@ def test_files_are_closed_with_their_last_user(sqlite_database: Database) -> Non
     path = sqlite_database.path
     assert path is not None
     first, second = sqlite_database.connect("writer"), sqlite_database.connect("reader")
-    assert inode.identity_of(path) in inode._files
+    assert database_file.identity_of(path) in database_file._files
     first.close()
     first.close()
-    assert inode.identity_of(path) in inode._files
+    assert database_file.identity_of(path) in database_file._files
     del second
-    assert inode.identity_of(path) not in inode._files
+    assert database_file.identity_of(path) not in database_file._files
 
 
 def test_the_lock_is_no_lock_of_sqlite(path: Path) -> None:

@@ -79,7 +79,7 @@ class Story:
     def _declare_dead(self) -> None:
         """Declare killed workers dead: on PostgreSQL other workers would, after a lease."""
         with self.plain.connect("writer") as connection:
-            for worker_id, commit, *_ in workers.living(connection):
+            for worker_id, commit, *_ in workers.live_workers(connection):
                 with connection.transaction():
                     workers.declare_dead(connection, worker_id, commit, self.clock.now())
 

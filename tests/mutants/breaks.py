@@ -34,8 +34,8 @@ MUTANTS: Final = (
         "an effect starts before its intent is committed",
         "a crash after the effect leaves no record of it",
         "agent/steps/attempt/calls.py",
-        "await self._services.journal.intend(self._claimed, intent)",
-        '__import__("asyncio").ensure_future(self._services.journal.intend(self._claimed, intent))',
+        "await self._services.journal.intend(self._attempt_input, intent)",
+        '__import__("asyncio").ensure_future(self._services.journal.intend(self._attempt_input, intent))',
     ),
     Mutant(
         "takeover treats unknown as success",
@@ -83,8 +83,8 @@ MUTANTS: Final = (
         "a call that failed for good is sent again",
         "a request that the remote refused for good is repeated after a crash",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == claimed.attempt:",
-        "if call.attempt == claimed.attempt:",
+        "if is_final(call) or call.attempt == attempt_input.attempt:",
+        "if call.attempt == attempt_input.attempt:",
     ),
     Mutant(
         "takeover retries a recorded final failure",
@@ -111,8 +111,8 @@ MUTANTS: Final = (
         "two different requests share an idempotency key",
         "a remote that honours keys answers the changed request with its answer to the first",
         "agent/steps/attempt/intents.py",
-        "claimed.task.origin_id, _step_key(claimed), action, body_hash, claimed.failures",
-        'claimed.task.origin_id, _step_key(claimed), action, "", claimed.failures',
+        "action,\n            body_hash,\n            attempt_input.failures,",
+        'action,\n            "",\n            attempt_input.failures,',
     ),
     Mutant(
         "a failed call rules out a changed request",
@@ -155,8 +155,8 @@ MUTANTS: Final = (
         "an attempt beyond the last one may act",
         "an attempt that may only find out what happened sends an effect",
         "agent/steps/attempt/calls.py",
-        "        if not self._claimed.may_act:\n            self.end_attempt(Failed(exhausted",
-        "        if self._claimed.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
+        "        if not self._attempt_input.may_act:\n            self.end_attempt(Failed(exhausted",
+        "        if self._attempt_input.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
     ),
     Mutant(
         "a skipped dependency is not counted down",
@@ -200,8 +200,8 @@ MUTANTS: Final = (
         "the failure detector never adds up silence",
         "no worker is ever declared dead, and its steps stay running for ever",
         "agent/tasks/rescue/failure_detector.py",
-        "silent + elapsed if known == turn else 0.0",
-        "elapsed if known == turn else 0.0",
+        "silent + elapsed if known == tx_number else 0.0",
+        "elapsed if known == tx_number else 0.0",
     ),
     Mutant(
         "a worker that committed meanwhile is declared dead",
@@ -221,7 +221,7 @@ MUTANTS: Final = (
         "an unanswered commit counts as committed",
         "the worker acts on claims and outcomes of a transaction that was never committed",
         "agent/tasks/commit/pipeline.py",
-        "if tx.result is None or session.sequence < tx.number:",
+        "if tx.result is None or session.tx_number < tx.tx_number:",
         "if tx.result is None:",
     ),
     Mutant(
@@ -242,8 +242,8 @@ MUTANTS: Final = (
         "outcomes of a failed commit are dropped",
         "results that arrived while the database was unavailable are lost",
         "agent/tasks/worker/worker.py",
-        "rest = outcome.rest if isinstance(outcome, CommitResult) else tx.batch\n",
-        'rest = getattr(outcome, "rest", None if isinstance(outcome, StoreError) else tx.batch)\n',
+        "rest = commit_result.rest if isinstance(commit_result, CommitResult) else tx.batch",
+        "rest = commit_result.rest if isinstance(commit_result, CommitResult) else None",
     ),
     Mutant(
         "a signal that arrives early is lost",
@@ -255,7 +255,7 @@ MUTANTS: Final = (
     Mutant(
         "takeover assumes that silent processes are gone",
         "an unknown call is decided while a stopped worker may still be sending it",
-        "agent/tasks/rescue/maintenance.py",
+        "agent/tasks/rescue/peer_takeover.py",
         "owners, is_process_gone=False",
         "owners, is_process_gone=True",
     ),
@@ -263,8 +263,8 @@ MUTANTS: Final = (
         "a retry after a failure reuses the key",
         "the remote answers the new attempt with the failure that it remembers",
         "agent/steps/attempt/intents.py",
-        "_step_key(claimed), action, body_hash, claimed.failures\n",
-        "_step_key(claimed), action, body_hash, 0\n",
+        "body_hash,\n            attempt_input.failures,\n",
+        "body_hash,\n            0,\n",
     ),
     Mutant(
         "an expired approval wakes a cancelled step",
@@ -305,7 +305,7 @@ MUTANTS: Final = (
         "a transaction behind a failed one counts as committed",
         "the worker acts on a transaction that the database rolled back",
         "agent/tasks/commit/pipeline.py",
-        "is_committed = tx.error is None and later.number <= self._session.sequence",
+        "is_committed = tx.error is None and later.tx_number <= self._session.tx_number",
         "is_committed = True",
     ),
     Mutant(
@@ -339,7 +339,7 @@ MUTANTS: Final = (
     Mutant(
         "cancelling a child is not retried",
         "an abandoned child goes on because the database was unavailable for a moment",
-        "agent/tasks/rescue/maintenance.py",
+        "agent/tasks/rescue/peer_takeover.py",
         "                log.warning(failure, error=error.message)\n",
         "                log.warning(failure, error=error.message)\n                break\n",
     ),
@@ -397,7 +397,7 @@ MUTANTS: Final = (
         "a resumed attempt repeats a failed call",
         "an attempt that was paused repeats a call that has failed in it before",
         "agent/steps/attempt/replay.py",
-        "if is_final(call) or call.attempt == claimed.attempt:\n            return",
+        "if is_final(call) or call.attempt == attempt_input.attempt:\n            return",
         "if is_final(call):\n            return",
     ),
     Mutant(
@@ -431,14 +431,14 @@ MUTANTS: Final = (
     Mutant(
         "a second daemon can open the database",
         "two daemons run one database, and each takes the other's steps for lost",
-        "agent/core/inode.py",
+        "agent/core/database_file.py",
         "if self.owner is not None or not self._set(fcntl.F_WRLCK):",
         "if self.owner is not None:",
     ),
     Mutant(
         "closing a descriptor drops the locks of SQLite",
         "another process can open a database that is in use",
-        "agent/core/inode.py",
+        "agent/core/database_file.py",
         "        if file.users == 0:\n            del _files[file.identity]",
         "        if file.users >= 0:\n            _files.pop(file.identity, None)",
     ),
@@ -516,8 +516,8 @@ MUTANTS: Final = (
         "the event tail skips events between two reads",
         "listeners miss events that are committed between two reads of the tail",
         "agent/tasks/read_models/event_tail.py",
-        "            self._place = place\n            if events:",
-        "            self._place = views.latest_event(self._connection)\n            if events:",
+        "            self._position = position\n            if events:",
+        "            self._position = views.latest_event(self._connection)\n            if events:",
     ),
     Mutant(
         "a lack of file descriptors fails the step",
@@ -603,7 +603,7 @@ MUTANTS: Final = (
     Mutant(
         "isolated steps run beside each other",
         "steps that may take their worker down run at the same time",
-        "agent/tasks/state/poison_isolation.py",
+        "agent/tasks/state/isolation.py",
         "if self._isolated_since is not None and running > 0:",
         "if self._isolated_since is not None:",
     ),
@@ -639,7 +639,7 @@ MUTANTS: Final = (
         "breaking upgrade runs beside live workers",
         "a breaking migration runs while workers of earlier versions are running",
         "agent/upgrade.py",
-        "elif is_here or turn != first.setdefault(worker_id, turn):",
+        "elif is_here or tx_number != first.setdefault(worker_id, tx_number):",
         "elif is_here:",
     ),
     Mutant(
@@ -674,7 +674,7 @@ MUTANTS: Final = (
         "secrets of other steps are not redacted",
         "a secret that another step of the workflow uses is written down",
         "agent/steps/attempt/runner.py",
-        "        prepare.watch_secrets(claimed.graph)\n",
+        "        prepare.watch_secrets(attempt_input.graph)\n",
         "",
     ),
     Mutant(

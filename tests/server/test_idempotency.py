@@ -10,7 +10,7 @@ import pytest
 from agent.core.ids import content_hash, request_hash
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
-from agent.store.idempotency_keys import Claim
+from agent.store.idempotency_keys import KeyedRequest
 from tests.support.sample_workflows import QUICK, SIGNALLED
 from tests.support.server import Running
 
@@ -93,7 +93,7 @@ def test_a_key_outlives_the_agent(sqlite_database: Database, tmp_path: Path) -> 
         first = _post(client, "kept", {"input": {"word": "a"}})
         # On record before its task: as if the agent had ended between the two.
         idempotency_keys.claim(
-            sqlite_database, [Claim(_own("half"), _request_hash({"word": "b"}))], 1
+            sqlite_database, [KeyedRequest(_own("half"), _request_hash({"word": "b"}))], 1
         )
     with Running(sqlite_database, tmp_path) as running, running.client() as client:
         assert _post(client, "kept", {"input": {"word": "a"}}).text == first.text
@@ -128,12 +128,12 @@ def test_keys_are_recorded_in_batches(database: Database) -> None:
     """In one batch every claim gets the first request under its key, duplicates included."""
     assert _claim(database, "known", "k", 1) == "k"
     requests = [("b", "1"), ("known", "x"), ("a", "2"), ("b", "3"), ("a", "2")]
-    claims = idempotency_keys.claim(database, [Claim(*request) for request in requests], 2)
+    claims = idempotency_keys.claim(database, [KeyedRequest(*request) for request in requests], 2)
     assert claims == [("b", "1"), ("known", "k"), ("a", "2"), ("b", "1"), ("a", "2")]
 
 
 def _claim(database: Database, key: str, request_hash: str, now: int) -> str:
-    ((_, first_hash),) = idempotency_keys.claim(database, [Claim(key, request_hash)], now)
+    ((_, first_hash),) = idempotency_keys.claim(database, [KeyedRequest(key, request_hash)], now)
     return first_hash
 
 
@@ -152,7 +152,9 @@ def test_keys_of_earlier_versions_still_count(running: Running, client: httpx.Cl
     """A key stored in the earlier form is found; if it is ambiguous, only with the same request."""
     for key, is_sure in (("plain", True), ("with:colon", False)):
         earlier = f"request:{content_hash(f'owner:{key}')}"
-        idempotency_keys.claim(running.database, [Claim(earlier, _request_hash({"word": key}))], 1)
+        idempotency_keys.claim(
+            running.database, [KeyedRequest(earlier, _request_hash({"word": key}))], 1
+        )
         first, again = (_post(client, key, {"input": {"word": key}}) for _ in range(2))
         assert first.json()["id"] == again.json()["id"]
         another = _post(client, key, {"input": {"word": "another"}})

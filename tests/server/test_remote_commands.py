@@ -15,6 +15,7 @@ from agent.cli.client import remote, transport
 from agent.cli.errors import CommandError
 from agent.cli.main import main
 from agent.cli.output import terminal
+from agent.workflows.compile.compiler import compile_text
 from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 
@@ -127,7 +128,20 @@ def test_a_workflow_in_python_is_not_sent(there: Command, tmp_path: Path) -> Non
     (tmp_path / "flow.py").write_text("raise SystemExit('executed')\n", encoding="utf-8")
     refused = there("run", "flow.py", code=2)
     assert "flow.py is a workflow in Python" in refused.err
+    # Its workflow directory is no way: only YAML is read there.
+    assert "run the file on that agent's machine" in refused.err
     assert "executed" not in refused.err
+
+
+def test_a_compiled_graph_is_not_sent(there: Command, tmp_path: Path) -> None:
+    """The API takes the language, also as JSON: this command says so, not the server's compiler."""
+    graph = compile_text(b"name: made\nsteps: {rest: {wait: 1s}}", "made.yaml")
+    (tmp_path / "made.json").write_text(graph.text)
+    refused = there("run", "made.json", code=2)
+    assert "made.json is a compiled graph" in refused.err
+    assert "on that agent's machine" in refused.err
+    (tmp_path / "written.json").write_text('{"name": "written", "steps": {"rest": {"wait": "0s"}}}')
+    assert "of written" in there("run", "written.json").out
 
 
 def test_refusals_are_the_same(there: Command, here: Command) -> None:

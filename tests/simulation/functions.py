@@ -35,7 +35,7 @@ def _step_name(ctx: StepContext) -> str:
 
 def _line(ctx: StepContext) -> str:
     """Name the work that this is part of, which stays the same through retries, at every depth."""
-    task = ctx.claimed.task
+    task = ctx.attempt_input.task
     return str(task.input.get("line") or task.origin_id)
 
 
@@ -160,7 +160,7 @@ async def _perform(
         world.happen(call.idempotency_key, call.remote_key, name, is_once=is_once)
 
     if word == "adrift":
-        limit = ctx.claimed.step.timeout_seconds or ADRIFT_SECONDS
+        limit = ctx.attempt_input.step.timeout_seconds or ADRIFT_SECONDS
         world.send(min(ADRIFT_SECONDS, 0.9 * limit), arrive)
         raise ConnectionError("the connection broke")
     arrive()

@@ -30,7 +30,7 @@ from agent.tasks import checker
 from agent.tasks.checker import ExternalWitness
 from agent.tasks.errors import RefusedError
 from agent.tasks.rules.creation import Submission
-from agent.tasks.worker import notifications
+from agent.tasks.worker import wake_listener
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import Graph
 from tests.simulation import functions
@@ -139,9 +139,9 @@ class _Machine:
 
     def run(self) -> Result:
         """Run the scenario and check what it left."""
-        before = functions.world, notifications.CHECK_SECONDS, processes.orphans
+        before = functions.world, wake_listener.CHECK_SECONDS, processes.orphans
         functions.world = self.world
-        notifications.CHECK_SECONDS = 0.5  # type: ignore[misc]
+        wake_listener.CHECK_SECONDS = 0.5  # type: ignore[misc]
         # What runs on the real machine is none of the simulated one's.
         processes.orphans = list
         source = SeededSource(self.clock, random.Random(f"ids {self.scenario.seed}"))
@@ -152,7 +152,7 @@ class _Machine:
             with ids.drawn_from(source):
                 self._run()
         finally:
-            functions.world, notifications.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
+            functions.world, wake_listener.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
             structlog.configure(**configured)
             asyncio.set_event_loop(None)
             for database in self._databases:

@@ -12,7 +12,7 @@ from tests.mutants.breaks import MUTANTS
 
 SEEDS = 60
 PLANTED = {
-    "a dead worker can still commit": "was declared dead in turn",
+    "a dead worker can still commit": "was declared dead in transaction",
     "an unanswered commit counts as committed": "lost its claims, and is not dead",
     "a call is sent after its send_by": "happened 2 times|recorded as failed .*, and happened",
     "an unknown call is decided before it expires": "happened 2 times|recorded as failed .*, and happened",

@@ -274,7 +274,7 @@ class Hand(Reader):
             "lease_us": 30 * SECOND,
             "most_due": max(self.slots - running, 16),
             # A worker with nothing to write commits because it was notified, or its timer fired.
-            "must_poll": batch.is_empty,
+            "must_query_due": batch.is_empty,
         }
         capacity = ClaimCapacity(**{**options, **changes})
         delivered = self.committer.commit(batch, capacity)

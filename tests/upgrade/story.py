@@ -103,7 +103,7 @@ def _wait_for_intent(engine: Engine, task_id: str) -> None:
 def finish(database: Database) -> None:
     """Declare old workers dead, run what they left, and answer every question."""
     with database.connect("writer") as connection:
-        for worker_id, commit, *_ in workers.living(connection):
+        for worker_id, commit, *_ in workers.live_workers(connection):
             with connection.transaction():
                 workers.declare_dead(connection, worker_id, commit, database.clock.now())
     recovery.recover(database, database.clock)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
-    from agent.tasks.operator.operator import Answer, Verdict
+    from agent.tasks.operator.operator import CommandResult, Verdict
     from agent.workflows.graph import Graph
 
 Document = dict[str, Any]
@@ -66,25 +66,25 @@ class AgentClient(Protocol):
         ran the tasks has ended.
         """
 
-    def pause(self, task_id: str, reason: str | None) -> "Answer":
+    def pause(self, task_id: str, reason: str | None) -> "CommandResult":
         """Pause a task: no new step starts."""
 
-    def resume(self, task_id: str) -> "Answer":
+    def resume(self, task_id: str) -> "CommandResult":
         """Resume a paused task."""
 
-    def cancel(self, task_id: str) -> "Answer":
+    def cancel(self, task_id: str) -> "CommandResult":
         """Cancel a task."""
 
-    def retry(self, task_id: str) -> "Answer":
+    def retry(self, task_id: str) -> "CommandResult":
         """Retry what did not succeed, in a new task."""
 
-    def fork(self, task_id: str, from_step: str, edited: Document | None) -> "Answer":
+    def fork(self, task_id: str, from_step: str, edited: Document | None) -> "CommandResult":
         """Run again from a step on, in a new task, with edited inputs."""
 
-    def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "Answer":
+    def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "CommandResult":
         """Resolve an unknown effect."""
 
-    def signal(self, task_id: str, name: str, payload: Any) -> "Answer":
+    def signal(self, task_id: str, name: str, payload: Any) -> "CommandResult":
         """Send a signal."""
 
     def budget(self, task_id: str) -> Document:
@@ -101,7 +101,7 @@ class AgentClient(Protocol):
         tokens: int | None,
         usd: float | None,
         seconds: float | None,
-    ) -> "Answer":
+    ) -> "CommandResult":
         """Set the total budget of a task or of one of its steps."""
 
     def find_approval(self, text: str) -> str:

@@ -12,7 +12,7 @@ from agent.approvals.permission import terminal_user
 from agent.cli import invocation, private_files
 from agent.cli.client.base import Document
 from agent.core import audit
-from agent.tasks.operator.operator import Answer, Operator, Verdict
+from agent.tasks.operator.operator import CommandResult, Operator, Verdict
 from agent.tasks.read_models import spending, task_documents, transcript, workflow_documents
 from agent.tasks.rules.budgets import MICROUSD
 from agent.tasks.state.graph_cache import GraphCache
@@ -109,31 +109,31 @@ class LocalClient:
 
         return local_worker.running_tasks(self._settings, self._database, self._notify)
 
-    def pause(self, task_id: str, reason: str | None) -> Answer:
+    def pause(self, task_id: str, reason: str | None) -> CommandResult:
         with self._audited("pause", task=task_id):
             return self._operator.pause(task_id, reason)
 
-    def resume(self, task_id: str) -> Answer:
+    def resume(self, task_id: str) -> CommandResult:
         with self._audited("resume", task=task_id):
             return self._operator.resume(task_id)
 
-    def cancel(self, task_id: str) -> Answer:
+    def cancel(self, task_id: str) -> CommandResult:
         with self._audited("cancel", task=task_id):
             return self._operator.cancel(task_id)
 
-    def retry(self, task_id: str) -> Answer:
+    def retry(self, task_id: str) -> CommandResult:
         with self._audited("retry", task=task_id):
             return self._operator.retry(task_id)
 
-    def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
+    def fork(self, task_id: str, from_step: str, edited: Document | None) -> CommandResult:
         with self._audited("fork", task=task_id, step=from_step):
             return self._operator.fork(task_id, from_step, edited)
 
-    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
+    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> CommandResult:
         with self._audited("resolve", task=task_id, step=step, verdict=verdict):
             return self._operator.resolve(task_id, step, verdict, output, by=invocation.user())
 
-    def signal(self, task_id: str, name: str, payload: Any) -> Answer:
+    def signal(self, task_id: str, name: str, payload: Any) -> CommandResult:
         with self._audited("signal", task=task_id, name=name):
             return self._operator.signal(task_id, name, payload)
 
@@ -152,7 +152,7 @@ class LocalClient:
         tokens: int | None,
         usd: float | None,
         seconds: float | None,
-    ) -> Answer:
+    ) -> CommandResult:
         from agent.tasks.operator import budget_pause
 
         limits = {"tokens": tokens, "usd": usd, "seconds": seconds}

@@ -9,7 +9,7 @@ from agent.cli.client.base import Document
 from agent.cli.client.transport import Transport
 from agent.cli.errors import CommandError
 from agent.core.ids import new_id
-from agent.tasks.operator.operator import Answer, Verdict
+from agent.tasks.operator.operator import CommandResult, Verdict
 from agent.tasks.read_models import task_documents
 from agent.workflows.graph import Graph
 
@@ -85,10 +85,16 @@ class RemoteClient:
             if path.suffix == ".py":
                 raise CommandError(
                     f"{path} is a workflow in Python, and an agent over HTTP takes YAML or JSON"
-                    " only; put the file into that agent's workflow directory and run it by name"
+                    " only; run the file on that agent's machine"
                 )
             # Compiled here first: the problems then have the file's lines.
             loaded = loader.load(path)
+            if loaded.is_compiled:
+                raise CommandError(
+                    f"{path} is a compiled graph, and an agent over HTTP takes only workflows as they"
+                    " are written, in YAML or JSON; run the file that it was compiled from, or run"
+                    " this one on that agent's machine"
+                )
             graph = loaded.graph
             self._http.post_text("workflows", loaded.text, "application/yaml")
         else:
@@ -104,27 +110,27 @@ class RemoteClient:
     def running_tasks(self) -> AbstractContextManager[Callable[[], None]]:
         return nullcontext(lambda: None)
 
-    def pause(self, task_id: str, reason: str | None) -> Answer:
+    def pause(self, task_id: str, reason: str | None) -> CommandResult:
         return self._command(f"tasks/{task_id}/pause", {"reason": reason})
 
-    def resume(self, task_id: str) -> Answer:
+    def resume(self, task_id: str) -> CommandResult:
         return self._command(f"tasks/{task_id}/resume")
 
-    def cancel(self, task_id: str) -> Answer:
+    def cancel(self, task_id: str) -> CommandResult:
         return self._command(f"tasks/{task_id}/cancel")
 
-    def retry(self, task_id: str) -> Answer:
+    def retry(self, task_id: str) -> CommandResult:
         return self._command(f"tasks/{task_id}/retry")
 
-    def fork(self, task_id: str, from_step: str, edited: Document | None) -> Answer:
+    def fork(self, task_id: str, from_step: str, edited: Document | None) -> CommandResult:
         body = {"from_step": from_step, "input": edited or {}}
         return self._command(f"tasks/{task_id}/fork", body, key=new_id())
 
-    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> Answer:
+    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> CommandResult:
         body = {"verdict": verdict, "output": output}
         return self._command(f"tasks/{task_id}/steps/{_quoted(step)}/resolve", body)
 
-    def signal(self, task_id: str, name: str, payload: Any) -> Answer:
+    def signal(self, task_id: str, name: str, payload: Any) -> CommandResult:
         return self._command(f"tasks/{task_id}/signals/{_quoted(name)}", payload)
 
     def budget(self, task_id: str) -> Document:
@@ -141,7 +147,7 @@ class RemoteClient:
         tokens: int | None,
         usd: float | None,
         seconds: float | None,
-    ) -> Answer:
+    ) -> CommandResult:
         body = {"step": step, "tokens": tokens, "usd": usd, "seconds": seconds}
         return self._command(f"tasks/{task_id}/budget", body)
 
@@ -195,9 +201,9 @@ class RemoteClient:
         document: Document = self._http.get(path)
         return document
 
-    def _command(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+    def _command(self, path: str, body: Any = None, *, key: str | None = None) -> CommandResult:
         answer = self._http.post(path, body, key=key)
-        return Answer(answer["changed"], answer["message"], answer["task_id"])
+        return CommandResult(answer["changed"], answer["message"], answer["task_id"])
 
     def _ids(self, name: str, **query: Any) -> list[str]:
         return [str(row["id"]) for row in self._listed(name, _TASKS_PAGE, 5, **query)]

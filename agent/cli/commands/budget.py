@@ -10,7 +10,7 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
-    from agent.tasks.operator.operator import Answer
+    from agent.tasks.operator.operator import CommandResult
 
 
 def budget(
@@ -56,7 +56,7 @@ def budget(
         raise CommandError("a budget must be greater than zero")
     seconds = None if time is None else _seconds(time)
 
-    def command(client: "AgentClient", task_id: str) -> "Answer":
+    def command(client: "AgentClient", task_id: str) -> "CommandResult":
         return client.raise_budget(task_id, step=step, tokens=tokens, usd=usd, seconds=seconds)
 
     operate(task, command, as_json=as_json)

@@ -10,7 +10,7 @@ from agent.cli.options import InputJsonOption, InputOption, JsonOption, TaskArgu
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
-    from agent.tasks.operator.operator import Answer, Verdict
+    from agent.tasks.operator.operator import CommandResult, Verdict
 
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
 
@@ -44,7 +44,7 @@ def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption =
     The new task keeps the results of the steps that succeeded.
     """
 
-    def command(client: "AgentClient", task_id: str) -> "Answer":
+    def command(client: "AgentClient", task_id: str) -> "CommandResult":
         return client.retry(task_id)
 
     operate(task, command, wait=wait, as_json=as_json)
@@ -69,7 +69,7 @@ def fork(
 
     values, texts = inputs.parse_inputs(pairs or [], input_json)
 
-    def command(client: "AgentClient", task_id: str) -> "Answer":
+    def command(client: "AgentClient", task_id: str) -> "CommandResult":
         edited = _edited(client, task_id, values, texts) if values or texts else None
         return client.fork(task_id, from_step, edited)
 
@@ -103,7 +103,7 @@ def resolve(
         raise CommandError("--output needs --done")
     value = None if output is None else inputs.parse_json(output, "--output")
 
-    def command(client: "AgentClient", task_id: str) -> "Answer":
+    def command(client: "AgentClient", task_id: str) -> "CommandResult":
         return client.resolve(task_id, step, chosen[0], value)
 
     operate(task, command, as_json=as_json)
@@ -139,7 +139,7 @@ def _edited(
 
 def operate(
     task: str,
-    command: "Callable[[AgentClient, str], Answer]",
+    command: "Callable[[AgentClient, str], CommandResult]",
     *,
     wait: bool = False,
     as_json: bool,

@@ -139,4 +139,4 @@ class _LineReporter:
             if not has_begun or self._seen.get(step["name"]) == state:
                 continue
             self._seen[step["name"]] = state
-            terminal.note(task_view.step_line(step))
+            terminal.note(task_view.step_line(step, document["status"]))

@@ -48,16 +48,17 @@ def last_view(document: dict[str, Any], graph: "Graph") -> "Text":
 def _drawn(document: dict[str, Any], graph: "Graph") -> list[str]:
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
     ended = _ended_items(document)
-    return task_view.graph_lines(document, graph, {s["name"]: _note(s, ended) for s in steps})
+    notes = {step["name"]: _note(step, ended, document["status"]) for step in steps}
+    return task_view.graph_lines(document, graph, notes)
 
 
 def _active_lines(document: dict[str, Any], most: int) -> list[str]:
     """List only active and failed steps, and count the others."""
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
     active = [step for step in steps if step["status"] not in ("pending", "succeeded", "skipped")]
-    ended = _ended_items(document)
+    ended, status = _ended_items(document), document["status"]
     lines = [
-        f"{terminal.marked(step['status'])} {step['name']}  {_note(step, ended)}".rstrip()
+        f"{terminal.marked(step['status'])} {step['name']}  {_note(step, ended, status)}".rstrip()
         for step in active[: most - 1]
     ]
     done = sum(step["ended_at"] is not None for step in steps)
@@ -74,7 +75,7 @@ def _ended_items(document: dict[str, Any]) -> dict[int, int]:
     return ended
 
 
-def _note(step: dict[str, Any], ended_items: dict[int, int]) -> str:
+def _note(step: dict[str, Any], ended_items: dict[int, int], task_status: str) -> str:
     """Return the state of a step in a few words."""
     parts = []
     if step["attempt"] > 1 and step["status"] != "skipped":
@@ -86,7 +87,7 @@ def _note(step: dict[str, Any], ended_items: dict[int, int]) -> str:
     if step["parallel_count"] is not None and step["status"] == "succeeded":
         count = step["parallel_count"]
         parts.append(f"{count or 'no'} item{'' if count == 1 else 's'}")
-    reason = task_view.reason(step)
+    reason = task_view.reason(step, task_status)
     if reason and not (step["parallel_count"] is not None and step["status"] == "waiting"):
         parts.append(terminal.one_line(reason, 70))
     return ", ".join(part for part in parts if part)

@@ -40,7 +40,7 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
     print_line("")
     terminal.print_table(
         ("step", "attempt", "took", "result"),
-        [_row(step) for step in _shown(document["steps"])],
+        [_row(step, document["status"]) for step in _shown(document["steps"])],
     )
     _print_usage(document)
     _print_result(document)
@@ -64,14 +64,14 @@ def print_started(task_id: str, workflow: str, *, is_running: bool) -> None:
         print_line(f"  no agent is running: `{invocation.program()} up` runs it")
 
 
-def step_line(step: dict[str, Any]) -> str:
+def step_line(step: dict[str, Any], task_status: str) -> str:
     """Return one line about a step, for output that is not a terminal."""
     line = f"{terminal.marked(step['status'])} {step['name']}"
     if step["attempt"] > 1:
         line += f" (attempt {step['attempt']})"
     if step["ended_at"] and step["started_at"] and took(step):
         line += f" in {took(step)}"
-    why = reason(step)
+    why = reason(step, task_status)
     return f"{line}: {why}" if why else line
 
 
@@ -118,8 +118,8 @@ def took(timed: dict[str, Any]) -> str:
     return terminal.duration(seconds)
 
 
-def _row(step: dict[str, Any]) -> tuple[str, ...]:
-    result = reason(step)
+def _row(step: dict[str, Any], task_status: str) -> tuple[str, ...]:
+    result = reason(step, task_status)
     if not result and step["status"] == "succeeded" and step["output"] is not None:
         result = terminal.one_line(step["output"], 80)
     duration = took(step) if step["ended_at"] or step["status"] == "running" else ""
@@ -140,7 +140,7 @@ def attempt(step: dict[str, Any]) -> str:
     return f"{number} of {step['max_attempts']}"
 
 
-def reason(step: dict[str, Any]) -> str:
+def reason(step: dict[str, Any], task_status: str) -> str:
     """Return why a step failed, was skipped, waits or is delayed; else an empty text."""
     if step["status"] == "failed" and step["error"]:
         return terminal.one_line(step["error"]["message"], 200)
@@ -151,6 +151,9 @@ def reason(step: dict[str, Any]) -> str:
     if step["status"] == "skipped":
         return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
     if step["status"] == "waiting":
+        if task_status == "canceled":
+            # Cancelling leaves steps as they are.
+            return "until the task was cancelled"
         return _waiting(step["waiting_on"] or {})
     if delay := step.get("delay"):
         return delayed(delay)
@@ -170,7 +173,10 @@ def _waiting(on: dict[str, Any]) -> str:
         case UnknownCall():
             return "unknown: the result of its effect was never recorded"
         case Approval():
-            return f"asks: {terminal.one_line(on.get('message') or '', 120)}"
+            message = on.get("message")
+            return (
+                f"asks: {terminal.one_line(message, 120)}" if message else "its question is closed"
+            )
         case Timer(store_error=str() as problem):
             return f"waits for the artifact store: {terminal.one_line(problem, 200)}"
         case Timer() as timer:

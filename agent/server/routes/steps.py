@@ -123,7 +123,7 @@ async def read_calls(request: Request, task_id: TaskId, name: StepName) -> Respo
     summary="Resolve an unknown effect",
 )
 async def resolve(request: Request, task_id: TaskId, name: StepName, body: Resolution) -> Response:
-    """Settle a step whose effect has an unknown result: it happened, it did not, or give up."""
+    """Resolve a step whose effect has an unknown result: it happened, it did not, or give up."""
     context, by = context_of(request), caller(request).name
     return command_response(
         await context.command_pool.run(

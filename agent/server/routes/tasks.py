@@ -22,7 +22,7 @@ from agent.server.schemas.tasks import (
     TaskPage,
 )
 from agent.store.read.activity import Activity
-from agent.tasks.operator.operator import Answer
+from agent.tasks.operator.operator import CommandResult
 from agent.tasks.read_models import task_documents
 
 routes = RouteRegistry("tasks")
@@ -223,7 +223,7 @@ async def signal(
     )
 
 
-def command_response(result: Answer) -> Response:
+def command_response(result: CommandResult) -> Response:
     """Return the response to a command."""
     return answer(
         {"changed": result.is_changed, "message": result.message, "task_id": result.task_id}

@@ -34,7 +34,7 @@ async def ready(config: AgentConfig, context: StepContext) -> None:
 
 
 async def run(config: AgentConfig, context: StepContext) -> Outcome:
-    """Take turns until the model is done or a limit is reached."""
+    """Ask for turns until the model is done or a limit is reached."""
     sessions = Sessions(context)
     try:
         return await _AgentLoop(config, context).run(sessions)
@@ -111,7 +111,7 @@ class _AgentLoop:
 
 def _hide_secrets(config: AgentConfig, context: StepContext) -> None:
     """Redact the secrets of all tools, wherever in the loop this attempt begins."""
-    context.secrets.hide(context.claimed.step.config, context.secret_places)
+    context.secrets.hide(context.attempt_input.step.config, context.secret_paths)
     for tool in config.tools.values():
         server = context.services.mcp.get(tool.mcp.server) if tool.mcp is not None else None
         if server is not None:
@@ -120,7 +120,7 @@ def _hide_secrets(config: AgentConfig, context: StepContext) -> None:
 
 
 def _system(config: AgentConfig, context: StepContext, *, has_tools: bool) -> str | None:
-    schema = context.claimed.step.output_schema
+    schema = context.attempt_input.step.output_schema
     parts = [config.system or ""]
     if has_tools:
         parts.append(INSTRUCTION)

@@ -10,7 +10,7 @@ from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolSnapshot
 from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.secrets import Place
+from agent.steps.attempt.secrets import ValuePath
 from agent.steps.spec.agent_config import AgentConfig, ToolConfig
 from agent.steps.spec.output_checks import find_problem
 from agent.steps.types.errors import DefiniteFailure
@@ -90,11 +90,9 @@ def _of_arguments(problem: str) -> str:
     return re.sub(r"\boutput(?=[:.\[]| is \d)", "arguments", problem)
 
 
-def secret_places_of(tool: AgentTool, context: StepContext) -> frozenset[Place]:
+def secret_paths_of(tool: AgentTool, context: StepContext) -> frozenset[ValuePath]:
     """Return where the definition of a tool names secrets, relative to the tool's own keys."""
-    return frozenset(
-        place[3:] for place in context.secret_places if place[:2] == ("tools", tool.owner)
-    )
+    return frozenset(path[3:] for path in context.secret_paths if path[:2] == ("tools", tool.owner))
 
 
 def _tools_of(
@@ -105,7 +103,7 @@ def _tools_of(
     sessions: Sessions,
 ) -> list[AgentTool]:
     """Return the tools that one key of the definition gives, with its limits."""
-    policy = context.claimed.step.on_unknown
+    policy = context.attempt_input.step.on_unknown
     return [
         replace(
             tool,
@@ -144,5 +142,5 @@ def _make_tools(
     if config.http is not None:
         return [http.make_tool(name, config.http, is_effect=is_effect)]
     assert config.python is not None
-    path = context.claimed.task.source_path
+    path = context.attempt_input.task.source_path
     return [functions.make_tool(name, config.python, path, is_effect=is_effect)]

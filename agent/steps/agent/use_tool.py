@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from agent.core.state_machine import ApprovalStatus
 from agent.models.protocol import Message, ToolUse, clean
 from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolRun
-from agent.steps.agent.toolbox import Toolbox, secret_places_of
+from agent.steps.agent.toolbox import Toolbox, secret_paths_of
 from agent.steps.attempt import approval_gate
 from agent.steps.attempt.containment import describe_exception
 from agent.steps.attempt.context import StepContext
@@ -56,14 +56,14 @@ class ToolUser:
         seconds = tool.seconds or context.services.limits.call_seconds
         policy = tool.on_unknown if is_effect else "retry"
         request = Request(f"tool.{tool.name}", body, policy, seconds, is_effect=is_effect)
-        step_places = context.secret_places
-        context.secret_places = secret_places_of(tool, context)
+        step_places = context.secret_paths
+        context.secret_paths = secret_paths_of(tool, context)
         try:
             answer = await context.perform(
                 request, lambda call: self._perform(tool_run, call, seconds), tool_run.prepare
             )
         finally:
-            context.secret_places = step_places
+            context.secret_paths = step_places
             await tool_run.close()
         return self._message(use, answer.response)
 
@@ -76,7 +76,7 @@ class ToolUser:
             return
         context = self._context
         approval = approval_gate.find_approval(
-            context.claimed, body, ApprovalStatus.APPROVED, ApprovalStatus.DENIED
+            context.attempt_input, body, ApprovalStatus.APPROVED, ApprovalStatus.DENIED
         )
         if approval is None:
             if context.calls.has_answer(f"tool.{tool.name}", body):

@@ -26,7 +26,7 @@ def gated_request(kind: str, config: dict[str, Json]) -> dict[str, Json]:
 
 
 def find_approval(
-    claimed: AttemptInput, request: Json, *statuses: ApprovalStatus
+    attempt_input: AttemptInput, request: Json, *statuses: ApprovalStatus
 ) -> RecordedApproval | None:
     """Return the latest answer to exactly this request, or None."""
     encode(request, "what is to be approved")
@@ -34,7 +34,7 @@ def find_approval(
     return next(
         (
             approval
-            for approval in reversed(claimed.approvals)
+            for approval in reversed(attempt_input.approvals)
             if approval.request_hash == digest and approval.status in statuses
         ),
         None,
@@ -86,9 +86,9 @@ def _set(value: dict[str, Json], path: list[str], new: Json) -> dict[str, Json]:
     return {**value, key: _set(inner, rest, new)}
 
 
-def own_checkpoint(claimed: AttemptInput) -> Json:
+def own_checkpoint(attempt_input: AttemptInput) -> Json:
     """Return the step's own checkpoint, without what the engine adds to it while the step asks."""
-    checkpoint, waited = claimed.checkpoint, claimed.waited
+    checkpoint, waited = attempt_input.checkpoint, attempt_input.waited
     approval_id = None if waited is None else waits.approval_of(waited.on)
     if approval_id is None:
         return checkpoint

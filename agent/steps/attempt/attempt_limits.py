@@ -22,28 +22,30 @@ month. Bounded, because templates run in the worker and may be what crashes it.
 """
 
 
-def may_find_out(claimed: AttemptInput) -> bool:
+def may_find_out(attempt_input: AttemptInput) -> bool:
     """Whether an attempt beyond the last has recorded results to use."""
-    if claimed.attempt > claimed.max_attempts + FIND_OUT_ATTEMPTS:
+    if attempt_input.attempt > attempt_input.max_attempts + FIND_OUT_ATTEMPTS:
         return False
-    return any(call.status != CallStatus.FAILED or replay.is_final(call) for call in claimed.calls)
+    return any(
+        call.status != CallStatus.FAILED or replay.is_final(call) for call in attempt_input.calls
+    )
 
 
-def may_park(claimed: AttemptInput) -> bool:
+def may_park(attempt_input: AttemptInput) -> bool:
     """Whether an attempt beyond the last has no effect: it waits, asks, or decides its items."""
-    if claimed.attempt > claimed.max_attempts + PARKING_ATTEMPTS:
+    if attempt_input.attempt > attempt_input.max_attempts + PARKING_ATTEMPTS:
         return False
-    kind = KINDS.get(claimed.step.kind)
-    has_gate = claimed.step.approval is not None
-    return claimed.is_group or has_gate or (kind is not None and not kind.acts)
+    kind = KINDS.get(attempt_input.step.kind)
+    has_gate = attempt_input.step.approval is not None
+    return attempt_input.is_group or has_gate or (kind is not None and not kind.acts)
 
 
-def exhausted(claimed: AttemptInput) -> StepError:
+def exhausted(attempt_input: AttemptInput) -> StepError:
     """Return the error of a step that has no attempt left."""
-    error = claimed.last_error or {}
+    error = attempt_input.last_error or {}
     last = f"; {error['message']}" if error.get("class") == "crash" else ""
-    if any(call.status == CallStatus.UNKNOWN for call in claimed.calls):
+    if any(call.status == CallStatus.UNKNOWN for call in attempt_input.calls):
         text = f"attempts exhausted, outcome unknown{last}"
         return StepError("attempts_exhausted", "unknown", text)
-    text = f"attempts exhausted: all {claimed.attempt - 1} were used{last}"
+    text = f"attempts exhausted: all {attempt_input.attempt - 1} were used{last}"
     return StepError("attempts_exhausted", "crash", text)

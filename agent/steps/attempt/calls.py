@@ -63,8 +63,8 @@ _STORE_RETRY_SECONDS: Final = 15
 class Calls:
     """The calls of one attempt. Methods belong to the event loop's thread unless they say otherwise."""
 
-    def __init__(self, claimed: AttemptInput, services: Services, secrets: Secrets) -> None:
-        self._claimed = claimed
+    def __init__(self, attempt_input: AttemptInput, services: Services, secrets: Secrets) -> None:
+        self._attempt_input = attempt_input
         self._services = services
         self._secrets = secrets
         self._count = 0
@@ -72,7 +72,7 @@ class Calls:
         self.is_revoked = False
         self.is_cut_off = False
         """Whether a call was cancelled after it had begun."""
-        self.checkpoint: Json = own_checkpoint(claimed)
+        self.checkpoint: Json = own_checkpoint(attempt_input)
         self.decided_outcome: Outcome | None = None
         """The outcome that a call has decided; nothing the step does afterwards changes it."""
         self.on_idle: Callable[[], None] | None = None
@@ -87,7 +87,7 @@ class Calls:
         """Whether the next call, if it is this one, would be answered from the record."""
         number = self._count + 1
         return replay.has_success(
-            self._claimed, number, f"{action}#{number}", ids.request_hash(body)
+            self._attempt_input, number, f"{action}#{number}", ids.request_hash(body)
         )
 
     def end_attempt(self, outcome: Outcome) -> NoReturn:
@@ -100,14 +100,14 @@ class Calls:
         self._check_open()
         self._count += 1
         numbered = await self._numbered(request, self._count)
-        if self._claimed.calls:
+        if self._attempt_input.calls:
             answer = await self._recorded_answer(numbered)
             if answer is not None:
                 return answer
-        if not self._claimed.may_act:
-            self.end_attempt(Failed(exhausted(self._claimed)))
-        if is_out_of_time(self._claimed, self._services.clock):
-            self.end_attempt(out_of_time(self._claimed, self.checkpoint))
+        if not self._attempt_input.may_act:
+            self.end_attempt(Failed(exhausted(self._attempt_input)))
+        if is_out_of_time(self._attempt_input, self._services.clock):
+            self.end_attempt(out_of_time(self._attempt_input, self.checkpoint))
         self.in_flight += 1
         try:
             return await self._record_intent(numbered, prepare)
@@ -140,8 +140,8 @@ class Calls:
 
     async def _recorded_answer(self, numbered: NumberedRequest) -> CallAnswer | None:
         """Return the answer on record; None when the call is to be made."""
-        claimed, request = self._claimed, numbered.request
-        match = replay.find_match(claimed, numbered)
+        attempt_input, request = self._attempt_input, numbered.request
+        match = replay.find_match(attempt_input, numbered)
         if match is None:
             return None
         call = match.call
@@ -150,7 +150,7 @@ class Calls:
             if not match.is_usable:
                 body = self._secrets.redact_value(request.body)
                 changed_request = {"action": numbered.action, "request": body}
-            policy = UnknownPolicy(claimed, self._services, self._secrets, self.checkpoint)
+            policy = UnknownPolicy(attempt_input, self._services, self._secrets, self.checkpoint)
             decision = await policy.apply(call, request, changed_request)
             if decision is None or isinstance(decision, CallAnswer):
                 return decision
@@ -158,7 +158,7 @@ class Calls:
         if call.status == CallStatus.FAILED:
             raise replay.failure_of(call)
         if not match.is_usable:
-            self.end_attempt(Failed(replay.changed_error(call, numbered.action, claimed)))
+            self.end_attempt(Failed(replay.changed_error(call, numbered.action, attempt_input)))
         if call.error is not None and call.error.get("code") == replay.BAD_RESPONSE:
             self.end_attempt(Failed(replay.error_of(call), call.idempotency_key))
         return CallAnswer(call.response, call.idempotency_key, True, call.attempt == 0)
@@ -180,7 +180,9 @@ class Calls:
         elif not file_descriptors.are_available():
             raise OutOfDescriptorsError(numbered.action)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
-        intent = new_intent(self._claimed, numbered, StoredBody(body, large), process, send_by)
+        intent = new_intent(
+            self._attempt_input, numbered, StoredBody(body, large), process, send_by
+        )
         call = Call(
             intent.number,
             intent.action,
@@ -205,7 +207,7 @@ class Calls:
 
     async def _store_request(self, text: str) -> None:
         """Store a large request ahead of its intent; the step waits if that cannot be done now."""
-        reason = await self._services.journal.keep(self._claimed, text)
+        reason = await self._services.journal.keep(self._attempt_input, text)
         if reason:
             wake_at = self._services.clock.now() + _STORE_RETRY_SECONDS * SECOND
             timer = Timer(wake_at, store_error=reason)
@@ -213,7 +215,7 @@ class Calls:
 
     async def _journal_intent(self, intent: Intent, call: Call) -> None:
         try:
-            await self._services.journal.intend(self._claimed, intent)
+            await self._services.journal.intend(self._attempt_input, intent)
         except RevokedError:
             self.is_revoked = True
             raise
@@ -331,7 +333,7 @@ class Calls:
             spend=spend if call.reservation is not None else None,
             large=large,
         )
-        self._services.journal.resolve(self._claimed, result)
+        self._services.journal.resolve(self._attempt_input, result)
 
     def _leave(self) -> None:
         self.in_flight -= 1

@@ -9,7 +9,7 @@ from typing import Any
 from agent.steps.attempt import containment
 from agent.steps.attempt.calls import Calls, Prepare
 from agent.steps.attempt.cancel_scope import complete
-from agent.steps.attempt.secrets import Place, Secrets
+from agent.steps.attempt.secrets import Secrets, ValuePath
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_records import Spend
@@ -26,19 +26,19 @@ class ContextFacts:
 
     def __init__(
         self,
-        claimed: AttemptInput,
+        attempt_input: AttemptInput,
         signals: Signals,
         services: Services,
         secrets: Secrets,
         calls: Calls,
     ) -> None:
-        self.claimed = claimed
+        self.attempt_input = attempt_input
         self.signals = signals
         self.services = services
         self.secrets = secrets
         self.calls = calls
-        self.secret_places: frozenset[Place] = frozenset()
-        """The places in the step's configuration that name secrets."""
+        self.secret_paths: frozenset[ValuePath] = frozenset()
+        """The paths in the step's configuration that name secrets."""
         self.is_interrupted: Callable[[], bool] = bool
         """Whether the time limit or the engine has interrupted the attempt."""
         self._call: Call | None = None
@@ -47,62 +47,62 @@ class ContextFacts:
     @property
     def task_id(self) -> str:
         """The task's id."""
-        return self.claimed.task.id
+        return self.attempt_input.task.id
 
     @property
     def workflow(self) -> str:
         """The workflow's name."""
-        return self.claimed.task.workflow
+        return self.attempt_input.task.workflow
 
     @property
     def step_id(self) -> str:
         """The step's id."""
-        return self.claimed.step_id
+        return self.attempt_input.step_id
 
     @property
     def step(self) -> str:
         """The step's name."""
-        return self.claimed.step.name
+        return self.attempt_input.step.name
 
     @property
     def attempt(self) -> int:
         """The number of this attempt, from 1."""
-        return self.claimed.attempt
+        return self.attempt_input.attempt
 
     @property
     def max_attempts(self) -> int:
         """How many attempts the step has."""
-        return self.claimed.max_attempts
+        return self.attempt_input.max_attempts
 
     @property
     def parallel_index(self) -> int | None:
         """The index of this item in its group, from 0; None outside of a group."""
-        return self.claimed.parallel_index
+        return self.attempt_input.parallel_index
 
     @property
     def parallel_count(self) -> int | None:
         """The number of items in the group; None outside of a group."""
-        return self.claimed.parallel_count
+        return self.attempt_input.parallel_count
 
     @property
     def item(self) -> Json:
         """The value of this item; None outside of a group."""
-        return self.claimed.item
+        return self.attempt_input.item
 
     @property
     def input(self) -> dict[str, Json]:
         """The task's input."""
-        return self.claimed.task.input
+        return self.attempt_input.task.input
 
     @property
     def trigger(self) -> Json:
         """What started the task."""
-        return self.claimed.task.trigger
+        return self.attempt_input.task.trigger
 
     @property
     def outputs(self) -> dict[str, Json]:
         """The outputs of the steps that this one depends on, by name."""
-        return {name: step.output for name, step in self.claimed.upstream.items()}
+        return {name: step.output for name, step in self.attempt_input.upstream.items()}
 
     @property
     def checkpoint(self) -> Json:
@@ -136,7 +136,7 @@ class ContextFacts:
         self._logged_bytes += len(text)
         if len(text) > left_bytes:
             text = text[:left_bytes] + "\n[the log ends here: it reached its limit]"
-        self.services.journal.log(self.claimed, stream, text)
+        self.services.journal.log(self.attempt_input, stream, text)
 
     def _redact_beginning(self, text: str, length: int) -> str:
         """Redact only the part of a text that is logged, so that a long text costs no more."""
@@ -152,14 +152,14 @@ class ContextFacts:
         """Return what follows an unknown call: as the call says, or the step, or by default."""
         if on_unknown is not None:
             return on_unknown
-        if self.claimed.step.on_unknown is not None:
-            return self.claimed.step.on_unknown
+        if self.attempt_input.step.on_unknown is not None:
+            return self.attempt_input.step.on_unknown
         if not effect:
             return "retry"
         return "reconcile" if reconcile else "ask"
 
     def _call_seconds(self, timeout: float | None) -> float:
-        step = self.claimed.step
+        step = self.attempt_input.step
         return timeout or step.timeout_seconds or self.services.limits.call_seconds
 
 
@@ -179,7 +179,7 @@ class StepContext(ContextFacts):
         else:
             value = await asyncio.to_thread(self._redact_checkpoint, value)
         try:
-            await self.services.journal.checkpoint(self.claimed, value)
+            await self.services.journal.checkpoint(self.attempt_input, value)
         except RevokedError:
             self.calls.is_revoked = True
             raise
@@ -277,7 +277,7 @@ class StepContext(ContextFacts):
         return Request(
             action,
             body,
-            self.claimed.step.on_unknown or on_unknown,
+            self.attempt_input.step.on_unknown or on_unknown,
             self._call_seconds(timeout),
             is_bounded=timeout is not None,
             settles_step=True,

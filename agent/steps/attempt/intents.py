@@ -21,7 +21,7 @@ class StoredBody:
 
 
 def new_intent(
-    claimed: AttemptInput,
+    attempt_input: AttemptInput,
     numbered: NumberedRequest,
     body: StoredBody,
     process: Process | None,
@@ -31,7 +31,7 @@ def new_intent(
     request, action, body_hash = numbered.request, numbered.action, numbered.body_hash
     # To the remote, the same request after an unknown one is a repetition. Another request has
     # another key: the remote would answer it from its memory of the first.
-    unknown = replay.last_unknown(claimed, numbered) if claimed.calls else None
+    unknown = replay.last_unknown(attempt_input, numbered) if attempt_input.calls else None
     return Intent(
         call_id=ids.new_id(),
         number=numbered.number,
@@ -39,12 +39,16 @@ def new_intent(
         request=body.value,
         request_hash=body_hash,
         idempotency_key=ids.idempotency_key(
-            claimed.task.id, claimed.step_id, claimed.attempt, action, body_hash
+            attempt_input.task.id, attempt_input.step_id, attempt_input.attempt, action, body_hash
         ),
         remote_key=unknown.remote_key
         if unknown is not None
         else ids.remote_key(
-            claimed.task.origin_id, _step_key(claimed), action, body_hash, claimed.failures
+            attempt_input.task.origin_id,
+            _step_key(attempt_input),
+            action,
+            body_hash,
+            attempt_input.failures,
         ),
         on_unknown=request.on_unknown,
         send_by=send_by,
@@ -57,8 +61,8 @@ def new_intent(
     )
 
 
-def _step_key(claimed: AttemptInput) -> str:
+def _step_key(attempt_input: AttemptInput) -> str:
     """Name a step so that the items of a group have different keys."""
-    if claimed.parallel_index is None:
-        return claimed.step.name
-    return f"{claimed.step.name}[{claimed.parallel_index}]"
+    if attempt_input.parallel_index is None:
+        return attempt_input.step.name
+    return f"{attempt_input.step.name}[{attempt_input.parallel_index}]"

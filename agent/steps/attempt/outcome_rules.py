@@ -62,7 +62,7 @@ async def decide(end: HandlerEnd, context: StepContext, limit: TimeLimit) -> Out
 
 def code_name(context: StepContext) -> str:
     """Name the code of a step, for errors."""
-    step = context.claimed.step
+    step = context.attempt_input.step
     call = step.config.get("call") if step.kind == "python" else None
     return call if isinstance(call, str) else f"the {step.kind} step {step.name!r}"
 
@@ -80,7 +80,7 @@ def _is_result_known(end: HandlerEnd, context: StepContext) -> bool:
 def _interrupted(context: StepContext, limit: TimeLimit) -> Outcome:
     if context.signals.is_stopping:
         return Returned(context.signals.stop_reason or "stopped")
-    error = limit.error(context.claimed)
+    error = limit.error(context.attempt_input)
     return Failed(error) if limit.step_error is not None else Retry(error)
 
 
@@ -131,7 +131,7 @@ def _check(outcome: Succeeded, context: StepContext, *, is_large: bool) -> Outco
         # Without encoding it, which would hold the interpreter's lock for as long as it is large.
         return Failed(oversize_error(outcome.output, limits.output_bytes), outcome.idempotency_key)
     output = context.secrets.redact_value(outcome.output)
-    schema = context.claimed.step.output_schema
+    schema = context.attempt_input.step.output_schema
     error, text = check_output(output, schema, limits.output_bytes)
     if error is not None:
         return Failed(error, outcome.idempotency_key)

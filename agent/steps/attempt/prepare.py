@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agent.core.ids import request_hash
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate
-from agent.steps.attempt.secrets import Place, references, secret_watcher
+from agent.steps.attempt.secrets import ValuePath, references, secret_watcher
 from agent.steps.spec.configs import RENDERED
 from agent.steps.spec.questions import ApprovalConfig
 from agent.steps.spec.registry import KINDS, Kind
@@ -44,7 +44,7 @@ class PreparedStep:
     kind: Kind
     config: BaseModel | None
     """None when it has templates: it is then rendered for each attempt."""
-    secret_places: frozenset[Place]
+    secret_paths: frozenset[ValuePath]
 
 
 _prepared: dict[int, PreparedStep] = {}
@@ -68,8 +68,8 @@ def _prepare(step: Step) -> PreparedStep:
         raise _refused("unknown_kind", f"there is no kind of step called {step.kind!r}")
     is_fixed = not has_templates(_without(step.config, kind.verbatim))
     config = check_config(kind, step.config) if is_fixed else None
-    places = frozenset(place for place in references(step.config) if place[0] in kind.secret_keys)
-    return PreparedStep(step, kind, config, places)
+    paths = frozenset(path for path in references(step.config) if path[0] in kind.secret_keys)
+    return PreparedStep(step, kind, config, paths)
 
 
 _watched: dict[int, Graph] = {}
@@ -101,68 +101,70 @@ def secret_references(graph: Graph) -> list[Json]:
     return parts
 
 
-def needs_thread(claimed: AttemptInput) -> bool:
+def needs_thread(attempt_input: AttemptInput) -> bool:
     """Whether the templates of this attempt see large values: a thread then renders them."""
-    step = claimed.step
+    step = attempt_input.step
     if step.condition is None and step.fanout is None and not step.has_templates:
         return False
     return (
-        any(not upstream.is_small for upstream in claimed.upstream.values())
-        or not is_small(claimed.task.input)
-        or not is_small(claimed.item)
+        any(not upstream.is_small for upstream in attempt_input.upstream.values())
+        or not is_small(attempt_input.task.input)
+        or not is_small(attempt_input.item)
     )
 
 
-def condition_holds(claimed: AttemptInput) -> bool:
+def condition_holds(attempt_input: AttemptInput) -> bool:
     """Whether the step's `if` lets it run; for the items of a group the group has decided."""
-    condition = claimed.step.condition
-    if condition is None or claimed.parallel_index is not None:
+    condition = attempt_input.step.condition
+    if condition is None or attempt_input.parallel_index is not None:
         return True
     try:
-        return bool(_value_of(condition, scope_of(claimed)))
+        return bool(_value_of(condition, scope_of(attempt_input)))
     except TemplateError as problem:
         raise _refused("bad_condition", f"in if: {problem}") from None
 
 
-def config_of(claimed: AttemptInput, prepared: PreparedStep) -> BaseModel:
+def config_of(attempt_input: AttemptInput, prepared: PreparedStep) -> BaseModel:
     """Return the step's configuration, rendered and check_config."""
     if prepared.config is not None:
         return prepared.config
-    return check_config(prepared.kind, rendered_config(claimed, prepared))
+    return check_config(prepared.kind, rendered_config(attempt_input, prepared))
 
 
-def rendered_config(claimed: AttemptInput, prepared: PreparedStep) -> dict[str, Json]:
+def rendered_config(attempt_input: AttemptInput, prepared: PreparedStep) -> dict[str, Json]:
     """Return the step's configuration with its templates rendered, not yet checked."""
-    return _rendered(claimed, claimed.step.config, prepared.kind)
+    return _rendered(attempt_input, attempt_input.step.config, prepared.kind)
 
 
-def _rendered(claimed: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[str, Json]:
+def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[str, Json]:
     verbatim = kind.verbatim
     try:
-        rendered = render(_without(raw, verbatim), scope_of(claimed))
+        rendered = render(_without(raw, verbatim), scope_of(attempt_input))
     except TemplateError as problem:
         raise _refused("bad_template", str(problem)) from None
     return _with(rendered, raw, verbatim)
 
 
-def approved_config(claimed: AttemptInput, prepared: PreparedStep) -> BaseModel | Waiting:
+def approved_config(attempt_input: AttemptInput, prepared: PreparedStep) -> BaseModel | Waiting:
     """Return the configuration that a person approved, or the question to ask.
 
     The approval counts only for exactly what would run now. If that has changed, the step asks again.
     """
-    assert claimed.step.approval is not None
+    assert attempt_input.step.approval is not None
     kind = prepared.kind
-    config = rendered_config(claimed, prepared)
+    config = rendered_config(attempt_input, prepared)
     check_config(kind, config)
     request = approval_gate.gated_request(kind.name, config)
     try:
-        approval = approval_gate.find_approval(claimed, request, ApprovalStatus.APPROVED)
+        approval = approval_gate.find_approval(attempt_input, request, ApprovalStatus.APPROVED)
         if approval is None:
             asking = KINDS["approval"]
-            question = check_config(asking, _rendered(claimed, claimed.step.approval, asking))
+            question = check_config(
+                asking, _rendered(attempt_input, attempt_input.step.approval, asking)
+            )
             assert isinstance(question, ApprovalConfig)
             return approval_gate.ask(
-                "approval", question, request, approval_gate.own_checkpoint(claimed)
+                "approval", question, request, approval_gate.own_checkpoint(attempt_input)
             )
     except NotPlainJsonError as problem:
         raise _refused("not_plain_json", str(problem)) from None
@@ -178,19 +180,19 @@ def check_config(kind: Kind, config: dict[str, Json]) -> BaseModel:
         return kind.model.model_validate(config, context=RENDERED)
     except ValidationError as error:
         texts = [
-            f"{write_key((kind.name, *fault.place))}: {fault.message}"
+            f"{write_key((kind.name, *fault.path))}: {fault.message}"
             for fault in faults(kind.model, config, error)
         ]
         raise _refused("bad_config", "; ".join(texts)) from None
 
 
-def items_of(claimed: AttemptInput, max_items: int = MAX_ITEMS) -> Succeeded:
+def items_of(attempt_input: AttemptInput, max_items: int = MAX_ITEMS) -> Succeeded:
     """Decide the items of a group."""
-    fanout = claimed.step.fanout
+    fanout = attempt_input.step.fanout
     if fanout is None:
         raise _refused("no_items", "the step is not a group: it has neither foreach nor parallel")
     try:
-        items = _items(fanout, claimed)
+        items = _items(fanout, attempt_input)
     except TemplateError as problem:
         raise _refused("bad_items", f"the items cannot be computed: {problem}") from None
     if len(items) > max_items:
@@ -198,16 +200,16 @@ def items_of(claimed: AttemptInput, max_items: int = MAX_ITEMS) -> Succeeded:
     return Succeeded(output=[] if not items else None, items=items)
 
 
-def _items(fanout: Fanout, claimed: AttemptInput) -> list[Json]:
+def _items(fanout: Fanout, attempt_input: AttemptInput) -> list[Json]:
     if fanout.count is not None:
         return list(range(fanout.count))
     if fanout.items is not None:
         items = fanout.items
         if has_templates(items):
-            items = render(items, scope_of(claimed))
+            items = render(items, scope_of(attempt_input))
         return list(items)
     if fanout.count_of is not None:
-        count = _value_of(fanout.count_of, scope_of(claimed))
+        count = _value_of(fanout.count_of, scope_of(attempt_input))
         if isinstance(count, float) and count.is_integer():
             count = int(count)
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
@@ -217,7 +219,7 @@ def _items(fanout: Fanout, claimed: AttemptInput) -> list[Json]:
             raise _too_many(fanout, count, MAX_ITEMS)
         return list(range(count))
     assert fanout.items_of is not None
-    items = _value_of(fanout.items_of, scope_of(claimed))
+    items = _value_of(fanout.items_of, scope_of(attempt_input))
     if not isinstance(items, list):
         text = f"foreach: {fanout.items_of} gives {shown(items)}, and must give a list"
         raise _refused("bad_items", text)
@@ -230,13 +232,13 @@ def _too_many(fanout: Fanout, count: int, max_items: int) -> Exception:
     return _refused("too_many_items", f"{key}: {of}{count:,} items, and {max_items:,} are allowed")
 
 
-def scope_of(claimed: AttemptInput) -> dict[str, Any]:
+def scope_of(attempt_input: AttemptInput) -> dict[str, Any]:
     """Return the names that the step's templates and expressions see."""
-    task = claimed.task
+    task = attempt_input.task
     scope: dict[str, Any] = {
         "steps": {
             name: {"output": step.output, "status": step.status, "error": step.error}
-            for name, step in claimed.upstream.items()
+            for name, step in attempt_input.upstream.items()
         },
         "inputs": task.input,
         "trigger": task.trigger,
@@ -244,13 +246,13 @@ def scope_of(claimed: AttemptInput) -> dict[str, Any]:
             "id": task.id,
             "workflow": task.workflow,
             "version": task.version,
-            "attempt": claimed.attempt,
+            "attempt": attempt_input.attempt,
         },
     }
-    if claimed.parallel_index is not None:
-        scope["item"] = claimed.item
-        scope["parallel_index"] = claimed.parallel_index
-        scope["parallel_count"] = claimed.parallel_count
+    if attempt_input.parallel_index is not None:
+        scope["item"] = attempt_input.item
+        scope["parallel_index"] = attempt_input.parallel_index
+        scope["parallel_count"] = attempt_input.parallel_count
     return scope
 
 

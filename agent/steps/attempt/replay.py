@@ -31,16 +31,16 @@ class RecordMatch:
     """Whether its result is valid for the request that the step makes now."""
 
 
-def find_match(claimed: AttemptInput, numbered: NumberedRequest) -> RecordMatch | None:
+def find_match(attempt_input: AttemptInput, numbered: NumberedRequest) -> RecordMatch | None:
     """Return the recorded call that decides a request; None when the call is free to be made."""
-    past = _with_number(claimed, numbered.number)
+    past = _with_number(attempt_input, numbered.number)
     if not past:
         return None
     done, unknown = (
         [call for call in past if call.status == status]
         for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN)
     )
-    if _may_change(numbered, claimed.calls):
+    if _may_change(numbered, attempt_input.calls):
         done, unknown = (
             [call for call in calls if numbered.matches(call)] for calls in (done, unknown)
         )
@@ -52,7 +52,7 @@ def find_match(claimed: AttemptInput, numbered: NumberedRequest) -> RecordMatch 
     ]
     for call in failed:
         # This very attempt saw the second kind fail, before it waited, was paused or was returned.
-        if is_final(call) or call.attempt == claimed.attempt:
+        if is_final(call) or call.attempt == attempt_input.attempt:
             return RecordMatch(call, True)
     for call in unknown:
         if not numbered.matches(call):
@@ -60,21 +60,21 @@ def find_match(claimed: AttemptInput, numbered: NumberedRequest) -> RecordMatch 
     return RecordMatch(unknown[-1], True) if unknown else None
 
 
-def last_unknown(claimed: AttemptInput, numbered: NumberedRequest) -> RecordedCall | None:
+def last_unknown(attempt_input: AttemptInput, numbered: NumberedRequest) -> RecordedCall | None:
     """Return the latest unknown call with this very request."""
-    for call in reversed(_with_number(claimed, numbered.number)):
+    for call in reversed(_with_number(attempt_input, numbered.number)):
         if call.status == CallStatus.UNKNOWN and numbered.matches(call):
             return call
     return None
 
 
-def has_success(claimed: AttemptInput, number: int, action: str, body_hash: str) -> bool:
+def has_success(attempt_input: AttemptInput, number: int, action: str, body_hash: str) -> bool:
     """Whether this very request has a recorded success."""
     return any(
         call.status == CallStatus.SUCCEEDED
         and call.action == action
         and call.request_hash == body_hash
-        for call in _with_number(claimed, number)
+        for call in _with_number(attempt_input, number)
     )
 
 
@@ -100,25 +100,25 @@ def error_of(call: RecordedCall) -> StepError:
     return StepError.read(call.error or {})
 
 
-def changed_error(call: RecordedCall, action: str, claimed: AttemptInput) -> StepError:
+def changed_error(call: RecordedCall, action: str, attempt_input: AttemptInput) -> StepError:
     """Return the error of a step whose recorded response belongs to another request."""
     now = action if call.action != action else f"{action} with another request"
     text = (
         f"the step's calls have changed: call {call.number} was {call.action}, which succeeded, and"
         f" is now {now}. The recorded response is not used for it, and nothing is sent again."
     )
-    return advise_fork(StepError("calls_changed", "input", text), claimed)
+    return advise_fork(StepError("calls_changed", "input", text), attempt_input)
 
 
-def advise_fork(error: StepError, claimed: AttemptInput) -> StepError:
+def advise_fork(error: StepError, attempt_input: AttemptInput) -> StepError:
     """Add the command to use where a retry would fail for the same reason."""
-    command = f"fork {claimed.task.id[-8:]} --from {claimed.step.name}"
+    command = f"fork {attempt_input.task.id[-8:]} --from {attempt_input.step.name}"
     advice = f"`agent {command}` runs the step from its beginning, with all its effects"
     return replace(error, message=f"{error.message} {advice}", command=command)
 
 
-def _with_number(claimed: AttemptInput, number: int) -> list[RecordedCall]:
-    return [call for call in claimed.calls if call.number == number]
+def _with_number(attempt_input: AttemptInput, number: int) -> list[RecordedCall]:
+    return [call for call in attempt_input.calls if call.number == number]
 
 
 def _answers(call: RecordedCall, numbered: NumberedRequest) -> bool:

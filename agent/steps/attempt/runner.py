@@ -51,28 +51,28 @@ LOAD_SECONDS: Final = 60.0
 _MAX_MESSAGE: Final = 2 * MAX_ERROR_TEXT
 
 
-async def run(claimed: AttemptInput, signals: Signals, services: Services) -> Outcome:
+async def run(attempt_input: AttemptInput, signals: Signals, services: Services) -> Outcome:
     """Run one attempt of one step and return its outcome."""
     secrets = Secrets()
     try:
-        prepare.watch_secrets(claimed.graph)
+        prepare.watch_secrets(attempt_input.graph)
         secret_watcher.refresh()
-        needs_thread = prepare.needs_thread(claimed)
+        needs_thread = prepare.needs_thread(attempt_input)
     except Exception as problem:
         return Failed(_internal(problem, secrets))
     if needs_thread:
         try:
-            prepared = await asyncio.to_thread(_prepare, claimed, services, secrets)
+            prepared = await asyncio.to_thread(_prepare, attempt_input, services, secrets)
         except asyncio.CancelledError:
             return Returned(SHUTDOWN)
     else:
-        prepared = _prepare(claimed, services, secrets)
+        prepared = _prepare(attempt_input, services, secrets)
     if not isinstance(prepared, tuple):
         return prepared
     step, config = prepared
-    calls = Calls(claimed, services, secrets)
-    context = StepContext(claimed, signals, services, secrets, calls)
-    context.secret_places = step.secret_places
+    calls = Calls(attempt_input, services, secrets)
+    context = StepContext(attempt_input, signals, services, secrets, calls)
+    context.secret_paths = step.secret_paths
     try:
         kind = step.kind
         if (not kind.is_loaded or kind.ready is not None) and not await _load(
@@ -90,27 +90,29 @@ async def run(claimed: AttemptInput, signals: Signals, services: Services) -> Ou
 
 
 def _prepare(
-    claimed: AttemptInput, services: Services, secrets: Secrets
+    attempt_input: AttemptInput, services: Services, secrets: Secrets
 ) -> Outcome | tuple[PreparedStep, BaseModel]:
     """Return the step with its configuration, or the outcome where nothing runs.
 
     Any thread may call this.
     """
     try:
-        if not claimed.may_act and not (may_find_out(claimed) or may_park(claimed)):
-            return Failed(exhausted(claimed))
-        if not prepare.condition_holds(claimed):
+        if not attempt_input.may_act and not (
+            may_find_out(attempt_input) or may_park(attempt_input)
+        ):
+            return Failed(exhausted(attempt_input))
+        if not prepare.condition_holds(attempt_input):
             return Succeeded(skipped="if")
-        if claimed.is_group:
-            return prepare.items_of(claimed, services.limits.items_per_group)
-        step = prepare.prepare_step(claimed.step)
-        if claimed.step.approval is None:
-            return step, prepare.config_of(claimed, step)
-        config = prepare.approved_config(claimed, step)
+        if attempt_input.is_group:
+            return prepare.items_of(attempt_input, services.limits.items_per_group)
+        step = prepare.prepare_step(attempt_input.step)
+        if attempt_input.step.approval is None:
+            return step, prepare.config_of(attempt_input, step)
+        config = prepare.approved_config(attempt_input, step)
         if isinstance(config, Waiting):
             return config
-        if not claimed.may_act and not may_find_out(claimed):
-            return Failed(exhausted(claimed))
+        if not attempt_input.may_act and not may_find_out(attempt_input):
+            return Failed(exhausted(attempt_input))
         return step, config
     except DefiniteFailure as problem:
         return _redact_error(Failed(problem.error), secrets)
@@ -138,12 +140,12 @@ async def _load(kind: Kind, config: object, context: StepContext) -> bool:
 
 async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
     """Call the kind's handler within the attempt's time, and decide what its end means."""
-    claimed, services = context.claimed, context.services
-    if is_out_of_time(claimed, services.clock):
-        return out_of_time(claimed, context.checkpoint)
-    limit = time_limit_of(claimed, services)
+    attempt_input, services = context.attempt_input, context.services
+    if is_out_of_time(attempt_input, services.clock):
+        return out_of_time(attempt_input, context.checkpoint)
+    limit = time_limit_of(attempt_input, services)
     if limit.is_over:
-        return Failed(limit.error(claimed))
+        return Failed(limit.error(attempt_input))
     end = await _call_handler(handler, config, context, limit)
     return await decide(end, context, limit)
 
@@ -171,7 +173,7 @@ async def _call_handler(
                 end.problem = StepExitError(code_name(context), raised)
     except asyncio.CancelledError as cancellation:
         is_stopping = context.signals.is_stopping
-        if context.signals.is_out_of_hand or (is_stopping and context.calls.is_cut_off):
+        if context.signals.has_runaway_thread or (is_stopping and context.calls.is_cut_off):
             raise
         end.is_shut_down = is_stopping
         # Without a shutdown the step's own code cancelled the task.

@@ -26,7 +26,7 @@ _REFRESH_SECONDS: Final = 1.0
 _MAX_WATCHED_BYTES: Final = 1_048_576
 """A larger file, and one that is not a regular file, is read only by the step that names it."""
 
-Place = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 # A header is often a word and a secret: `Bearer env:TOKEN`. `file://…` is a URL, not a reference.
 _reference = re.compile(
@@ -35,8 +35,8 @@ _reference = re.compile(
 )
 
 
-def references(value: Json, at: Place = ()) -> Iterator[Place]:
-    """Yield the places in a definition that hold a reference."""
+def references(value: Json, at: ValuePath = ()) -> Iterator[ValuePath]:
+    """Yield the paths in a definition that hold a reference."""
     if isinstance(value, str):
         if _reference.match(value):
             yield at
@@ -68,25 +68,25 @@ class Secrets:
         """The length of the longest form of a secret, so that no text is cut inside of one."""
         return everywhere.longest
 
-    def resolve(self, value: Json, places: frozenset[Place]) -> Json:
-        """Return a value with the references at these places replaced by their secrets."""
-        if not places:
+    def resolve(self, value: Json, paths: frozenset[ValuePath]) -> Json:
+        """Return a value with the references at these paths replaced by their secrets."""
+        if not paths:
             return value
-        return self._resolved(value, places, ())
+        return self._resolved(value, paths, ())
 
-    def hide(self, value: Json, places: frozenset[Place]) -> None:
-        """Redact the secrets of the references at these places from now on; missing ones are skipped."""
-        for place in places:
+    def hide(self, value: Json, paths: frozenset[ValuePath]) -> None:
+        """Redact the secrets of the references at these paths from now on; missing ones are skipped."""
+        for path in paths:
             with suppress(DefiniteFailure):
-                self.resolve(value, frozenset({place}))
+                self.resolve(value, frozenset({path}))
 
-    def _resolved(self, value: Json, places: frozenset[Place], at: Place) -> Json:
+    def _resolved(self, value: Json, paths: frozenset[ValuePath], at: ValuePath) -> Json:
         if isinstance(value, str):
-            return self._read(value) if at in places else value
+            return self._read(value) if at in paths else value
         if isinstance(value, dict):
-            return {k: self._resolved(v, places, (*at, k)) for k, v in value.items()}
+            return {k: self._resolved(v, paths, (*at, k)) for k, v in value.items()}
         if isinstance(value, list):
-            return [self._resolved(v, places, (*at, n)) for n, v in enumerate(value)]
+            return [self._resolved(v, paths, (*at, n)) for n, v in enumerate(value)]
         return value
 
     def _read(self, reference: str) -> str:
@@ -128,8 +128,8 @@ class SecretWatcher:
 
     def add(self, value: Json) -> None:
         """Watch all references in a part of a configuration or of a definition."""
-        for place in references(value):
-            reference = value_at(value, place)
+        for path in references(value):
+            reference = value_at(value, path)
             if reference not in self._seen:
                 self._seen[reference] = None
                 self._check(reference)
@@ -153,9 +153,9 @@ secret_watcher: Final = SecretWatcher()
 """The references of this process's configuration and of its workflows."""
 
 
-def value_at(value: Json, place: Place) -> Json:
-    """Return the member of a value at a place."""
-    for key in place:
+def value_at(value: Json, path: ValuePath) -> Json:
+    """Return the member of a value at a path."""
+    for key in path:
         value = value[key]
     return value
 

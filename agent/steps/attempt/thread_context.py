@@ -23,7 +23,7 @@ class BlockingContext(ContextFacts):
 
     def __init__(self, context: StepContext) -> None:
         super().__init__(
-            context.claimed, context.signals, context.services, context.secrets, context.calls
+            context.attempt_input, context.signals, context.services, context.secrets, context.calls
         )
         self._context = context
         self._call = context._call

@@ -27,23 +27,23 @@ class TimeLimit:
         """Whether there is no time left to begin."""
         return self.seconds is not None and self.seconds <= 0
 
-    def error(self, claimed: AttemptInput) -> StepError:
+    def error(self, attempt_input: AttemptInput) -> StepError:
         """Return the error of an attempt that this limit ended."""
         if self.step_error is not None:
             return self.step_error
         text = f"the attempt took longer than {self.seconds:g} s"
-        if claimed.step.timeout_seconds is None:
+        if attempt_input.step.timeout_seconds is None:
             text += " ([steps] attempt_seconds; set timeout: on the step)"
         return StepError("timeout", "timeout", text)
 
 
-def time_limit_of(claimed: AttemptInput, services: Services) -> TimeLimit:
+def time_limit_of(attempt_input: AttemptInput, services: Services) -> TimeLimit:
     """Return the time of an attempt: the shortest that applies."""
-    seconds, step_error = claimed.step.timeout_seconds, None
+    seconds, step_error = attempt_input.step.timeout_seconds, None
     if seconds is None:
-        seconds = _default_seconds(claimed, services)
-    step_deadline = None if claimed.pauses_when_time_is_over else claimed.deadline
-    for deadline, error in ((claimed.task.deadline, _TASK_OVER), (step_deadline, _STEP_OVER)):
+        seconds = _default_seconds(attempt_input, services)
+    step_deadline = None if attempt_input.pauses_when_time_is_over else attempt_input.deadline
+    for deadline, error in ((attempt_input.task.deadline, _TASK_OVER), (step_deadline, _STEP_OVER)):
         if deadline is None:
             continue
         left_seconds = (deadline - services.clock.now()) / SECOND
@@ -52,33 +52,33 @@ def time_limit_of(claimed: AttemptInput, services: Services) -> TimeLimit:
     return TimeLimit(seconds, step_error)
 
 
-def _default_seconds(claimed: AttemptInput, services: Services) -> float | None:
+def _default_seconds(attempt_input: AttemptInput, services: Services) -> float | None:
     """Return the limit of an attempt whose workflow sets none at all."""
-    step, kind = claimed.step, KINDS.get(claimed.step.kind)
+    step, kind = attempt_input.step, KINDS.get(attempt_input.step.kind)
     if step.has_no_timeout or kind is None or not kind.runs_code:
         return None
     seconds = services.limits.attempt_seconds
-    if claimed.task.deadline is not None:
+    if attempt_input.task.deadline is not None:
         return None
-    if claimed.graph.timeout_seconds is not None:
+    if attempt_input.graph.timeout_seconds is not None:
         # The end of this time pauses the task, which ends no attempt.
-        seconds = max(seconds, claimed.graph.timeout_seconds)
-    if claimed.deadline is not None:
-        if not claimed.pauses_when_time_is_over:
+        seconds = max(seconds, attempt_input.graph.timeout_seconds)
+    if attempt_input.deadline is not None:
+        if not attempt_input.pauses_when_time_is_over:
             return None
-        seconds = max(seconds, (claimed.deadline - services.clock.now()) / SECOND)
+        seconds = max(seconds, (attempt_input.deadline - services.clock.now()) / SECOND)
     return seconds
 
 
-def is_out_of_time(claimed: AttemptInput, clock: Clock) -> bool:
+def is_out_of_time(attempt_input: AttemptInput, clock: Clock) -> bool:
     """Whether the step's time budget is over and pauses its task; calls in flight may finish."""
-    deadline = claimed.deadline if claimed.pauses_when_time_is_over else None
+    deadline = attempt_input.deadline if attempt_input.pauses_when_time_is_over else None
     return deadline is not None and clock.now() >= deadline
 
 
-def out_of_time(claimed: AttemptInput, checkpoint: Json) -> Paused:
+def out_of_time(attempt_input: AttemptInput, checkpoint: Json) -> Paused:
     """Return the outcome that pauses the task because the step's time budget is over."""
-    name = claimed.step.name
-    command = f"budget {claimed.task.id[-8:]} --step {name} --time D"
+    name = attempt_input.step.name
+    command = f"budget {attempt_input.task.id[-8:]} --step {name} --time D"
     reason = f"the time of step {name!r} is over; `agent {command}` raises it"
     return Paused(checkpoint, reason, command)

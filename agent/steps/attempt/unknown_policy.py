@@ -28,9 +28,9 @@ class UnknownPolicy:
     """Decides what an attempt does about one unknown call."""
 
     def __init__(
-        self, claimed: AttemptInput, services: Services, secrets: Secrets, checkpoint: Json
+        self, attempt_input: AttemptInput, services: Services, secrets: Secrets, checkpoint: Json
     ) -> None:
-        self._claimed = claimed
+        self._attempt_input = attempt_input
         self._services = services
         self._secrets = secrets
         self._checkpoint = checkpoint
@@ -53,7 +53,7 @@ class UnknownPolicy:
                 " A retry fails the same way."
             )
             error = StepError("unknown_outcome", "unknown", text)
-            return Failed(advise_fork(error, self._claimed))
+            return Failed(advise_fork(error, self._attempt_input))
         if changed_request is not None:
             return Waiting(UnknownCall(call.call_id), None, self._checkpoint, changed_request)
         if policy == "reconcile" and request.reconcile is not None:
@@ -75,7 +75,7 @@ class UnknownPolicy:
     def _resolve_not_applied(self, call: RecordedCall) -> Outcome | None:
         error = StepError("not_applied", "remote", f"{call.action} did not happen")
         self._resolve(call, CallStatus.FAILED, error=error)
-        if self._claimed.may_act:
+        if self._attempt_input.may_act:
             return None
         text = f"attempts exhausted; {call.action} did not happen"
         return Failed(StepError("attempts_exhausted", "remote", text))
@@ -95,4 +95,4 @@ class UnknownPolicy:
             error,
             is_resolved_by_check=True,
         )
-        self._services.journal.resolve(self._claimed, result)
+        self._services.journal.resolve(self._attempt_input, result)

@@ -16,7 +16,7 @@ _ENDED: Final = {
 
 async def run(config: WorkflowConfig, context: StepContext) -> Outcome:
     """Request the child, or end as it ended."""
-    waited = context.claimed.waited
+    waited = context.attempt_input.waited
     if waited is None or not isinstance(waited.on, Child):
         return Waiting(ChildRequest(config.name, config.with_))
     result = waited.result

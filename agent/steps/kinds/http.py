@@ -26,7 +26,7 @@ from agent.workflows.templates.templates import TemplateError, evaluate
 async def run(config: HttpConfig, context: StepContext) -> Outcome:
     """Make the request."""
     limits = context.services.limits
-    seconds = context.claimed.step.timeout_seconds or limits.call_seconds
+    seconds = context.attempt_input.step.timeout_seconds or limits.call_seconds
     if config.method in ("get", "head"):
         try:
             async with asyncio.timeout(seconds):
@@ -61,9 +61,9 @@ async def _perform(config: HttpConfig, context: StepContext, call: Call | None) 
     """Send the request and return its response; raise if its status is a failure."""
     is_repeatable = config.method in ("get", "head", "put", "delete")
     raw = config.model_dump(by_alias=True, include={"headers", "params", "json_", "data"})
-    values = context.secrets.resolve(raw, context.secret_places)
+    values = context.secrets.resolve(raw, context.secret_paths)
     secret_headers = {
-        str(place[1]) for place in context.secret_places if place[0] == "headers" and len(place) > 1
+        str(path[1]) for path in context.secret_paths if path[0] == "headers" and len(path) > 1
     }
     if call is not None and config.idempotent:
         values["headers"] = {**values["headers"], "Idempotency-Key": call.remote_key}
@@ -87,7 +87,7 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
     check = config.reconcile
     assert check is not None
     raw = {"headers": config.headers, "reconcile": {"headers": check.headers}}
-    values = context.secrets.resolve(raw, context.secret_places)
+    values = context.secrets.resolve(raw, context.secret_paths)
     headers = {**values["headers"], **values["reconcile"]["headers"]}
     try:
         exchange = Exchange(context.services, is_effect=False)
@@ -96,7 +96,7 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
         if output["status"] >= 500 or output["status"] == 429 or output.get(TRUNCATED):
             context.log(f"reconcile: {check.get} was answered with status {output['status']}")
             return None
-        applied = evaluate(check.applied, {**scope_of(context.claimed), "response": output})
+        applied = evaluate(check.applied, {**scope_of(context.attempt_input), "response": output})
     except OutOfDescriptorsError as problem:
         # The remote can be asked later: no person needs to answer.
         context.calls.end_attempt(problem.outcome())

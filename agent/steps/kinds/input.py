@@ -15,7 +15,7 @@ async def run(config: InputConfig, context: StepContext) -> Outcome:
         "choices": config.choices,
         "schema": config.schema_,
     }
-    approval = approval_gate.find_approval(context.claimed, request, ApprovalStatus.ANSWERED)
+    approval = approval_gate.find_approval(context.attempt_input, request, ApprovalStatus.ANSWERED)
     if approval is not None:
         return Succeeded(approval_gate.answer_output(approval))
     return approval_gate.ask("input", config, request, context.checkpoint)

@@ -33,7 +33,7 @@ async def load(call: str, context: StepContext) -> Function:
 
     A thread loads a module that is not loaded yet: its code may take long, or hang.
     """
-    path = context.claimed.task.source_path
+    path = context.attempt_input.task.source_path
     loaded = find_loaded(call, path)
     if loaded is not None:
         return loaded
@@ -66,11 +66,11 @@ async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
         return in_time
     except asyncio.CancelledError:
         context.calls.is_revoked = True
-        context.signals.is_out_of_hand = not future.done()
+        context.signals.has_runaway_thread = not future.done()
         if not context.is_interrupted():
             raise
     result: T = await asyncio.shield(future)
-    context.signals.is_out_of_hand = False
+    context.signals.has_runaway_thread = False
     return result
 
 

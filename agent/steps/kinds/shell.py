@@ -63,7 +63,7 @@ class Shell:
     async def prepare(self) -> Process:
         """Start the command behind its gate."""
         config, context = self._config, self._context
-        own_env = context.secrets.resolve({"env": config.env}, context.secret_places)["env"]
+        own_env = context.secrets.resolve({"env": config.env}, context.secret_paths)["env"]
         inherit = (*context.services.limits.inherit, *config.inherit)
         env = environment_of(context.step_id, context.attempt, own_env, inherit)
         if config.argv is not None:

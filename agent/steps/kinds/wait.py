@@ -25,7 +25,7 @@ async def run(config: WaitConfig, context: StepContext) -> Outcome:
 
 
 def _for_signal(name: str, context: StepContext) -> Outcome:
-    waited = context.claimed.waited
+    waited = context.attempt_input.waited
     if waited is not None and waited.on == Signal(name) and "value" in waited.result:
         return Succeeded(waited.result["value"])
     return Waiting(Signal(name))

@@ -113,7 +113,7 @@ class AttemptInput:
 class Signals:
     """Signals from the engine to an attempt in flight: pause at a checkpoint, or stop now."""
 
-    __slots__ = ("is_out_of_hand", "is_pausing", "is_stopping", "on_stop", "stop_reason")
+    __slots__ = ("has_runaway_thread", "is_pausing", "is_stopping", "on_stop", "stop_reason")
 
     def __init__(self) -> None:
         self.is_pausing = False
@@ -121,7 +121,7 @@ class Signals:
         self.stop_reason = ""
         self.on_stop: Callable[[], None] | None = None
         """Called when the attempt should stop."""
-        self.is_out_of_hand = False
+        self.has_runaway_thread = False
         """Set by the attempt: a thread of it is still running and cannot be stopped."""
 
     def stop_for(self, reason: str) -> None:
@@ -149,20 +149,20 @@ class BudgetRefusedError(Exception):
 class Journal(Protocol):
     """Where an attempt records its calls; the worker's implementation adds them to its commits."""
 
-    async def intend(self, claimed: AttemptInput, intent: Intent) -> None:
+    async def intend(self, attempt_input: AttemptInput, intent: Intent) -> None:
         """Return once the intent is durable; raise `RevokedError` if the claim is gone.
 
         Raise `BudgetRefusedError` if its reservation is more than a budget has left.
         """
 
-    async def keep(self, claimed: AttemptInput, text: str) -> str | None:
+    async def keep(self, attempt_input: AttemptInput, text: str) -> str | None:
         """Store a large request ahead of its intent; return the reason if that is not possible now."""
 
-    def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
+    def resolve(self, attempt_input: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""
 
-    async def checkpoint(self, claimed: AttemptInput, value: Json) -> None:
+    async def checkpoint(self, attempt_input: AttemptInput, value: Json) -> None:
         """Return once the step's checkpoint is durable; raise `RevokedError` if the claim is gone."""
 
-    def log(self, claimed: AttemptInput, stream: str, text: str) -> None:
+    def log(self, attempt_input: AttemptInput, stream: str, text: str) -> None:
         """Queue a piece of the step's log; never waits."""

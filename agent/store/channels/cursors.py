@@ -11,7 +11,7 @@ from agent.store.db.dialect import Sql
 from agent.store.engine.writes import insert_events
 from agent.store.read import views
 
-Place = tuple[int, int]
+LogPosition = tuple[int, int]
 """A position in the event log: (transaction id, event id)."""
 
 MAX_ERROR: Final = 1000
@@ -32,7 +32,7 @@ class Cursor:
     updated_at: int
 
     @property
-    def place(self) -> Place:
+    def position(self) -> LogPosition:
         """The position of the last event that was delivered."""
         return (self.xid, self.event_id)
 
@@ -49,7 +49,7 @@ class Event:
     data: Any
 
     @property
-    def place(self) -> Place:
+    def position(self) -> LogPosition:
         """Its position in the log."""
         return (self.xid, self.id)
 
@@ -80,7 +80,7 @@ def cursors(connection: Connection) -> list[Cursor]:
     return [Cursor(*row) for row in connection.query(f"{_CURSOR} ORDER BY channel")]
 
 
-NOT_BEGUN: Final[Place] = (-1, -1)
+NOT_BEGUN: Final[LogPosition] = (-1, -1)
 """The position of a channel that has not sent the questions open before it."""
 
 
@@ -96,14 +96,14 @@ def start(tx: Connection, channel: str, now: int) -> None:
     )
 
 
-def move(tx: Connection, channel: str, place: Place, now: int) -> None:
+def move(tx: Connection, channel: str, position: LogPosition, now: int) -> None:
     """Move the cursor to a position and clear its failures."""
     tx.execute(
         "UPDATE channel_cursors SET xid = :xid, event_id = :event_id, failures = 0, error = NULL,"
         " retry_at = NULL, updated_at = :now WHERE channel = :channel",
         channel=channel,
-        xid=place[0],
-        event_id=place[1],
+        xid=position[0],
+        event_id=position[1],
         now=now,
     )
 
@@ -171,16 +171,16 @@ def _events(sql: Sql) -> str:
 
 
 def events_after(
-    connection: Connection, place: Place, types: Sequence[str], limit: int
-) -> tuple[list[Event], Place]:
+    connection: Connection, position: LogPosition, types: Sequence[str], limit: int
+) -> tuple[list[Event], LogPosition]:
     """Return the next events of some types after a position, and the position up to which they are complete.
 
     Call it within a snapshot: the end of the readable log must not move in between.
     """
-    last = max(views.latest_event(connection), place)
-    params = {"id": place[1], "last_id": last[1]}
+    last = max(views.latest_event(connection), position)
+    params = {"id": position[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
-        params |= {"xid": place[0], "last_xid": last[0]}
+        params |= {"xid": position[0], "last_xid": last[0]}
     rows = connection.query(
         _events(connection.sql), types=json.dumps(list(types)), limit=limit, **params
     )
@@ -188,7 +188,7 @@ def events_after(
         Event(xid, event_id, task_id, kind, at, None if data is None else json.loads(data))
         for xid, event_id, task_id, kind, at, data in rows
     ]
-    return events, events[-1].place if len(events) == limit else last
+    return events, events[-1].position if len(events) == limit else last
 
 
 def record_message(

@@ -102,7 +102,7 @@ class PostgresConnection(Connection):
         wire = self._wire
         try:
             if self.is_pooled:
-                self._settle_in()
+                self._queue_settings()
             wire.queue(sql, params)
             return wire.rows(wire.flush()[-1])
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
@@ -112,7 +112,7 @@ class PostgresConnection(Connection):
         wire = self._wire
         try:
             if self.is_pooled:
-                self._settle_in()
+                self._queue_settings()
             wire.queue(sql, params)
             if self._is_deferring:
                 return 0
@@ -126,7 +126,7 @@ class PostgresConnection(Connection):
         wire = self._wire
         try:
             if self.is_pooled:
-                self._settle_in()
+                self._queue_settings()
             for sql, params in statements:
                 wire.queue(sql, params)
             return [wire.rows(result) for result in wire.flush()[-len(statements) :]]
@@ -144,14 +144,14 @@ class PostgresConnection(Connection):
     def _queue(self, sql: str, params: dict[str, Any], later: DeferredRows | None = None) -> None:
         try:
             if self.is_pooled:
-                self._settle_in()
+                self._queue_settings()
             self._wire.queue(sql, params, later)
             if not self.in_transaction:
                 self._wire.flush()
         except (WireError, UnstorableError, UnicodeEncodeError, KeyError) as error:
             self._fail(error)
 
-    def _settle_in(self) -> None:
+    def _queue_settings(self) -> None:
         """Behind a pooler, send the settings with a statement outside a transaction."""
         if not self.in_transaction and not self._wire.has_queued:
             self._wire.queue(self._local_settings, {})

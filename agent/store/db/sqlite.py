@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
-from agent.core import inode
+from agent.core import database_file
 from agent.store.db import sqlite_errors
 from agent.store.db.database import (
     CommitUnknownError,
@@ -50,7 +50,7 @@ class SqliteConnection(Connection):
         self._errors: tuple[type[Exception], ...] = (chosen.module.Error, *_BINDING_ERRORS)
         self._is_writer = role == "writer"
         try:
-            self._file: inode.OpenFile | None = inode.open_file(path)
+            self._file: database_file.OpenFile | None = database_file.open_file(path)
         except FileNotFoundError:
             raise StoreError(Fault.LOST, sqlite_errors.missing(path)) from None
         except OSError as error:
@@ -59,7 +59,7 @@ class SqliteConnection(Connection):
         self.identity = self._file.identity
         self._log: str | None = None
         """The write-ahead log, if there is one; its name is derived from the file's."""
-        self._log_identity: inode.Identity | None = None
+        self._log_identity: database_file.Identity | None = None
         try:
             self._raw = chosen.module.connect(
                 f"file:{quote(str(path))}?mode=rw",
@@ -177,9 +177,9 @@ class SqliteConnection(Connection):
 
     def check_file(self) -> None:
         try:
-            is_same = inode.identity_of(self._path) == self.identity
+            is_same = database_file.identity_of(self._path) == self.identity
             if is_same and self._log_identity is not None and self._log is not None:
-                is_same = inode.identity_of(self._log) == self._log_identity
+                is_same = database_file.identity_of(self._log) == self._log_identity
         except OSError:
             is_same = False
         if not is_same:
@@ -196,7 +196,7 @@ class SqliteConnection(Connection):
     def _leave_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            inode.give_back(file)
+            database_file.give_back(file)
 
     def __del__(self) -> None:
         # A connection that was left to the garbage collector must not keep the file open.
@@ -246,7 +246,7 @@ class SqliteConnection(Connection):
         """Raise if the commit went to a file that was deleted or replaced."""
         if self._log is not None and self._log_identity is None:
             try:
-                self._log_identity = inode.identity_of(self._log)
+                self._log_identity = database_file.identity_of(self._log)
             except OSError:
                 raise replaced(self._path) from None
         self.check_file()

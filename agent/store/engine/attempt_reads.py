@@ -39,17 +39,17 @@ def own_values(connection: Connection, step_ids: Sequence[str]) -> Rows:
 
 @cache
 def _ended(sql: Sql) -> str:
-    places = sql.rows(task_id="text", index="int")
+    addresses = sql.rows(task_id="text", index="int")
     return (
         'SELECT s.id, s.task_id, s."index", s.status, s.output, s.error, s.parallel_count FROM '
-        f'{places} JOIN steps AS s ON s.task_id = r.task_id AND s."index" = r."index"'
+        f'{addresses} JOIN steps AS s ON s.task_id = r.task_id AND s."index" = r."index"'
         " AND s.parallel_index = -1"
     )
 
 
-def ended_steps(connection: Connection, places: Sequence[tuple[str, int]]) -> Rows:
+def ended_steps(connection: Connection, addresses: Sequence[tuple[str, int]]) -> Rows:
     """Return (id, task id, index, status, output, error, item count) of steps by (task id, index)."""
-    return connection.query(_ended(connection.sql), rows=set_of(places))
+    return connection.query(_ended(connection.sql), rows=set_of(addresses))
 
 
 def gathered(

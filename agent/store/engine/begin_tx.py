@@ -40,7 +40,7 @@ def _fence(sql: Sql) -> str:
 def begin(
     tx: Connection,
     worker_id: str,
-    sequence: int,
+    tx_number: int,
     tasks: tuple[tuple[str, ...], list[str]],
     steps: tuple[tuple[str, ...], list[tuple[str, int, int]]],
     due: tuple[int, int],
@@ -53,13 +53,13 @@ def begin(
     fence comes first: the transaction of a dead worker changes nothing.
     """
     statements: list[tuple[str, dict[str, Any]]] = [
-        (_fence(tx.sql), {"id": worker_id, "turn": sequence, "before": sequence - 1})
+        (_fence(tx.sql), {"id": worker_id, "turn": tx_number, "before": tx_number - 1})
     ]
     if tasks[1]:
         locking = reads.locking_statement(tx.sql, tasks[0], is_waiting=is_waiting)
         statements.append((locking, {"ids": set_of(tasks[1])}))
     if steps[1]:
-        statements.append((reads.places_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
+        statements.append((reads.addresses_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
     if due[1] > 0:
         statements.append((reads.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
     answers = iter(tx.query_each(statements))
@@ -89,14 +89,14 @@ def _assumed_tasks(sql: Sql) -> str:
 
 
 def assume(
-    tx: Connection, worker_id: str, sequence: int, versions: Iterable[tuple[str, str]]
+    tx: Connection, worker_id: str, tx_number: int, versions: Iterable[tuple[str, str]]
 ) -> DeferredRows:
     """Advance the worker's number, and lock tasks that must still have these versions.
 
     It waits for nothing: if the worker is dead, or a task has changed or is locked, the transaction
     fails as stale. The rows that are returned will hold the id of the transaction.
     """
-    xid = tx.later(_assumed_fence(tx.sql), id=worker_id, turn=sequence, before=sequence - 1)
+    xid = tx.later(_assumed_fence(tx.sql), id=worker_id, turn=tx_number, before=tx_number - 1)
     tasks = list(versions)
     if tasks:
         tx.defer(_assumed_tasks(tx.sql), rows=set_of(tasks), count=len(tasks))

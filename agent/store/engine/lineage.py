@@ -31,7 +31,7 @@ def below(tx: Connection, task_id: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def living_below(tx: Connection, task_id: str) -> str | None:
+def open_descendant(tx: Connection, task_id: str) -> str | None:
     """Return a descendant that has not ended."""
     rows = tx.query(
         f"{_BELOW} SELECT t.id FROM below AS b JOIN tasks AS t ON t.id = b.id"
@@ -70,7 +70,7 @@ def has_acted(tx: Connection, task_id: str) -> bool:
     return any(_may_have_acted(status, error) for status, error in rows)
 
 
-def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
+def addresses_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
     """Return (index, parallel index) of steps that made an effect, or may have, or whose children did."""
     rows = tx.query(
         'WITH RECURSIVE below("index", parallel_index, id) AS ('
@@ -88,12 +88,12 @@ def places_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = own.key",
         task_id=task_id,
     )
-    places = {
+    addresses = {
         (int(index), int(parallel_index)): None
         for index, parallel_index, status, error in rows
         if _may_have_acted(status, error)
     }
-    return list(places)
+    return list(addresses)
 
 
 def _may_have_acted(status: str, error: str | None) -> bool:
@@ -180,7 +180,7 @@ def steps_with_calls(tx: Connection, task_id: str) -> set[str]:
 
 
 class PastCall(NamedTuple):
-    """A call of an earlier task, by its place in the graph."""
+    """A call of an earlier task, by its step's address."""
 
     step_index: int
     parallel_index: int

@@ -60,19 +60,19 @@ def lock_tasks(
 
 
 @cache
-def places_statement(sql: Sql, columns: tuple[str, ...]) -> str:
+def addresses_statement(sql: Sql, columns: tuple[str, ...]) -> str:
     """Select steps by (task id, index, parallel index)."""
-    places = sql.rows(task_id="text", index="int", parallel_index="int")
+    addresses = sql.rows(task_id="text", index="int", parallel_index="int")
     return (
-        f"SELECT {_columns(columns, 's')} FROM {places} JOIN steps AS s"
+        f"SELECT {_columns(columns, 's')} FROM {addresses} JOIN steps AS s"
         ' ON s.task_id = r.task_id AND s."index" = r."index"'
         " AND s.parallel_index = r.parallel_index"
     )
 
 
-def steps_at(tx: Connection, columns: tuple[str, ...], places: list[list[Any]]) -> Rows:
+def steps_at(tx: Connection, columns: tuple[str, ...], addresses: list[list[Any]]) -> Rows:
     """Return the steps at (task_id, index, parallel_index)."""
-    return tx.query(places_statement(tx.sql, columns), rows=set_of(places))
+    return tx.query(addresses_statement(tx.sql, columns), rows=set_of(addresses))
 
 
 @cache

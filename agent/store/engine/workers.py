@@ -30,21 +30,21 @@ def retire(tx: Connection, worker_id: str, now: int, event: str) -> bool:
         id=worker_id,
         now=now,
     )
-    for (turn,) in changed:
-        _emit(tx, event, worker_id, now, turn)
+    for (tx_number,) in changed:
+        _emit(tx, event, worker_id, now, tx_number)
     return bool(changed)
 
 
-def declare_dead(tx: Connection, worker_id: str, turn: int, now: int) -> bool:
+def declare_dead(tx: Connection, worker_id: str, tx_number: int, now: int) -> bool:
     """Declare a worker dead if its number has not changed since it was observed."""
     changed = tx.execute(
         "UPDATE workers SET dead = 1, ended_at = :now WHERE id = :id AND dead = 0 AND turn = :turn",
         id=worker_id,
-        turn=turn,
+        turn=tx_number,
         now=now,
     )
     if changed:
-        _emit(tx, "worker.died", worker_id, now, turn)
+        _emit(tx, "worker.died", worker_id, now, tx_number)
     return changed == 1
 
 
@@ -56,8 +56,8 @@ def turn_of(connection: Connection, worker_id: str) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def living(connection: Connection) -> list[tuple[Any, ...]]:
-    """Return (id, turn, host, process id, its start time) of workers not declared dead."""
+def live_workers(connection: Connection) -> list[tuple[Any, ...]]:
+    """Return (id, transaction number, host, process id, start time) of workers not declared dead."""
     return connection.query(
         "SELECT id, turn, host, process_id, process_started FROM workers WHERE dead = 0"
     )
@@ -82,6 +82,6 @@ def end_isolation(tx: Connection, worker_id: str, isolated: int, again: int) -> 
     )
 
 
-def _emit(tx: Connection, event: str, worker_id: str, now: int, turn: int = 0) -> None:
-    data = json.dumps({"worker": worker_id, "turn": turn})
+def _emit(tx: Connection, event: str, worker_id: str, now: int, tx_number: int = 0) -> None:
+    data = json.dumps({"worker": worker_id, "turn": tx_number})
     insert_events(tx, [(None, None, event, None, None, now, data)])

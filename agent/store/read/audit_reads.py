@@ -289,12 +289,14 @@ def commits_after_death(connection: Connection) -> list[tuple[str, int, int]]:
         " AND type IN ('worker.died', 'worker.stopped') ORDER BY id"
     )
     # Read after the events: otherwise a worker that dies in between would be reported.
-    turns: dict[str, int] = dict(connection.query("SELECT id, turn FROM workers WHERE dead = 1"))
+    tx_numbers: dict[str, int] = dict(
+        connection.query("SELECT id, turn FROM workers WHERE dead = 1")
+    )
     deaths = [json.loads(data) for (data,) in ends]
     return [
-        (end["worker"], end["turn"], turns[end["worker"]])
+        (end["worker"], end["turn"], tx_numbers[end["worker"]])
         for end in deaths
-        if "turn" in end and turns.get(end["worker"], end["turn"]) != end["turn"]
+        if "turn" in end and tx_numbers.get(end["worker"], end["turn"]) != end["turn"]
     ]
 
 

@@ -125,7 +125,7 @@ def _delayed(task_id: str) -> str:
     )
 
 
-_LIVING_FAMILY: Final = """
+_OPEN_FAMILY: Final = """
 WITH RECURSIVE family(id, status, pause_reason) AS (
   SELECT t.id, t.status, t.pause_reason FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id
   WHERE s.task_id = :id AND s.status = 'waiting' AND t.status IN ('pending', 'running', 'paused')
@@ -141,10 +141,10 @@ ORDER BY f.id, s."index", s.parallel_index
 """
 
 
-def living_family(connection: Connection, task_id: str) -> list[Found]:
+def open_family(connection: Connection, task_id: str) -> list[Found]:
     """Return the open steps of a task's open descendants, each with its task; nulls for none."""
     names = ("task_id", "task_status", "pause_reason", "name", "parallel_index", "status")
-    rows = connection.query(_LIVING_FAMILY, id=task_id)
+    rows = connection.query(_OPEN_FAMILY, id=task_id)
     return _named((*names, "waiting_on"), rows)
 
 
@@ -168,8 +168,8 @@ def _events(sql: Sql, *, has_task: bool) -> str:
     after, order = "e.id > :id", "e.id"
     if sql.name == "postgresql":
         # Below the snapshot's xmin no transaction can still commit: no event is missed.
-        settled = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-        after, order = f"(e.xid, e.id) > (:xid, :id) AND {settled}", "e.xid, e.id"
+        is_visible_to_all = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        after, order = f"(e.xid, e.id) > (:xid, :id) AND {is_visible_to_all}", "e.xid, e.id"
     return (
         "SELECT e.xid, e.id, e.task_id, e.seq, e.type, s.name, s.parallel_index, e.attempt, e.at,"
         " e.data FROM events AS e LEFT JOIN steps AS s ON s.id = e.step_id"

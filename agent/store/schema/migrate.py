@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agent.core import inode
+from agent.core import database_file
 from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault, Sql, postgresql_fault, sqlite_fault
@@ -117,8 +117,8 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    # Held open until the migration's own connection is closed: see `agent.core.inode`.
-    file = inode.open_file(path)
+    # Held open until the migration's own connection is closed: see `agent.core.database_file`.
+    file = database_file.open_file(path)
     handle = None if database.write_lock is None else database.write_lock.open()
     try:
         if handle is not None:
@@ -136,7 +136,7 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     finally:
         if handle is not None:
             handle.close()
-        inode.give_back(file)
+        database_file.give_back(file)
 
 
 def _upgrade_postgresql(database: Database, older_workers: OlderWorkers) -> None:
@@ -176,7 +176,7 @@ def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWor
         text("UPDATE workers SET dead = 1, ended_at = :now WHERE dead = 0 RETURNING id, turn"),
         {"now": now},
     )
-    for worker_id, turn in fenced.all():
+    for worker_id, tx_number in fenced.all():
         connection.execute(
             text(
                 f"INSERT INTO events (xid, type, at, data) VALUES ({sql.xid}, :type, :now, :data)"
@@ -184,7 +184,7 @@ def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWor
             {
                 "type": "worker.died",
                 "now": now,
-                "data": json.dumps({"worker": worker_id, "turn": turn}),
+                "data": json.dumps({"worker": worker_id, "turn": tx_number}),
             },
         )
 

@@ -379,7 +379,7 @@ class RequestKey(SQLModel, table=True):
 class Budget(SQLModel, table=True):
     """The budget of a task (children included) or a step: what it may use of models, and has used.
 
-    Inserted at the first call of a model. An amount that is reserved and never settled stays reserved,
+    Inserted at the first call of a model. An amount that is reserved and never replaced stays reserved,
     and counts as used.
     """
 

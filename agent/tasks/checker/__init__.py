@@ -7,7 +7,7 @@ people run it by `agent doctor --deep`.
 Entry points: `violations` and `check`. It may import `rules`, `state` and the store. Its modules:
 
 - `row_invariants`, `open_tasks`: rows of a task compared with each other and with its definition.
-- `replay`: a task's events lead to its rows, and every move on the way was allowed.
+- `event_replay`: a task's events lead to its rows, and every move on the way was allowed.
 - `ledger`: a task's calls, from intent to result.
 - `approvals`: questions to people, and the answers. `budgets`: what calls of models used.
 - `external_witness`: the database compared with what really happened outside.
@@ -18,18 +18,18 @@ The sixteen promises, and where each is checked (`_check_database` is in this mo
 
 1.  An acknowledged task exists after a restart: `external_witness`.
 2.  Each task has ended or waits on something named: `open_tasks`.
-3.  Nothing leaves a final state, and no attempt starts after it: `replay`; `row_invariants` for what
+3.  Nothing leaves a final state, and no attempt starts after it: `event_replay`; `row_invariants` for what
     an ended task leaves.
-4.  A step starts only after the ends of its dependencies are recorded: `replay`;
+4.  A step starts only after the ends of its dependencies are recorded: `event_replay`;
     `row_invariants.check_dependencies`.
-5.  A succeeded step has exactly one outcome and never executes again: `replay`; `external_witness`
+5.  A succeeded step has exactly one outcome and never executes again: `event_replay`; `external_witness`
     for effects; a task has at most one retry: `_check_database`.
-6.  Events have no gaps, commit with their change and lead to the rows: `replay`, on one snapshot.
-7.  A write under an old claim changes nothing: `replay`, which finds moves from a state that the step
+6.  Events have no gaps, commit with their change and lead to the rows: `event_replay`, on one snapshot.
+7.  A write under an old claim changes nothing: `event_replay`, which finds moves from a state that the step
     had left and tokens without a claim; `_check_database` for commits of workers that were declared
     dead; tests/tasks/rescue/test_workers.py.
-8.  Attempts that act never exceed the maximum: `replay` and `ledger`.
-9.  Limits hold at every moment: `row_invariants` and `replay` for windows; `budgets` for budgets.
+8.  Attempts that act never exceed the maximum: `event_replay` and `ledger`.
+9.  Limits hold at every moment: `row_invariants` and `event_replay` for windows; `budgets` for budgets.
 10. The intent is recorded before the effect; a call is unknown until a person or a check resolves it;
     a recorded result, also a final failure, is never sent again: `ledger`; `external_witness` for
     what really happened.
@@ -53,12 +53,12 @@ from pydantic import ValidationError
 from agent.store.db.database import Connection
 from agent.store.read import audit_reads
 from agent.store.read.audit_rows import AuditRows
-from agent.tasks.checker import approvals, budgets, ledger, open_tasks, replay, row_invariants
+from agent.tasks.checker import approvals, budgets, event_replay, ledger, open_tasks, row_invariants
 from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import check_secrets
 from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.violation import Finding, Violation
-from agent.tasks.state.poison_isolation import IS_ISOLATED
+from agent.tasks.state.isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
 __all__ = ["ExternalWitness", "Patterns", "Progress", "Violation", "check", "violations"]
@@ -138,7 +138,7 @@ def _check_task(
             # These look up steps by their index in the graph.
             findings += row_invariants.check_dependencies(task, graph)
             findings += row_invariants.check_windows(task, graph)
-            findings += replay.check_events(task, graph)
+            findings += event_replay.check_events(task, graph)
             findings += approvals.check_gates(task, graph)
         if pattern is not None and not findings:
             patterns.learn(pattern)
@@ -166,8 +166,9 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
         yield Violation(f"it was retried {count} times, and each retry does the same work", task_id)
     for worker_id, count in audit_reads.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
-    for worker_id, last, turn in audit_reads.commits_after_death(connection):
+    for worker_id, last, tx_number in audit_reads.commits_after_death(connection):
         yield Violation(
-            f"worker {worker_id} was declared dead in turn {last}, and has committed turn {turn}"
+            f"worker {worker_id} was declared dead in transaction {last},"
+            f" and has committed transaction {tx_number}"
         )
     yield from check_secrets(connection)

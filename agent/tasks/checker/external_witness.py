@@ -32,10 +32,10 @@ class ExternalWitness:
     def check_calls(self, task: AuditRows) -> Iterator[Finding]:
         """Compare the calls of one task with what happened."""
         titles = {step.id: step.title for step in task.steps}
-        places: dict[tuple[str, int], list[CallFacts]] = {}
+        addresses: dict[tuple[str, int], list[CallFacts]] = {}
         for call in task.calls:
-            places.setdefault((call.step_id, call.number), []).append(call)
-        for (step_id, _), calls in places.items():
+            addresses.setdefault((call.step_id, call.number), []).append(call)
+        for (step_id, _), calls in addresses.items():
             title = titles.get(step_id, step_id)
             where = f"step {title}: {calls[-1].action}"
             happened = sum(self._effects[key] for key in self._account(calls))

@@ -63,7 +63,7 @@ def _check_step(step: StepFacts, task_status: str) -> Iterator[str]:
     match step.status:
         case StepStatus.RUNNING:
             if step.wake_at is None or not step.placed:
-                yield "is running without a place in the window or a wake time"
+                yield "is running without a slot in the window or a wake time"
         case StepStatus.PAUSED:
             if task_status == TaskStatus.RUNNING:
                 yield "is paused in a running task"

@@ -10,7 +10,7 @@ from agent.core.waits import Child
 from agent.steps.process.processes import is_running
 from agent.store.read.audit_rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.state.poison_isolation import IS_ISOLATED
+from agent.tasks.state.isolation import IS_ISOLATED
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
 
@@ -20,12 +20,12 @@ _PROCESS_ENDS_US: Final = 60 * SECOND
 
 def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
     """Check that the steps are those of the definition, each once, with items only in groups."""
-    places = Counter((step.index, step.parallel_index) for step in task.steps)
-    for place, count in places.items():
+    addresses = Counter((step.index, step.parallel_index) for step in task.steps)
+    for address, count in addresses.items():
         if count > 1:
-            yield Finding(f"there are {count} steps at place {place}")
+            yield Finding(f"there are {count} steps at address {address}")
     for index, definition in enumerate(graph.steps):
-        if (index, -1) not in places:
+        if (index, -1) not in addresses:
             yield Finding(f"step {definition.name} is missing", definition.name)
     for step in task.steps:
         if not 0 <= step.index < len(graph.steps):
@@ -70,7 +70,7 @@ def _check_claim(step: StepFacts) -> Iterator[Finding]:
             )
         elif step.claim_turn is not None and step.claim_turn > step.owner_turn:
             yield Finding(
-                f"step {step.title} was claimed in turn {step.claim_turn} of a worker"
+                f"step {step.title} was claimed in transaction {step.claim_turn} of a worker"
                 f" whose last one is {step.owner_turn}",
                 step.title,
             )

@@ -46,8 +46,8 @@ def _named(connection: Connection) -> dict[str, str]:
         except ValidationError:
             continue
     found: dict[str, str] = {}
-    for place in references(named):
-        reference = value_at(named, place)
+    for path in references(named):
+        reference = value_at(named, path)
         try:
             value = str(Secrets().resolve(reference, frozenset({()})))
         except DefiniteFailure:

@@ -18,7 +18,7 @@ from agent.steps.types.outcome import Json
 from agent.store.artifacts.artifact_rows import FetchedValues, NotFetchedError
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
-from agent.store.engine import approvals, call_rows, workflow_versions
+from agent.store.engine import approval_rows, call_rows, workflow_versions
 from agent.store.engine import attempt_reads as read
 from agent.tasks.commit.known_tasks import KnownTask, KnownTasks, task_view
 from agent.tasks.read_models import outputs
@@ -201,7 +201,7 @@ def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[Recor
         )
     ]
     by_step: dict[str, list[RecordedApproval]] = {}
-    for row in approvals.of_steps(connection, asking) if asking else ():
+    for row in approval_rows.of_steps(connection, asking) if asking else ():
         by_step.setdefault(row.step_id, []).append(
             RecordedApproval(
                 approval_id=row.id,

@@ -43,7 +43,7 @@ def begin(scope: TxScope) -> None:
 def _most_due(scope: TxScope) -> int:
     """Return how many due tasks to query; 0 when the cache knows that none is due."""
     capacity = scope.capacity
-    if not capacity.must_poll and not scope.cache.is_anything_due(scope.now):
+    if not capacity.must_query_due and not scope.cache.is_anything_due(scope.now):
         return 0
     return min(MAX_DUE_TASKS, capacity.most_due)
 
@@ -53,7 +53,7 @@ def _assume(scope: TxScope) -> None:
     capacity = scope.capacity
     versions = [(task_id, locked.version) for task_id, locked in scope.tasks.items()]
     scope.result.transaction = begin_tx.assume(
-        scope.connection, capacity.worker_id, capacity.sequence, versions
+        scope.connection, capacity.worker_id, capacity.tx_number, versions
     )
     scope.result.is_assumed = True
 
@@ -68,7 +68,7 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
     rows = begin_tx.begin(
         tx,
         capacity.worker_id,
-        capacity.sequence,
+        capacity.tx_number,
         (TASK_COLUMNS, sorted(task_ids - scope.tasks.keys())),
         (STEP_COLUMNS, steps),
         (scope.now, most_due and most_due + len(capacity.passed_over)),
@@ -85,6 +85,8 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
     if missing:
         result.gone = missing - task_rows.existing_tasks(tx, sorted(missing))
     due = [row[0] for row in rows.due if row[0] not in capacity.passed_over]
+    if capacity.only_due is not None:
+        due = [capacity.only_due]
     result.has_more = len(due) >= most_due > 0
     if due:
         # A task of the batch that another transaction held was read without its lock: it is carried,

@@ -1,6 +1,6 @@
 """The owner of a worker's commit path: `send` a batch, then `complete` it.
 
-The committer alone holds the connection, the worker's identity, the number of its transactions, the
+Only the committer holds the connection, the worker's identity, the number of its transactions, the
 task cache and the claimed attempts that are not loaded yet. What follows each failure is in `faults`.
 Everything here runs in the database thread.
 """
@@ -188,7 +188,7 @@ class Committer:
 
     def _run(self, connection: Connection, tx: InFlightTx) -> TxResult:
         """Run a transaction on an open connection; the pipeline commits it."""
-        capacity = replace(tx.capacity, worker_id=self.worker_id, sequence=tx.number)
+        capacity = replace(tx.capacity, worker_id=self.worker_id, tx_number=tx.tx_number)
         now = self.clock.now()
         scope = TxScope(connection, tx.batch, capacity, self.graphs, self.cache, now, tx.may_assume)
         return transaction.run(scope)
@@ -230,11 +230,11 @@ class Committer:
         if tx.cause is Cause.CODE:
             log.error("commit.defect", exc_info=tx.error)
         log.warning("commit.split", error=str(tx.error), outcomes=len(tx.batch.completions))
-        total, number = CommitResult(TxResult()), self.session.sequence
+        total, tx_number = CommitResult(TxResult()), self.session.tx_number
         try:
             self._commit_parts(tx, total)
         except (StoreError, FencedError) as error:
-            if self.session.sequence == number:
+            if self.session.tx_number == tx_number:
                 raise
             # What was committed stands. The next transaction meets the same fault, and decides.
             log.warning("commit.split_interrupted", error=str(error))

@@ -37,7 +37,7 @@ def advance_due(scope: TxScope, task_ids: list[str]) -> None:
     ]
     if not due:
         return
-    # Tasks take turns: none needs more than its share of the slots.
+    # Round robin: no task needs more than its share of the slots.
     share = max(1, -(-scope.capacity.slots // len(due)))
     ids = [locked.task.id for locked in due]
     rows = reads.due_steps(scope.connection, STEP_COLUMNS, ids, scope.now, share)
@@ -69,7 +69,7 @@ def _advance(tx: Connection, locked: LockedTask, lease_us: int) -> None:
         if step.wake_at is None or step.wake_at > locked.now:
             continue
         if step.status == StepStatus.RUNNING:
-            # Dead workers are found by `rescue.maintenance`.
+            # Dead workers are found by `rescue.peer_takeover`.
             step.wake_at = claiming.check_at(locked.now, lease_us)
         elif step.status == StepStatus.WAITING:
             _wake(tx, locked, step)

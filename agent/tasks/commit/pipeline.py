@@ -22,7 +22,7 @@ class InFlightTx:
     batch: Batch
     capacity: ClaimCapacity
     began: float = 0.0
-    number: int = 0
+    tx_number: int = 0
     may_assume: bool = True
     """Whether it may rely on cached rows that the database then checks."""
     result: TxResult | None = None
@@ -77,7 +77,7 @@ class Pipeline:
     def send(self, tx: InFlightTx, run: Callable[[Connection, InFlightTx], TxResult]) -> None:
         """Run a transaction and send it with its COMMIT; `tx.error` keeps what goes wrong."""
         session = self._session
-        tx.number = session.sequence + 1
+        tx.tx_number = session.tx_number + 1
         tx.error, tx.result = None, None
         try:
             connection = session.connection
@@ -91,7 +91,7 @@ class Pipeline:
             # Raised by `complete`: the transactions before this one are completed first.
             tx.error = error
         else:
-            session.sequence = tx.number
+            session.tx_number = tx.tx_number
 
     def confirm(self, tx: InFlightTx) -> None:
         """Wait for the COMMIT of a transaction; where it failed, drop all later ones."""
@@ -104,7 +104,7 @@ class Pipeline:
             self._find_out(tx, error)
         except StoreError as error:
             tx.error = error
-            self._session.sequence = tx.number - 1
+            self._session.tx_number = tx.tx_number - 1
             self._drop_after(tx)
 
     def confirm_all(self) -> None:
@@ -115,14 +115,14 @@ class Pipeline:
     def _find_out(self, tx: InFlightTx, error: CommitUnknownError) -> None:
         """Read from the worker's row whether a COMMIT without an acknowledgement took effect."""
         session = self._session
-        session.sequence = tx.number - 1
+        session.tx_number = tx.tx_number - 1
         try:
-            session.sequence = session.last_committed()
+            session.tx_number = session.last_committed()
         except StoreError as unanswered:
             tx.error = unanswered
         else:
             # Computed under its locks: if its number is in the row, all of it was committed.
-            if tx.result is None or session.sequence < tx.number:
+            if tx.result is None or session.tx_number < tx.tx_number:
                 tx.error = error
             else:
                 tx.is_confirmed_late = True
@@ -132,6 +132,6 @@ class Pipeline:
         """Drop the transactions that were sent after one, except those that were committed."""
         for later in self._sent[self._sent.index(tx) + 1 :] if tx in self._sent else ():
             later.wait = None
-            is_committed = tx.error is None and later.number <= self._session.sequence
+            is_committed = tx.error is None and later.tx_number <= self._session.tx_number
             later.is_dropped = not is_committed
             later.is_confirmed_late = is_committed

@@ -27,7 +27,7 @@ class WorkerSession:
         self.database = database
         self.clock = clock
         self.worker_id = ""
-        self.sequence = 0
+        self.tx_number = 0
         """The number of the last transaction that was sent."""
         self._connection: Connection | None = None
 
@@ -71,10 +71,10 @@ class WorkerSession:
             migrate.refuse_newer(connection)
             now = self.clock.now()
             workers.enroll(connection, worker_id, host, process_id, started, now)
-        self.worker_id, self.sequence = worker_id, 0
+        self.worker_id, self.tx_number = worker_id, 0
 
     def retire(self) -> None:
-        """Record that this worker has stopped; other workers recover what it still holds."""
+        """Record that this worker has stopped; other workers rescue what it still holds."""
         connection = self.connection
         with connection.transaction():
             workers.retire(connection, self.worker_id, self.clock.now(), "worker.stopped")

@@ -123,15 +123,16 @@ def commit_due_tasks(
 ) -> None:
     """Claim from each due task by itself; set a task aside whose rows cannot be read."""
     commit(Batch(), replace(capacity, slots=0, most_due=0), total)
-    most = min(capacity.most_due, _MOST_PARTS)
-    due = frozenset(str(row[0]) for row in reads.due_tasks(connection, now, most))
+    most, aside = min(capacity.most_due, _MOST_PARTS), set_aside.current()
+    rows = reads.due_tasks(connection, now, most + len(aside))
+    due = [str(row[0]) for row in rows if row[0] not in aside]
     result, claimed = total.result, 0
-    for task_id in sorted(due - set_aside.current()):
+    for task_id in sorted(due[:most]):
         only_this = replace(
             capacity,
             slots=max(capacity.slots - claimed, 0),
             running=capacity.running + claimed,
-            passed_over=due - {task_id},
+            only_due=task_id,
         )
         problem = commit(Batch(), only_this, total)
         if problem is not None:
@@ -143,4 +144,4 @@ def commit_due_tasks(
         result.claimed = []
         if result.is_isolated or result.is_draining:
             break
-    result.has_more = claimed > 0
+    result.has_more = claimed > 0 or len(due) > most

@@ -105,8 +105,8 @@ class TaskCache:
             ):
                 if locked.is_written:
                     locked.version = version
-                locked.settle_down()
-                if len(locked.shelf) <= MOST_STEPS:
+                locked.mark_committed()
+                if len(locked.unused_steps) <= MOST_STEPS:
                     self._tasks[task.id] = locked
 
     def empty(self, contended: Iterable[str] = ()) -> None:

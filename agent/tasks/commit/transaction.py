@@ -1,4 +1,4 @@
-"""One transaction of a worker: it completions, records, creates and claims.
+"""One transaction of a worker: it applies outcomes, records, creates and claims.
 
 It begins with the fence and everything that can be read at once, in one round trip. All writes and the
 COMMIT go in another.

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
-from agent.store.engine import budgets as store
+from agent.store.engine import budget_rows as store
 from agent.store.engine import lineage
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table
-from agent.tasks.operator.operator import Answer, Operator, resume_task
+from agent.tasks.operator.operator import CommandResult, Operator, resume_task
 from agent.tasks.rules import budgets
 from agent.tasks.state.locked_task import LockedTask
 
@@ -25,7 +25,7 @@ def raise_budget(
     tokens: int | None = None,
     microusd: int | None = None,
     seconds: float | None = None,
-) -> Answer:
+) -> CommandResult:
     """Set the limits of a task's budget, or of one of its steps', and go on if it was paused."""
     with operator.changing(task_id) as (tx, locked):
         state_table.check("budget", locked.task.status)
@@ -42,9 +42,9 @@ def raise_budget(
     for member in (*descendants, task_id, *descendants):
         is_resumed |= _resume(operator, member)
     if is_resumed:
-        return Answer(True, "budget set, and resumed", task_id)
+        return CommandResult(True, "budget set, and resumed", task_id)
     stays = f"; the task stays paused: `agent resume {task_id[-8:]}`" if was_paused else ""
-    return Answer(True, f"budget set{stays}", task_id)
+    return CommandResult(True, f"budget set{stays}", task_id)
 
 
 def _check_step(locked: LockedTask, step: str, *, has_time: bool) -> None:

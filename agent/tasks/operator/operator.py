@@ -17,9 +17,8 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import approvals as store
-from agent.store.engine import budgets as budget_rows
-from agent.store.engine import lineage, reads, signals, task_rows
+from agent.store.engine import approval_rows as store
+from agent.store.engine import budget_rows, lineage, reads, signals, task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table
 from agent.tasks.operator.step_names import find_step, never_received, no_such_step
@@ -48,7 +47,7 @@ Verdict = Literal["done", "retry", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """What a command did, for a person and for a program."""
 
     is_changed: bool
@@ -86,7 +85,7 @@ class Operator:
             row_writer.write(tx, [locked], locked.now)
         return submission.task_id
 
-    def pause(self, task_id: str, reason: str | None = None) -> Answer:
+    def pause(self, task_id: str, reason: str | None = None) -> CommandResult:
         """Let nothing new start; attempts in flight finish or reach their next checkpoint."""
 
         def pause(_tx: Connection, locked: LockedTask) -> None:
@@ -94,11 +93,11 @@ class Operator:
 
         return self._command("pause", task_id, pause, "paused")
 
-    def resume(self, task_id: str) -> Answer:
+    def resume(self, task_id: str) -> CommandResult:
         """Go on with a paused task: what came due meanwhile takes effect now."""
         return self._command("resume", task_id, resume_task, "resumed")
 
-    def cancel(self, task_id: str, reason: str | None = None) -> Answer:
+    def cancel(self, task_id: str, reason: str | None = None) -> CommandResult:
         """End a task: its steps are abandoned in place, their attempts stopped."""
 
         def cancel(tx: Connection, locked: LockedTask) -> None:
@@ -109,15 +108,15 @@ class Operator:
 
         return self._command("cancel", task_id, cancel, "cancelled")
 
-    def retry(self, task_id: str) -> Answer:
+    def retry(self, task_id: str) -> CommandResult:
         """Start a new task from a failed one: what succeeded is kept, the rest runs again."""
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
             again = lineage.retried_as(tx, task_id)
             if again is not None:
-                return Answer(False, f"already retried as {again}", again)
+                return CommandResult(False, f"already retried as {again}", again)
             state_table.check("retry", old.task.status)
-            below = lineage.living_below(tx, task_id)
+            below = lineage.open_descendant(tx, task_id)
             if below is not None:
                 raise RefusedError(f"its child task {below} has not ended; cancel it first")
             alive_until = lineage.effects_alive_until(tx, task_id)
@@ -128,7 +127,7 @@ class Operator:
                 )
             new = retry_fork.retry(tx, old)
             row_writer.write(tx, [old, new], old.now)
-        return Answer(True, f"retried as {new.task.id}", new.task.id)
+        return CommandResult(True, f"retried as {new.task.id}", new.task.id)
 
     def fork(
         self,
@@ -136,14 +135,14 @@ class Operator:
         from_step: str,
         edited: dict[str, Json] | None = None,
         dedupe_key: str | None = None,
-    ) -> Answer:
+    ) -> CommandResult:
         """Start a new task that runs a step and what is downstream again, with edited input."""
         with self._transaction() as tx:
             old = self._lock(tx, task_id)
             if dedupe_key is not None:
                 existing = task_rows.task_by_dedupe_key(tx, dedupe_key)
                 if existing is not None:
-                    return Answer(False, f"already forked as {existing}", existing)
+                    return CommandResult(False, f"already forked as {existing}", existing)
             state_table.check("fork", old.task.status)
             if from_step not in old.graph.index_of:
                 raise no_such_step(old.graph, from_step)
@@ -156,7 +155,7 @@ class Operator:
             message += f"; it will repeat the effects of: {', '.join(repeated)}"
         if asked_again:
             message += f"; answered under another input, asked again: {', '.join(asked_again)}"
-        return Answer(True, message, new.task.id)
+        return CommandResult(True, message, new.task.id)
 
     def resolve(
         self,
@@ -165,7 +164,7 @@ class Operator:
         verdict: Verdict,
         output: Json = None,
         by: str = "the operator",
-    ) -> Answer:
+    ) -> CommandResult:
         """Say what became of an effect whose outcome is unknown: it decides the open question."""
         with self.changing(task_id) as (tx, locked):
             state_table.check("resolve", locked.task.status)
@@ -181,9 +180,9 @@ class Operator:
             decision = Decision(ApprovalStatus.ANSWERED, by, "terminal", value=value)
             approvals.decide(tx, locked, step, row, decision)
         words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
-        return Answer(True, f"step {step_name!r} {words[verdict]}", task_id)
+        return CommandResult(True, f"step {step_name!r} {words[verdict]}", task_id)
 
-    def signal(self, task_id: str, name: str, payload: Json = None) -> Answer:
+    def signal(self, task_id: str, name: str, payload: Json = None) -> CommandResult:
         """Send a named signal with a value, to the step that waits for it or to the first that will."""
         with self.changing(task_id) as (tx, locked):
             state_table.check("signal", locked.task.status)
@@ -197,8 +196,8 @@ class Operator:
                     break
         if receiver is None:
             kept = f"kept until a step waits for {name!r}"
-            return Answer(True, kept + never_received(locked.graph, name), task_id)
-        return Answer(True, f"step {receiver!r} goes on", task_id)
+            return CommandResult(True, kept + never_received(locked.graph, name), task_id)
+        return CommandResult(True, f"step {receiver!r} goes on", task_id)
 
     def pause_family(self, family: FamilyPause) -> None:
         """Pause a task and its descendants while the one that found the budget used up is paused.
@@ -217,13 +216,13 @@ class Operator:
 
     def _command(
         self, name: str, task_id: str, apply: Callable[[Connection, LockedTask], None], word: str
-    ) -> Answer:
+    ) -> CommandResult:
         """Apply a command to a task and, where its state allows it, to its children."""
         with self._transaction() as tx:
             locked = self._lock(tx, task_id, is_ending=name == "cancel")
             cell = state_table.check(name, locked.task.status)
             if cell.effect == "same":
-                return Answer(False, cell.message, task_id)
+                return CommandResult(False, cell.message, task_id)
             apply(tx, locked)
             locked_tasks = [locked, *self._apply_to_children(tx, name, task_id, apply)]
             for changed in locked_tasks:
@@ -231,7 +230,7 @@ class Operator:
             row_writer.write(tx, locked_tasks, locked.now)
         for changed in locked_tasks:
             self._follow_up(changed)
-        return Answer(True, word, task_id)
+        return CommandResult(True, word, task_id)
 
     @contextmanager
     def changing(self, task_id: str) -> Iterator[tuple[Connection, LockedTask]]:

@@ -18,9 +18,9 @@ def find_step(tx: Connection, locked: LockedTask, name: str) -> StepRow:
     is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS
     if index is None or (number and not is_number):
         raise no_such_step(locked.graph, name)
-    place = (index, int(number) if number else -1)
-    locked.load(tx, [place])
-    step = locked.steps.get(place)
+    address = (index, int(number) if number else -1)
+    locked.load(tx, [address])
+    step = locked.steps.get(address)
     if step is None:
         raise no_such_step(locked.graph, name)
     return step

@@ -18,7 +18,7 @@ import structlog
 
 from agent.core.backoff import Backoff
 from agent.store import event_log
-from agent.store.channels.cursors import Place
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.read import views
 
@@ -43,7 +43,7 @@ class EventTail:
         self._database = database
         self._connection: Connection | None = None
         self._listeners: list[tuple[Listener, frozenset[str] | None]] = []
-        self._place: Place | None = None
+        self._position: LogPosition | None = None
         self._wakeup = threading.Event()
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -58,15 +58,15 @@ class EventTail:
             (listener, None if types is None else frozenset(types)),
         ]
 
-    def open(self) -> Place:
+    def open(self) -> LogPosition:
         """Begin after the end of the log, and return that cursor."""
         with self._database.connect("reader") as connection, connection.snapshot():
-            self._place = views.latest_event(connection)
-        return self._place
+            self._position = views.latest_event(connection)
+        return self._position
 
     def start(self) -> None:
         """Begin to read."""
-        if self._place is None:
+        if self._position is None:
             self.open()
         self._thread = threading.Thread(target=self._run, name="event-tail", daemon=True)
         self._thread.start()
@@ -115,7 +115,7 @@ class EventTail:
 
     def _read_all(self) -> bool:
         """Read page after page up to the end of the log; return whether there was anything."""
-        assert self._place is not None
+        assert self._position is not None
         has_found = False
         while True:
             wanted = [types for _, types in self._listeners]
@@ -123,9 +123,11 @@ class EventTail:
             if self._connection is None:
                 self._connection = self._database.connect("reader")
             with self._connection.snapshot():
-                events, place = event_log.events_after(self._connection, self._place, types, _PAGE)
-            has_found = has_found or place != self._place
-            self._place = place
+                events, position = event_log.events_after(
+                    self._connection, self._position, types, _PAGE
+                )
+            has_found = has_found or position != self._position
+            self._position = position
             if events:
                 self._pass_on(events)
             if len(events) < _PAGE:

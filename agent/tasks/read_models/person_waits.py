@@ -11,7 +11,7 @@ from agent.core.state_machine import StepStatus, TaskStatus
 from agent.core.waits import Child, Items, Wait
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
-from agent.store.engine import approvals
+from agent.store.engine import approval_rows
 from agent.store.read import views
 
 Document = dict[str, Json]
@@ -39,7 +39,7 @@ def add_questions(connection: Connection, task_id: str, steps: list[Document]) -
     ]
     if not waiting:
         return
-    found = approvals.listed(connection, is_all=False, task_id=task_id, limit=len(steps))
+    found = approval_rows.listed(connection, is_all=False, task_id=task_id, limit=len(steps))
     by_id = {row.id: row for row, *_ in found}
     for approval_id, on in waiting:
         row = by_id.get(approval_id)
@@ -48,7 +48,7 @@ def add_questions(connection: Connection, task_id: str, steps: list[Document]) -
             on.update(_requests(row))
 
 
-def _requests(row: approvals.ApprovalRow) -> Document:
+def _requests(row: approval_rows.ApprovalRow) -> Document:
     """Return what an unknown effect was and what would be done now, where the two differ."""
     request = json.loads(row.request) if row.kind == "unknown" else {}
     if "now" not in request:
@@ -66,7 +66,7 @@ def add_childrens(connection: Connection, task_id: str, status: str, steps: list
     ]
     if not waiting:
         return
-    rows = views.living_family(connection, task_id)
+    rows = views.open_family(connection, task_id)
     by_task = {task: list(own) for task, own in groupby(rows, key=lambda row: row["task_id"])}
     for child_id, document in waiting:
         asks = _asks_of(connection, child_id, status, by_task)

@@ -1,4 +1,4 @@
-"""Failure detection: a worker is dead if its turn has not moved for one lease.
+"""Failure detection: a worker is dead if its transaction number has not moved for one lease.
 
 An observer measures that by its own clock; clocks of two machines are never compared. The time since
 the observer's last check counts as at most a third of the lease. So a closed laptop or an hour without
@@ -9,26 +9,26 @@ from collections.abc import Iterable
 
 
 class FailureDetector:
-    """What one worker has observed of the others' turns."""
+    """What one worker has observed of the others' transaction numbers."""
 
     def __init__(self, lease_seconds: float) -> None:
         self.lease_seconds = lease_seconds
         self._observed: dict[str, tuple[int, float]] = {}
-        """By worker: its last turn, and for how many seconds that was observed not to move."""
+        """By worker: its last transaction number, and for how many seconds that was observed not to move."""
         self._last_check: float | None = None
 
     def observe(self, others: Iterable[tuple[str, int]], monotonic: float) -> list[tuple[str, int]]:
-        """Record (worker, turn) of the others; return those that have not moved for a lease."""
+        """Record (worker, transaction number) of the others; return those that have not moved for a lease."""
         last = monotonic if self._last_check is None else self._last_check
         self._last_check = monotonic
         elapsed = min(monotonic - last, self.lease_seconds / 3)
         current: dict[str, tuple[int, float]] = {}
-        for worker_id, turn in others:
+        for worker_id, tx_number in others:
             known, silent = self._observed.get(worker_id, (None, 0.0))
-            current[worker_id] = (turn, silent + elapsed if known == turn else 0.0)
+            current[worker_id] = (tx_number, silent + elapsed if known == tx_number else 0.0)
         self._observed = current
         return [
-            (worker_id, turn)
-            for worker_id, (turn, silent) in current.items()
+            (worker_id, tx_number)
+            for worker_id, (tx_number, silent) in current.items()
             if silent > self.lease_seconds
         ]

@@ -1,4 +1,4 @@
-"""Takeover: put back the running steps of a dead worker. Startup recovery and running workers share it.
+"""Rescue: put the running steps of a dead worker back to pending. Startup recovery and running workers share it.
 
 It executes nothing. A recorded result is applied, a success and a final failure alike. Every other
 outcome is unknown: the step goes back to pending with one attempt more, and that attempt follows the
@@ -22,8 +22,8 @@ from agent.store.engine import call_rows, reads, workers
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ def take_over(
     is_process_gone: bool,
     has_crashed: bool = True,
 ) -> int:
-    """Put back all steps of dead workers, some in each transaction; return how many.
+    """Rescue all steps of dead workers, some in each transaction; return how many.
 
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
     is still under way; otherwise an unknown effect is not decided before its own time is over. Any
@@ -73,7 +73,7 @@ def _steps_of(tx: Connection, owner: str, *, has_crashed: bool) -> list[str]:
     """Return the steps of a dead worker, with the possible causes of its crash on record.
 
     Other steps may run beside an isolated one once its time is over; then any may be the cause. That
-    is recorded before the first step is put back, since every later batch and pass finds fewer of
+    is recorded before the first step is rescued, since every later batch and pass finds fewer of
     them. Where another transaction holds the task of the isolated step, all wait for the next pass.
     """
     owned = reads.owned_steps(tx, owner)
@@ -88,19 +88,19 @@ def _steps_of(tx: Connection, owner: str, *, has_crashed: bool) -> list[str]:
 def _take_over_batch(
     tx: Connection, graphs: GraphCache, owner: str, step_ids: list[str], cause: "_Cause", now: int
 ) -> int:
-    """Put back some steps of a dead worker; return how many could be locked and read."""
+    """Rescue some steps of a dead worker; return how many could be locked and read."""
     owned = [StepRow.read(values) for values in reads.steps_by_id(tx, STEP_COLUMNS, step_ids)]
     locked_tasks = _lock_tasks(tx, graphs, {step.task_id for step in owned}, now)
     # Read again under the locks: a step may have moved since.
-    places = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
+    addresses = [[s.task_id, s.index, s.parallel_index] for s in owned if s.task_id in locked_tasks]
     lost = [
         locked_tasks[step.task_id].add(step)
-        for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, places))
+        for step in map(StepRow.read, reads.steps_at(tx, STEP_COLUMNS, addresses))
         if step.owner == owner
     ]
     others = _apply_recorded(tx, locked_tasks, lost)
     if others:
-        _put_back(tx, locked_tasks, others, cause)
+        _rescue(tx, locked_tasks, others, cause)
     for locked in locked_tasks.values():
         advance.advance(tx, locked)
     row_writer.write(tx, locked_tasks.values(), now)
@@ -140,7 +140,7 @@ class _Cause:
         return StepError("process_died", "crash", _DIED if self.is_process_gone else _SILENT)
 
 
-def _put_back(
+def _rescue(
     tx: Connection, locked_tasks: dict[str, LockedTask], lost: list[StepRow], cause: _Cause
 ) -> None:
     """Give steps whose outcome is unknown their next attempt."""

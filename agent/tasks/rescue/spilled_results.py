@@ -28,23 +28,23 @@ from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 log = structlog.get_logger(__name__)
 
 
-def leave(database: Database, notes: Iterable[JournalEntry]) -> Path | None:
+def write_file(database: Database, entries: Iterable[JournalEntry]) -> Path | None:
     """Write the results of unrecorded journal entries to a file; return its path."""
-    entries = [_entry(note, note.result) for note in notes if note.result is not None]
-    if not entries or database.directory is None:
+    documents = [_document(entry, entry.result) for entry in entries if entry.result is not None]
+    if not documents or database.directory is None:
         return None
     path = database.directory / f"{_prefix(database)}{new_id()}.json"
     unfinished = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:  # noqa: PTH123
-            json.dump(entries, file)
+            json.dump(documents, file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(path)
     except OSError as error:
         # The calls stay unknown in the ledger.
-        log.warning("results.not_kept", calls=len(entries), error=str(error))
+        log.warning("results.not_kept", calls=len(documents), error=str(error))
         with contextlib.suppress(OSError):
             unfinished.unlink()
         return None
@@ -58,7 +58,7 @@ def replay(database: Database, connection: Connection, graphs: GraphCache) -> in
     count = 0
     for path in sorted(database.directory.glob(f"{_prefix(database)}*.json")):
         try:
-            entries = json.loads(path.read_text(encoding="utf-8"))
+            documents = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             # On PostgreSQL another worker may start at the same time.
             continue
@@ -67,13 +67,13 @@ def replay(database: Database, connection: Connection, graphs: GraphCache) -> in
             path.rename(path.with_suffix(".unreadable"))
             continue
         is_done = True
-        for entry in entries:
+        for document in documents:
             try:
                 with connection.transaction():
-                    count += _resolve(connection, graphs, entry, database.clock.now())
+                    count += _resolve(connection, graphs, document, database.clock.now())
             except UnreadableError as error:
                 # Keep the file until the task can be read; recording the others again has no effect.
-                log.error("task.unreadable", task=entry["task_id"], error=str(error))
+                log.error("task.unreadable", task=document["task_id"], error=str(error))
                 is_done = False
         if is_done:
             path.unlink(missing_ok=True)
@@ -86,11 +86,11 @@ def _prefix(database: Database) -> str:
     return f"unsettled-{name}-"
 
 
-def _entry(note: JournalEntry, result: CallResult) -> dict[str, Any]:
+def _document(entry: JournalEntry, result: CallResult) -> dict[str, Any]:
     return {
-        "task_id": note.claim.task_id,
-        "index": note.claim.index,
-        "parallel_index": note.claim.parallel_index,
+        "task_id": entry.claim.task_id,
+        "index": entry.claim.index,
+        "parallel_index": entry.claim.parallel_index,
         "call_id": result.call_id,
         "idempotency_key": result.idempotency_key,
         "status": str(result.status),
@@ -102,24 +102,24 @@ def _entry(note: JournalEntry, result: CallResult) -> dict[str, Any]:
     }
 
 
-def _resolve(tx: Connection, graphs: GraphCache, entry: dict[str, Any], now: int) -> int:
-    rows = reads.lock_tasks(tx, TASK_COLUMNS, [str(entry["task_id"])], is_waiting=True)
+def _resolve(tx: Connection, graphs: GraphCache, document: dict[str, Any], now: int) -> int:
+    rows = reads.lock_tasks(tx, TASK_COLUMNS, [str(document["task_id"])], is_waiting=True)
     for values in rows:
         task = TaskRow.read(values)
         locked = LockedTask(task, graphs.get(tx, task.workflow_name, task.workflow_version), now)
-        place = [task.id, entry["index"], entry["parallel_index"]]
-        for step_values in reads.steps_at(tx, STEP_COLUMNS, [place]):
+        address = [task.id, document["index"], document["parallel_index"]]
+        for step_values in reads.steps_at(tx, STEP_COLUMNS, [address]):
             locked.add(StepRow.read(step_values))
-        response = entry["response"]
-        error, reservation, spend = (entry.get(key) for key in ("error", "reservation", "spend"))
+        response = document["response"]
+        error, reservation, spend = (document.get(key) for key in ("error", "reservation", "spend"))
         locked.results.append(
             CallResult(
-                call_id=str(entry["call_id"]),
-                idempotency_key=str(entry["idempotency_key"]),
-                status=CallStatus(str(entry["status"])),
+                call_id=str(document["call_id"]),
+                idempotency_key=str(document["idempotency_key"]),
+                status=CallStatus(str(document["status"])),
                 response=json.loads(response) if isinstance(response, str) else None,
                 error=StepError(**error) if error else None,
-                latency_ms=entry.get("latency_ms"),
+                latency_ms=document.get("latency_ms"),
                 reservation=Reservation(**reservation) if reservation else None,
                 spend=Spend(**spend) if spend else None,
             )

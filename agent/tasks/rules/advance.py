@@ -123,13 +123,13 @@ def make_ready(locked: LockedTask, step: StepRow) -> None:
     elif run_on == "failure" and step.deps_failed == 0:
         transitions.skip(locked, step, "run_on")
         return
-    if has_place(locked) and locked.task.phase != "failing":
+    if has_window_slot(locked) and locked.task.phase != "failing":
         transitions.release(locked, step)
     else:
         transitions.hold(locked, step)
 
 
-def has_place(locked: LockedTask) -> bool:
+def has_window_slot(locked: LockedTask) -> bool:
     """Whether the task's window has a free slot."""
     limit = locked.graph.max_parallel
     return limit is None or locked.task.places_taken < limit
@@ -140,12 +140,12 @@ def _fill_window(tx: Connection, locked: LockedTask) -> None:
     task = locked.task
     if task.phase == "failing":
         return
-    while task.steps_held > 0 and has_place(locked):
+    while task.steps_held > 0 and has_window_slot(locked):
         limit = locked.graph.max_parallel
         free_slots = task.steps_held if limit is None else limit - task.places_taken
         moved = False
         for step in locked.load_held(tx, min(free_slots, locked.admissions + 1)):
-            if not has_place(locked):
+            if not has_window_slot(locked):
                 break
             if not step.is_group:
                 transitions.release(locked, step)

@@ -26,9 +26,9 @@ from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
-from agent.store.engine import approvals as store
+from agent.store.engine import approval_rows as store
 from agent.store.engine import call_rows, reads
-from agent.store.engine.approvals import ApprovalRow
+from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.rules import call_ledger
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
@@ -127,7 +127,7 @@ def decide(
         "approved_hash": decision.approved_hash,
     }
     is_first = store.decide(tx, row.id, status, locked.now, **written)
-    assert is_first, "a pending approval was decided under another's lock"
+    assert is_first, "a pending approval was decided by a transaction without the task's lock"
     data: dict[str, Json] = {"approval": row.id, "status": status, "by": decision.by}
     data["channel"] = decision.channel
     if decision.comment is not None:

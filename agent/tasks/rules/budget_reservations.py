@@ -1,9 +1,9 @@
-"""What calls of models may use: reserved before a call, settled after it.
+"""What calls of models may use: reserved before a call, replaced by its use after it.
 
 A reservation commits with the intent of its call, under the locks of every budget that it counts
 for: the step's own, its task's, those of all ancestor tasks and of their steps that wait for it, and
 the day's. So no call is sent that exceeds a budget, however many run at once. A reservation that is
-never settled (a crash, a lost response) stays: an unknown call counts as spent.
+never replaced (a crash, a lost response) stays: an unknown call counts as spent.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
-from agent.store.engine import budgets as store
+from agent.store.engine import budget_rows as store
 from agent.store.engine.reads import Rows
 from agent.tasks.rules.budgets import budget_pause, limits_of, pause, policy_of
 from agent.tasks.rules.locked_budget import LockedBudget
@@ -211,7 +211,7 @@ def _refusal(budgets: list[LockedBudget], reservation: Reservation) -> Refusal |
     return None
 
 
-def settle(tx: Connection, results: Iterable[tuple[LockedTask, CallResult]]) -> None:
+def replace_reservations(tx: Connection, results: Iterable[tuple[LockedTask, CallResult]]) -> None:
     """Replace the reservations of calls by what they used."""
     changes: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0, 0])

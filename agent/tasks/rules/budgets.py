@@ -8,7 +8,7 @@ from typing import Any, Final
 from agent.core.clock import SECOND
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
-from agent.store.engine import budgets as store
+from agent.store.engine import budget_rows as store
 from agent.store.engine import task_rows
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import FamilyPause, LockedTask

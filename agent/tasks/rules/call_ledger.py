@@ -86,7 +86,7 @@ def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
     resolved = [
         (locked, result) for locked, result in results if result.idempotency_key in resolved_keys
     ]
-    _settle_reservations(tx, resolved)
+    _record_spend(tx, resolved)
     for locked, result in resolved:
         _emit_result(locked, result)
         if locked.task.status not in TASK_ENDED:
@@ -103,7 +103,7 @@ def response_text(result: CallResult) -> str | None:
         return json.dumps({"not_kept": str(error)})
 
 
-def _settle_reservations(tx: Connection, resolved: list[tuple[LockedTask, CallResult]]) -> None:
+def _record_spend(tx: Connection, resolved: list[tuple[LockedTask, CallResult]]) -> None:
     """Record what calls of models used, in their rows and in their budgets."""
     of_models = [(locked, result) for locked, result in resolved if result.reservation is not None]
     if not of_models:
@@ -122,7 +122,7 @@ def _settle_reservations(tx: Connection, resolved: list[tuple[LockedTask, CallRe
     ]
     if rows:
         call_rows.record_spend(tx, rows)
-    budget_reservations.settle(tx, of_models)
+    budget_reservations.replace_reservations(tx, of_models)
 
 
 def _emit_result(locked: LockedTask, result: CallResult) -> None:

@@ -194,7 +194,7 @@ def _start(tx: Connection, new: LockedTask, kept: set[int]) -> None:
         if index not in kept:
             open_parents = [parent for parent in parents if parent not in kept]
             new.steps[(index, -1)].deps_remaining = len(open_parents)
-    steps = [new.steps[place] for place in sorted(new.steps)]
+    steps = [new.steps[address] for address in sorted(new.steps)]
     open_steps = [step for step in steps if step.status in (StepStatus.PENDING, StepStatus.WAITING)]
     new.task.steps_open = len(open_steps)
     transitions.move_task(new, "task.started")

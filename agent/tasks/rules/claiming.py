@@ -1,7 +1,7 @@
-"""Chooses what to run next: by priority, fairly among tasks, a poisonous step isolated.
+"""Chooses what to run next: by priority, fairly among tasks, isolating a step whose process died.
 
 Candidates are the steps that this transaction released and those that the index says are due. Tasks
-of one priority take turns, one step each, so that a wide task does not hold every slot. A task that
+of one priority are served round robin, one step each, so that a wide task does not hold every slot. A task that
 has waited long counts as one of a higher priority, so that the low ones are never starved.
 """
 
@@ -18,7 +18,7 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 AGING_US = 5 * SECOND
-"""After so long a wait a task counts as one priority higher."""
+"""A task's priority rises by one each time it has waited this long."""
 
 CHECK_US = 15 * SECOND
 """Running steps are checked at multiples of this, so that a task's wake time seldom changes."""
@@ -40,18 +40,20 @@ class ClaimCapacity:
     """Attempts in flight, without those that this transaction settles."""
     lease_us: int
     worker_id: str = ""
-    """Filled in by the committer, like `sequence`."""
-    sequence: int = 0
+    """Filled in by the committer, like `tx_number`."""
+    tx_number: int = 0
     may_isolate: bool = True
     """False when a step that must be isolated may run beside others after all."""
     max_depth: int = 8
     """How deep tasks may be nested."""
     most_due: int = 0
     """How many due tasks to visit, also without a free slot: timers fire and deadlines pass."""
-    must_poll: bool = False
-    """Whether to query what is due even where nothing should be: the poll is the safety net."""
+    must_query_due: bool = False
+    """Whether to query what is due even where nothing should be: it is the safety net."""
     passed_over: frozenset[str] = frozenset()
     """Due tasks that are left out."""
+    only_due: str | None = None
+    """The one due task to visit, where each is visited in a transaction of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def claim(locked_tasks: Iterable[LockedTask], capacity: ClaimCapacity) -> Claims
     """Claim as many due steps as there are slots."""
     queues: list[_Queue] = []
     due = 0
-    poisonous: tuple[LockedTask, StepRow] | None = None
+    isolated: tuple[LockedTask, StepRow] | None = None
     for locked in locked_tasks:
         if locked.task.status != TaskStatus.RUNNING:
             continue
@@ -84,20 +86,20 @@ def claim(locked_tasks: Iterable[LockedTask], capacity: ClaimCapacity) -> Claims
         if not steps:
             continue
         due += len(steps)
-        if poisonous is None and capacity.may_isolate:
+        if isolated is None and capacity.may_isolate:
             for step in steps:
                 if step.alone:
-                    poisonous = (locked, step)
+                    isolated = (locked, step)
                     break
         since = steps[0].wake_at or locked.now
         queues.append((_rank(locked, since), since, locked, steps))
-    if poisonous is not None:
+    if isolated is not None:
         if capacity.running > 0 or capacity.slots < 1:
             return Claims([], is_draining=True, is_isolated=False, left_over=due)
-        _claim(*poisonous, capacity, is_isolated=True)
-        return Claims([poisonous], is_draining=False, is_isolated=True, left_over=due - 1)
+        _claim(*isolated, capacity, is_isolated=True)
+        return Claims([isolated], is_draining=False, is_isolated=True, left_over=due - 1)
     queues.sort(key=_RANK_AND_SINCE)
-    claimed = list(islice(_in_turns(queues), capacity.slots))
+    claimed = list(islice(_round_robin(queues), capacity.slots))
     for locked, step in claimed:
         _claim(locked, step, capacity, is_isolated=False)
     return Claims(claimed, is_draining=False, is_isolated=False, left_over=due - len(claimed))
@@ -120,8 +122,8 @@ def _rank(locked: LockedTask, since: int) -> int:
     return max(0, locked.task.priority - (locked.now - since) // AGING_US)
 
 
-def _in_turns(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
-    """One step of each task in turn, rank by rank; the queues are in order."""
+def _round_robin(queues: list[_Queue]) -> Iterable[tuple[LockedTask, StepRow]]:
+    """One step of each task, round robin within each rank; the queues are in order."""
     for _, of_a_rank in groupby(queues, key=_RANK):
         tasks = [(locked, steps) for _, _, locked, steps in of_a_rank]
         place = 0
@@ -136,5 +138,5 @@ def _claim(
     locked: LockedTask, step: StepRow, capacity: ClaimCapacity, *, is_isolated: bool
 ) -> None:
     at = check_at(locked.now, capacity.lease_us)
-    worker_id, sequence = capacity.worker_id, capacity.sequence
-    transitions.claim(locked, step, worker_id, sequence, at, is_isolated=is_isolated)
+    worker_id, tx_number = capacity.worker_id, capacity.tx_number
+    transitions.claim(locked, step, worker_id, tx_number, at, is_isolated=is_isolated)

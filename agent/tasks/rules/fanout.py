@@ -29,7 +29,7 @@ def expand(locked: LockedTask, step: StepRow, items: list[Json]) -> None:
         transitions.succeed(locked, step, None)
         return
     transitions.wait(locked, step, Items(len(items)), None, None)
-    # From now on only the items run: the group's place in the window is free for them.
+    # From now on only the items run: the group's slot in the window is free for them.
     transitions.leave_windows(locked, step)
     transitions.hold(locked, step)
 

@@ -22,7 +22,7 @@ def inherit_calls(tx: Connection, old: LockedTask, new: LockedTask) -> None:
 
 
 def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) -> None:
-    """Give new items of a group the calls of the items at their places in earlier tasks.
+    """Give new items of a group the calls of the items at their addresses in earlier tasks.
 
     The group is expanded again in this task, so its items had no rows when the retry began. Nor need
     the task just before have come so far: all tasks of the line are read.
@@ -39,12 +39,12 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
 def _copy(
     tx: Connection, new: LockedTask, steps: Iterable[StepRow], calls: Iterable[PastCall]
 ) -> list[StepRow]:
-    """Copy the binding calls to the steps at their places; return the steps that have any."""
-    by_place = {(step.index, step.parallel_index): step for step in steps}
+    """Copy the binding calls to the steps at their addresses; return the steps that have any."""
+    by_address = {(step.index, step.parallel_index): step for step in steps}
     by_status: dict[str, list[list[object]]] = {}
     heirs: dict[str, StepRow] = {}
     for call in _binding(calls):
-        step = by_place.get((call.step_index, call.parallel_index))
+        step = by_address.get((call.step_index, call.parallel_index))
         if step is None or step.status == StepStatus.SUCCEEDED:
             continue
         heirs[step.id] = step
@@ -75,7 +75,7 @@ def _copy(
 
 
 def _binding(calls: Iterable[PastCall]) -> list[PastCall]:
-    """Return, for each number at each place, the call that binds later attempts.
+    """Return, for each number at each address, the call that binds later attempts.
 
     That is the last success, or else the last unknown, even if a later attempt failed. Calls come in
     the order of tasks, oldest first. Only the latest task with such calls counts: it had inherited

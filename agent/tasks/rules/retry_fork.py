@@ -108,6 +108,10 @@ def _repeated(tx: Connection, old: LockedTask, new: LockedTask) -> list[str]:
 
     Besides the downstream of a fork these are steps elsewhere that began and did not end well.
     """
-    kept = {place for place, step in new.steps.items() if step.status in STEP_ENDED}
-    again = {place[0] for place in lineage.places_that_acted(tx, old.task.id) if place not in kept}
+    kept = {address for address, step in new.steps.items() if step.status in STEP_ENDED}
+    again = {
+        address[0]
+        for address in lineage.addresses_that_acted(tx, old.task.id)
+        if address not in kept
+    }
     return [old.graph.steps[index].name for index in sorted(again)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent.core.state_machine import StepStatus
 from agent.store.db.database import Connection
-from agent.store.engine import approvals, writes
+from agent.store.engine import approval_rows, writes
 from agent.store.engine.writes import Changes
 from agent.tasks.rules import call_ledger, inherited_calls
 from agent.tasks.state.locked_task import LockedTask
@@ -53,11 +53,11 @@ def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> Non
     call_ledger.insert_intents(tx, locked_tasks)
     questions = [row for locked in locked_tasks for row in locked.questions]
     if questions:
-        approvals.insert(tx, questions)
+        approval_rows.insert(tx, questions)
     # After the insertion: one transaction may ask a question and withdraw it.
     withdrawals = [approval for locked in locked_tasks for approval in locked.withdrawals]
     if withdrawals:
-        approvals.withdraw(tx, withdrawals, now)
+        approval_rows.withdraw(tx, withdrawals, now)
 
 
 def _insert_tasks(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
@@ -145,8 +145,8 @@ def _update_rows(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -
 def _next_wake_time(locked: LockedTask) -> int | None:
     """Return when a task whose open steps are all in memory is due next."""
     wakes = [step.wake_at for step in locked.steps.values() if step.wake_at is not None]
-    if locked.shelf:
-        wakes += [step.wake_at for step in locked.shelf.values() if step.wake_at is not None]
+    if locked.unused_steps:
+        wakes += [step.wake_at for step in locked.unused_steps.values() if step.wake_at is not None]
     if wakes:
         # Never in the past: a task that was served goes behind those that wait.
         wakes = [max(min(wakes), locked.now)]

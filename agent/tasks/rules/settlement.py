@@ -110,7 +110,7 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
                 transitions.resume_step(locked, step)
         case Returned():
             wake_at = locked.now + int(outcome.delay_seconds * SECOND)
-            transitions.give_back(locked, step, outcome.reason, wake_at)
+            transitions.return_unstarted(locked, step, outcome.reason, wake_at)
 
 
 def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:

@@ -2,6 +2,6 @@
 
 - `locked_task`: the entry point, a task with those of its steps that the transaction touches.
 - `rows`: their rows, which know what changed; `transitions`: the only functions that write a status.
-- `pauses`: why a task is paused; `poison_isolation`: steps that crash workers.
+- `pauses`: why a task is paused; `isolation`: steps whose process died.
 - `graph_cache`: compiled graphs by workflow and version.
 """

@@ -1,7 +1,7 @@
 """One locked task in memory, with those of its steps that a transaction touches.
 
 A transaction loads tasks, changes their rows through `transitions`, ends with `advance`, and writes
-everything at once. A step is addressed by its place, ``(index, parallel_index)``. Steps that are not
+everything at once. The address of a step is ``(index, parallel_index)``. Steps that are not
 in memory are loaded when a rule needs them, so ending a step costs the same however wide its graph is.
 """
 
@@ -15,12 +15,12 @@ from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
-from agent.store.engine.approvals import ApprovalRow
+from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step
 
-Place = tuple[int, int]
+StepAddress = tuple[int, int]
 
 MAX_NEW_ROWS = 500
 """How many steps one transaction may insert in one task; the next ones insert the rest."""
@@ -60,11 +60,11 @@ class LockedTask:
         "questions",
         "results",
         "retries",
-        "shelf",
         "source_path",
         "steps",
         "stops",
         "task",
+        "unused_steps",
         "version",
         "withdrawals",
     )
@@ -76,9 +76,9 @@ class LockedTask:
         self.is_new = is_new
         self.is_complete = is_new
         """Whether every open step is in memory."""
-        self.steps: dict[Place, StepRow] = {}
+        self.steps: dict[StepAddress, StepRow] = {}
         """Those that this transaction has used."""
-        self.shelf: dict[Place, StepRow] = {}
+        self.unused_steps: dict[StepAddress, StepRow] = {}
         """Open steps as they are stored, which this transaction has not used."""
         self.version = ""
         """The version of the task's stored row, where that is known."""
@@ -114,40 +114,40 @@ class LockedTask:
         """Of a new task: the one whose calls it inherits."""
         self.admissions = MAX_NEW_ROWS
 
-    def settle_down(self) -> None:
+    def mark_committed(self) -> None:
         """Take the committed rows as the stored ones; the next transaction starts from there."""
         self.is_new = False
-        self.task.settle_down()
+        self.task.mark_committed()
         if not self.is_complete:
             self.task.next_wake_time = WAKE_NOT_KNOWN
             self.task.original = TaskRow.values(self.task)
-        for place, step in self.steps.items():
+        for address, step in self.steps.items():
             if step.status not in STEP_ENDED:
-                step.settle_down()
+                step.mark_committed()
                 step.is_new = False
-                self.shelf[place] = step
+                self.unused_steps[address] = step
         self.steps = {}
         self._begin()
 
     def add(self, step: StepRow) -> StepRow:
         """Add a step; a row that is already in memory wins over one read later."""
-        place = (step.index, step.parallel_index)
-        self.shelf.pop(place, None)
-        return self.steps.setdefault(place, step)
+        address = (step.index, step.parallel_index)
+        self.unused_steps.pop(address, None)
+        return self.steps.setdefault(address, step)
 
-    def has(self, place: Place) -> bool:
+    def has(self, address: StepAddress) -> bool:
         """Whether a step is in memory; if so, this transaction uses it."""
-        if place in self.steps:
+        if address in self.steps:
             return True
-        step = self.shelf.pop(place, None)
+        step = self.unused_steps.pop(address, None)
         if step is None:
             return False
-        self.steps[place] = step
+        self.steps[address] = step
         return True
 
-    def _clear_shelf(self) -> None:
-        self.steps.update(self.shelf)
-        self.shelf = {}
+    def _use_all(self) -> None:
+        self.steps.update(self.unused_steps)
+        self.unused_steps = {}
 
     def definition(self, step: StepRow) -> Step:
         """Return a step's definition."""
@@ -171,11 +171,11 @@ class LockedTask:
             )
         )
 
-    def load(self, tx: Connection, places: Iterable[Place]) -> None:
-        """Bring steps into memory by their places."""
+    def load(self, tx: Connection, addresses: Iterable[StepAddress]) -> None:
+        """Bring steps into memory by their addresses."""
         if self.is_complete and self.is_new:
             return
-        missing = [place for place in places if not self.has(place)]
+        missing = [address for address in addresses if not self.has(address)]
         if missing:
             rows = [[self.task.id, index, parallel_index] for index, parallel_index in missing]
             for values in reads.steps_at(tx, STEP_COLUMNS, rows):
@@ -183,29 +183,29 @@ class LockedTask:
 
     def load_open(self, tx: Connection) -> list[StepRow]:
         """Bring every open step into memory and return them in order."""
-        self._clear_shelf()
+        self._use_all()
         if not self.is_complete:
             for values in reads.open_steps(tx, STEP_COLUMNS, self.task.id):
                 self.add(StepRow.read(values))
             self.is_complete = True
-        return [self.steps[place] for place in sorted(self.steps)]
+        return [self.steps[address] for address in sorted(self.steps)]
 
     def load_held(self, tx: Connection, limit: int) -> list[StepRow]:
         """Return the first steps that are held for a full window, in order."""
-        self._clear_shelf()
+        self._use_all()
         if not self.is_complete:
             # Rows in memory may have been released since they were written.
             known = sum(1 for step in self.steps.values() if not step.is_new)
             for values in reads.held_steps(tx, STEP_COLUMNS, self.task.id, limit + known):
                 self.add(StepRow.read(values))
-        held = [place for place, step in self.steps.items() if step.held and not step.is_item]
-        return [self.steps[place] for place in sorted(held)[:limit]]
+        held = [address for address, step in self.steps.items() if step.held and not step.is_item]
+        return [self.steps[address] for address in sorted(held)[:limit]]
 
     def load_held_items(self, tx: Connection, index: int) -> list[StepRow]:
         """Return the items of a group that have rows and no slot yet, in order."""
-        self._clear_shelf()
+        self._use_all()
         if not self.is_complete:
             for values in reads.held_items(tx, STEP_COLUMNS, self.task.id, index):
                 self.add(StepRow.read(values))
-        held = [place for place, step in self.steps.items() if step.held and step.is_item]
-        return [self.steps[place] for place in sorted(held) if place[0] == index]
+        held = [address for address, step in self.steps.items() if step.held and step.is_item]
+        return [self.steps[address] for address in sorted(held) if address[0] == index]

@@ -82,7 +82,7 @@ class Row:
         """Set columns that were never read."""
         self.extra.update(values)
 
-    def settle_down(self) -> None:
+    def mark_committed(self) -> None:
         """Take the row as it is now as the stored one."""
         self.original = self.written or type(self).values(self)
         self.written = ()

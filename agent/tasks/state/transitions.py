@@ -12,9 +12,9 @@ from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskSta
 from agent.core.waits import Child, Wait
 from agent.steps.types.outcome import Json, StepError
 from agent.tasks.state import pauses
+from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.pauses import Pause
-from agent.tasks.state.poison_isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.rows import StepRow
 
 SKIPPED_BY_FAILURE: Final = frozenset({"upstream_failed", "fail_fast", "deadline"})
@@ -94,7 +94,7 @@ def claim(
     locked: LockedTask,
     step: StepRow,
     worker_id: str,
-    sequence: int,
+    tx_number: int,
     check_at: int,
     *,
     is_isolated: bool,
@@ -104,7 +104,7 @@ def claim(
     step.status = moved(STEP, "step.claimed", step.status)
     locked.task.steps_running = locked.task.steps_running + 1
     step.owner = worker_id
-    step.claim_turn = sequence
+    step.claim_turn = tx_number
     step.claim_token = step.claim_token + 1
     step.wake_at = check_at
     step.started_at = locked.now
@@ -168,7 +168,7 @@ def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, fai
 def lose(
     locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, must_isolate: bool
 ) -> None:
-    """Put back a step whose attempt is lost; the results of its calls are unknown."""
+    """Rescue a step whose attempt is lost: it is pending again; the results of its calls are unknown."""
     document = error.document(step.attempt)
     _move(locked, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1
@@ -177,8 +177,10 @@ def lose(
     step.also(error=json.dumps(document, ensure_ascii=False))
 
 
-def give_back(locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None) -> None:
-    """Put back a step that did not begin, claimable at once or at an instant.
+def return_unstarted(
+    locked: LockedTask, step: StepRow, reason: str, wake_at: int | None = None
+) -> None:
+    """Return a step that did not begin, claimable at once or at an instant.
 
     Its attempt does not count.
     """

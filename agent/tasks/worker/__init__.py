@@ -6,7 +6,7 @@
 - `outbox`: what waits for the next batch. `batch_sender`: batches to the committer and back.
 - `attempts`: the attempts in flight. `journal`: how they get things recorded. `submitters`: who waits
   for a new task.
-- `notifications`: wake-ups from other processes. `peers`: checks on the other workers.
+- `wake_listener`: wake-ups from other processes. `peers`: checks on the other workers.
 - `external_values`, `uploads`, `downloads`, `outages`: large values outside the database.
 - `health`: why the worker cannot work at the moment. `watchdog`: a blocked event loop.
 

@@ -37,22 +37,22 @@ class RecordQueue(Protocol):
 class Attempt:
     """One attempt in flight; it holds its slot until its completion is committed."""
 
-    claimed: AttemptInput
+    attempt_input: AttemptInput
     claim: Claim
     signals: Signals = field(default_factory=Signals)
     task: "asyncio.Task[None] | None" = None
 
 
-def claim_of(claimed: AttemptInput) -> Claim:
+def claim_of(attempt_input: AttemptInput) -> Claim:
     """Return the claim under which an attempt runs."""
-    parallel_index = -1 if claimed.parallel_index is None else claimed.parallel_index
+    parallel_index = -1 if attempt_input.parallel_index is None else attempt_input.parallel_index
     return Claim(
-        claimed.task.id,
-        claimed.step_id,
-        claimed.graph.index_of[claimed.step.name],
+        attempt_input.task.id,
+        attempt_input.step_id,
+        attempt_input.graph.index_of[attempt_input.step.name],
         parallel_index,
-        claimed.attempt,
-        claimed.claim_token,
+        attempt_input.attempt,
+        attempt_input.claim_token,
     )
 
 
@@ -73,25 +73,25 @@ class Attempts:
     def __iter__(self) -> Iterator[Attempt]:
         return iter(list(self._by_step.values()))
 
-    def start(self, claimed: AttemptInput, *, is_isolated: bool) -> None:
+    def start(self, attempt_input: AttemptInput, *, is_isolated: bool) -> None:
         """Begin an attempt."""
-        attempt = Attempt(claimed, claim_of(claimed))
-        self._by_step[claimed.step_id] = attempt
+        attempt = Attempt(attempt_input, claim_of(attempt_input))
+        self._by_step[attempt_input.step_id] = attempt
         if is_isolated:
             self.isolated.append(attempt)
         attempt.task = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
-        current_attempt.set(attempt.claimed)
+        current_attempt.set(attempt.attempt_input)
         try:
-            outcome = await runner.run(attempt.claimed, attempt.signals, self._services)
+            outcome = await runner.run(attempt.attempt_input, attempt.signals, self._services)
         except asyncio.CancelledError:
             # The worker ends during an effect: the next attempt finds out what became of it.
             return
         self._finish(attempt, outcome)
 
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
-        completion = Completion(attempt.claim, attempt.claimed.graph, outcome)
+        completion = Completion(attempt.claim, attempt.attempt_input.graph, outcome)
         self._queue.add_completion(completion, _size(outcome))
         self._wake()
 
@@ -129,7 +129,7 @@ class Attempts:
     def are_out_of_control(self) -> bool:
         """Whether something of an attempt keeps running that cannot be awaited."""
         return any(
-            attempt.signals.is_out_of_hand or not (attempt.task and attempt.task.done())
+            attempt.signals.has_runaway_thread or not (attempt.task and attempt.task.done())
             for attempt in self
         )
 

@@ -14,7 +14,7 @@ from agent.tasks.worker.outbox import Outbox
 from agent.tasks.worker.slots import Slots
 
 CommitFailure = StoreError | FencedError | DroppedError
-Completed = tuple[InFlightTx, CommitResult | CommitFailure]
+FinishedTx = tuple[InFlightTx, CommitResult | CommitFailure]
 """A transaction that is no longer in flight, and what it did or why it failed."""
 
 
@@ -35,35 +35,35 @@ class BatchSender:
         """Whether a transaction was sent whose COMMIT is not confirmed."""
         return self._unconfirmed is not None
 
-    async def commit(self, *, is_polling: bool, is_stopping: bool) -> list[Completed]:
+    async def commit(self, *, must_query_due: bool, is_stopping: bool) -> list[FinishedTx]:
         """Send a batch; return the transactions that are complete with it, in order."""
         ahead, self._unconfirmed = self._unconfirmed, None
-        may_pipeline = not (self._committer.database.is_sqlite or is_polling or is_stopping)
+        may_pipeline = not (self._committer.database.is_sqlite or must_query_due or is_stopping)
         batch = self._outbox.take(is_half=may_pipeline and ahead is None)
         capacity = self._slots.capacity(
-            batch, ahead, is_polling=is_polling, is_stopping=is_stopping
+            batch, ahead, must_query_due=must_query_due, is_stopping=is_stopping
         )
         may_stay = may_pipeline and (ahead is not None or not self._outbox.is_empty)
 
-        def exchange() -> list[Completed]:
+        def exchange() -> list[FinishedTx]:
             tx = self._committer.send(batch, capacity)
-            completed = [] if ahead is None else [self._complete(ahead)]
+            finished = [] if ahead is None else [self._complete(ahead)]
             if may_stay and tx.is_unconfirmed:
                 self._unconfirmed = tx
             else:
-                completed.append(self._complete(tx))
-            return completed
+                finished.append(self._complete(tx))
+            return finished
 
         return await self._thread.run(exchange)
 
-    async def complete_unconfirmed(self) -> list[Completed]:
+    async def complete_unconfirmed(self) -> list[FinishedTx]:
         """Wait for the unconfirmed transaction, if there is one."""
         ahead, self._unconfirmed = self._unconfirmed, None
         if ahead is None:
             return []
         return [await self._thread.run(lambda: self._complete(ahead))]
 
-    def _complete(self, tx: InFlightTx) -> Completed:
+    def _complete(self, tx: InFlightTx) -> FinishedTx:
         try:
             return tx, self._committer.complete(tx)
         except (StoreError, FencedError, DroppedError) as error:

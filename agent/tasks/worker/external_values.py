@@ -95,8 +95,8 @@ class ExternalValues:
             for completion, _ in done.result.settled:
                 self._uploads.forget(completion.claim)
         if self._delayed:
-            for claimed in done.attempts:
-                self._record_proceeding(claimed)
+            for attempt_input in done.attempts:
+                self._record_proceeding(attempt_input)
         if self._committer.blocked.steps or self._downloads.is_busy:
             self._downloads.fetch(self._committer.blocked.wanted)
 
@@ -144,10 +144,12 @@ class ExternalValues:
                 self._outbox.add_entry(JournalEntry(each.claim, each.locked.graph, delay=delay))
                 self._wake()
 
-    def _record_proceeding(self, claimed: AttemptInput) -> None:
-        if claimed.step_id in self._delayed:
-            self._delayed.discard(claimed.step_id)
-            self._outbox.add_entry(JournalEntry(claim_of(claimed), claimed.graph, delay={}))
+    def _record_proceeding(self, attempt_input: AttemptInput) -> None:
+        if attempt_input.step_id in self._delayed:
+            self._delayed.discard(attempt_input.step_id)
+            self._outbox.add_entry(
+                JournalEntry(claim_of(attempt_input), attempt_input.graph, delay={})
+            )
             self._wake()
 
     async def _abandon(self, step_ids: Collection[str]) -> list[BlockedStep]:

@@ -73,4 +73,4 @@ async def _enroll_again(worker: "Worker") -> None:
     worker.peers.expect_peers()
     # The attempts complete under the old claims, which no longer hold.
     await enroll(worker)
-    worker.notice()
+    worker.on_other_commit()

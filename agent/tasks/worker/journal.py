@@ -23,29 +23,42 @@ class WorkerJournal:
         self._now = now
         self._waiting: dict[JournalEntry, asyncio.Future[bool]] = {}
 
-    async def intend(self, claimed: AttemptInput, intent: Intent) -> None:
+    async def intend(self, attempt_input: AttemptInput, intent: Intent) -> None:
         """Return once the intent is durable; raise `RevokedError` if the claim is gone."""
-        await self._record(JournalEntry(claim_of(claimed), claimed.graph, intent=intent))
+        await self._record(
+            JournalEntry(claim_of(attempt_input), attempt_input.graph, intent=intent)
+        )
 
-    async def keep(self, claimed: AttemptInput, text: str) -> str | None:
+    async def keep(self, attempt_input: AttemptInput, text: str) -> str | None:
         """Store a large request before its intent; return why that is not possible now."""
-        return await self._queue.keep(claim_of(claimed), text)
+        return await self._queue.keep(claim_of(attempt_input), text)
 
-    def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
+    def resolve(self, attempt_input: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""
-        self._queue.add_entry(JournalEntry(claim_of(claimed), claimed.graph, result=result))
+        self._queue.add_entry(
+            JournalEntry(claim_of(attempt_input), attempt_input.graph, result=result)
+        )
         self._wake()
 
-    async def checkpoint(self, claimed: AttemptInput, value: Json) -> None:
+    async def checkpoint(self, attempt_input: AttemptInput, value: Json) -> None:
         """Return once the checkpoint is durable; raise `RevokedError` if the claim is gone."""
         text = json_values.encode(value, "checkpoint")
-        await self._record(JournalEntry(claim_of(claimed), claimed.graph, checkpoint=text))
+        await self._record(
+            JournalEntry(claim_of(attempt_input), attempt_input.graph, checkpoint=text)
+        )
 
-    def log(self, claimed: AttemptInput, stream: str, text: str) -> None:
+    def log(self, attempt_input: AttemptInput, stream: str, text: str) -> None:
         """Queue a piece of the step's log for the next commit."""
         # A log must not fail a commit: replace what the database cannot store.
         text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        row = (claimed.task.id, claimed.step_id, claimed.attempt, self._now(), stream, text)
+        row = (
+            attempt_input.task.id,
+            attempt_input.step_id,
+            attempt_input.attempt,
+            self._now(),
+            stream,
+            text,
+        )
         self._queue.add_log(row)
 
     async def _record(self, entry: JournalEntry) -> None:

@@ -11,15 +11,16 @@ from agent.tasks.rules.settlement import Claim
 
 T = TypeVar("T")
 
-MAX_OUTCOMES: Final = 256
+MAX_PARTS: Final = 256
+"""The most entries, completions, submissions or child ends of one batch, each counted by itself."""
 MAX_BYTES: Final = 4_000_000
 MAX_NEW_STEPS: Final = 500
-MUCH: Final = 24
+SPLIT_AT: Final = 24
 """From this many completions or submissions on, half of them go in a batch of their own."""
 MAX_LOGS: Final = 1000
-PATIENT_TRIES: Final = 8
-"""After this many tries the lock of a task is waited for, in a batch of its own."""
-TRIES_AFTER_WAITING: Final = -4 * PATIENT_TRIES
+TRIES_BEFORE_WAITING: Final = 8
+"""After this many tries a batch of its own waits for the lock of the task."""
+TRIES_AFTER_WAITING: Final = -4 * TRIES_BEFORE_WAITING
 """After a wait without success, other tasks go first for a while."""
 
 
@@ -88,7 +89,7 @@ class Outbox:
             return self._take_of(contended)
         batch = Batch()
         size = 0
-        while self._entries and len(batch.entries) < MAX_OUTCOMES:
+        while self._entries and len(batch.entries) < MAX_PARTS:
             batch.entries.append(self._entries.popleft())
         most = _portion(len(self._completions), is_half=is_half)
         if not self._entries:
@@ -102,7 +103,7 @@ class Outbox:
             submission = self._submissions.popleft()
             batch.submissions.append(submission)
             steps += len(submission.graph.steps)
-        while self._child_ends and len(batch.child_ends) < MAX_OUTCOMES:
+        while self._child_ends and len(batch.child_ends) < MAX_PARTS:
             batch.child_ends.append(self._child_ends.popleft())
         while self._logs and len(batch.logs) < MAX_LOGS:
             batch.logs.append(self._logs.popleft())
@@ -113,9 +114,9 @@ class Outbox:
 
         What was carried is first in its queue.
         """
-        if self._entries and self._entries[0].tries >= PATIENT_TRIES:
+        if self._entries and self._entries[0].tries >= TRIES_BEFORE_WAITING:
             return self._entries[0].claim.task_id
-        if self._completions and self._completions[0][0].tries >= PATIENT_TRIES:
+        if self._completions and self._completions[0][0].tries >= TRIES_BEFORE_WAITING:
             return self._completions[0][0].claim.task_id
         return None
 
@@ -125,14 +126,14 @@ class Outbox:
         batch.entries, self._entries = _partition(
             self._entries, lambda entry: entry.claim.task_id == task_id
         )
-        if len(batch.entries) < MAX_OUTCOMES:
+        if len(batch.entries) < MAX_PARTS:
             taken, self._completions = _partition(
                 self._completions, lambda pair: pair[0].claim.task_id == task_id
             )
             batch.completions = [completion for completion, _ in taken]
         return batch
 
-    def put_back(self, batch: Batch) -> None:
+    def requeue(self, batch: Batch) -> None:
         """Queue a batch again, before everything else: it was not committed."""
         if batch.must_wait:
             waited: list[JournalEntry | Completion] = [*batch.entries, *batch.completions]
@@ -166,7 +167,7 @@ class Outbox:
 
 def _portion(count: int, *, is_half: bool) -> int:
     """Return how many of a queue go into one batch."""
-    return min(-(-count // 2) if is_half and count >= MUCH else count, MAX_OUTCOMES)
+    return min(-(-count // 2) if is_half and count >= SPLIT_AT else count, MAX_PARTS)
 
 
 def _partition(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T], deque[T]]:
@@ -174,7 +175,7 @@ def _partition(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T]
     taken: list[T] = []
     rest: deque[T] = deque()
     for each in queue:
-        if len(taken) < MAX_OUTCOMES and is_wanted(each):
+        if len(taken) < MAX_PARTS and is_wanted(each):
             taken.append(each)
         else:
             rest.append(each)

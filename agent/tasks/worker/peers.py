@@ -5,7 +5,7 @@ from collections.abc import Callable
 from agent.core.clock import Clock
 from agent.core.thread_bridge import ThreadBridge
 from agent.tasks.commit.committer import Committer
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 from agent.tasks.rescue.failure_detector import FailureDetector
 
 
@@ -34,7 +34,7 @@ class PeerWatch:
         self._is_only_worker = False
         self._last_check = float("-inf")
 
-    async def check(self, notice: Callable[[], None]) -> bool:
+    async def check(self, on_other_commit: Callable[[], None]) -> bool:
         """Check if it is time to; return whether steps were taken over.
 
         Raise `NewerSchemaError` if a newer version has upgraded the database.
@@ -47,8 +47,8 @@ class PeerWatch:
         if self._is_only_worker:
             return False
         watched = await self._thread.run(
-            lambda: maintenance.watch(self._committer, self._detector, self._clock.monotonic())
+            lambda: peer_takeover.watch(self._committer, self._detector, self._clock.monotonic())
         )
         if watched.deaths or watched.steps:
-            maintenance.cancel_orphans_soon(self._committer, notice)
+            peer_takeover.cancel_orphans_soon(self._committer, on_other_commit)
         return watched.steps > 0

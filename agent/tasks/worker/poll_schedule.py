@@ -27,7 +27,7 @@ class PollSchedule:
         # Poll even when busy: the death of a worker sends no notification.
         self._interval_seconds = min(poll_seconds, lease_seconds / 4)
         self._is_requested = True
-        self._has_notice = False
+        self._has_changes = False
         """Whether another process has changed something since the last poll."""
         self._last_poll = 0.0
 
@@ -40,9 +40,9 @@ class PollSchedule:
         """Poll soon."""
         self._is_requested = True
 
-    def notice(self) -> None:
-        """Poll soon: another process changed something."""
-        self._is_requested = self._has_notice = True
+    def on_other_commit(self) -> None:
+        """Poll soon: another process has committed something."""
+        self._is_requested = self._has_changes = True
 
     def poll_delay(self, now: float, *, is_idle: bool) -> float | None:
         """Return in how many seconds to poll: 0 is now, None if there is no reason to."""
@@ -55,16 +55,16 @@ class PollSchedule:
 
     def begin_poll(self) -> bool:
         """Begin a poll; return whether another process has changed something."""
-        has_notice, self._has_notice = self._has_notice, False
+        has_changes, self._has_changes = self._has_changes, False
         self._is_requested = False
-        return has_notice
+        return has_changes
 
     def end_poll(self, now: float) -> None:
         """Record when a poll was made."""
         self._last_poll = now
 
     def claim_delay(
-        self, due_in: float | None, now: float, *, has_notice: bool, has_slot: Callable[[], bool]
+        self, due_in: float | None, now: float, *, has_changes: bool, has_slot: Callable[[], bool]
     ) -> float | None:
         """Return in how many seconds to claim: 0 or less is now, None if nothing is due."""
         if due_in is None or due_in > 0:
@@ -72,7 +72,7 @@ class PollSchedule:
             self._note_progress()
             return due_in
         # A free slot may serve what another process has just made due.
-        if (has_notice and has_slot()) or self._next_claim <= now:
+        if (has_changes and has_slot()) or self._next_claim <= now:
             return due_in
         return self.backoff_delay(now)
 
@@ -88,7 +88,7 @@ class PollSchedule:
             self._note_progress()
             if result.has_locked:
                 self.request()
-        elif tx.capacity.must_poll and (result.has_locked or is_anything_due()):
+        elif tx.capacity.must_query_due and (result.has_locked or is_anything_due()):
             self._next_claim = now + self._backoff.next_seconds()
 
     def _note_progress(self) -> None:

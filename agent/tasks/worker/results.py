@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from agent.tasks.commit.batch import CommitResult, TxResult
 from agent.tasks.commit.committer import PollResult
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 
 if TYPE_CHECKING:
     from agent.tasks.worker.worker import Worker
@@ -15,14 +15,14 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
     result = done.result
     _answer_waiting(worker, done)
     worker.attempts_started += len(done.attempts)
-    for claimed in done.attempts:
-        worker.attempts.start(claimed, is_isolated=done.is_isolated)
+    for attempt_input in done.attempts:
+        worker.attempts.start(attempt_input, is_isolated=done.is_isolated)
     worker.external.note_commit(done)
     for step_id, _ in result.stops:
         worker.attempts.stop(step_id, "another step failed")
     worker.slots.note_commit(result)
     if result.has_more:
-        worker.notice()
+        worker.on_other_commit()
     if result.ended or result.orphans or result.pauses:
         _follow_tasks(worker, result)
     if result.events:
@@ -47,9 +47,9 @@ def _follow_tasks(worker: "Worker", result: TxResult) -> None:
             worker.outbox.add_child_end(end)
             worker.wake()
     for task_id in result.orphans:
-        maintenance.cancel_soon(worker.committer, task_id, worker.notice)
+        peer_takeover.cancel_soon(worker.committer, task_id, worker.on_other_commit)
     for pause in result.pauses:
-        maintenance.pause_soon(worker.committer, pause, worker.notice)
+        peer_takeover.pause_soon(worker.committer, pause, worker.on_other_commit)
 
 
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:
@@ -61,7 +61,7 @@ async def signal_attempts(worker: "Worker", poll: PollResult) -> None:
         attempts.pause(step_id)
     attempts.unpause(set(poll.pauses))
     for attempt in attempts:
-        if attempt.claim.step_id in poll.failing and attempt.claimed.step.run_on == "success":
+        if attempt.claim.step_id in poll.failing and attempt.attempt_input.step.run_on == "success":
             attempts.stop(attempt.claim.step_id, "another step failed")
     if await worker.external.note_poll(poll):
         worker.slots.note_isolated_end()

@@ -9,7 +9,7 @@ from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit.batch import Batch, CommitResult
 from agent.tasks.commit.faults import DroppedError, FencedError
-from agent.tasks.rescue import maintenance, spilled_results
+from agent.tasks.rescue import peer_takeover, spilled_results
 from agent.tasks.worker import results
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def shut_down(worker: "Worker") -> None:
         await worker.database_thread.run(worker.committer.session.retire)
         has_claims = worker.attempts or worker.committer.pending_attempts or worker.external.claims
         if has_claims and not worker.attempts.are_out_of_control:
-            await worker.database_thread.run(lambda: maintenance.hand_over(worker.committer))
+            await worker.database_thread.run(lambda: peer_takeover.rescue_own(worker.committer))
     except (StoreError, FencedError, DroppedError) as error:
         log.warning("worker.left_unsettled", error=str(error))
         spill_results(worker)
@@ -48,7 +48,7 @@ async def abandon(worker: "Worker") -> None:
 
 def spill_results(worker: "Worker") -> None:
     """Write the results of calls to a file: nothing else has them."""
-    spilled_results.leave(worker.database, worker.outbox.take_all_entries())
+    spilled_results.write_file(worker.database, worker.outbox.take_all_entries())
 
 
 async def _end_attempts(worker: "Worker") -> None:
@@ -79,7 +79,7 @@ async def _commit_rest(worker: "Worker") -> None:
         try:
             done = await _commit(worker, batch)
         except (StoreError, FencedError, DroppedError) as error:
-            outbox.put_back(batch)
+            outbox.requeue(batch)
             is_busy = isinstance(error, StoreError) and error.fault is Fault.BUSY
             if not is_busy or clock.monotonic() > deadline:
                 raise
@@ -88,7 +88,7 @@ async def _commit_rest(worker: "Worker") -> None:
         worker.note_commit()
         results.act_on(worker, done)
         if done.rest is not None:
-            outbox.put_back(done.rest)
+            outbox.requeue(done.rest)
         if outbox.carry(done.result):
             await asyncio.sleep(RETRY_LOCKED_SECONDS)
 

@@ -5,7 +5,7 @@ from agent.core.clock import SECOND, Clock
 from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.rules.claiming import ClaimCapacity
-from agent.tasks.state.poison_isolation import PoisonIsolation
+from agent.tasks.state.isolation import Isolation
 from agent.tasks.worker.attempts import Attempt, Attempts
 from agent.tasks.worker.external_values import ExternalValues
 
@@ -14,7 +14,7 @@ _DUE_TASKS_OF_A_POLL = 16
 
 
 class Slots:
-    """Counts what runs against the slots, and keeps a poisonous step isolated."""
+    """Counts what runs against the slots, and isolates a step whose process died."""
 
     def __init__(
         self, settings: EngineSettings, attempts: Attempts, external: ExternalValues, clock: Clock
@@ -23,14 +23,14 @@ class Slots:
         self._attempts = attempts
         self._external = external
         self._clock = clock
-        self._isolation = PoisonIsolation(settings.solo_seconds)
+        self._isolation = Isolation(settings.solo_seconds)
 
     def capacity(
         self,
         batch: Batch,
         unconfirmed: InFlightTx | None = None,
         *,
-        is_polling: bool = False,
+        must_query_due: bool = False,
         is_stopping: bool = False,
     ) -> ClaimCapacity:
         """Return how much a batch may claim, behind a transaction that is not confirmed yet."""
@@ -48,8 +48,10 @@ class Slots:
             lease_us=int(self._settings.lease_seconds * SECOND),
             may_isolate=may_isolate,
             max_depth=self._settings.task_depth,
-            most_due=0 if is_stopping else max(slots, _DUE_TASKS_OF_A_POLL if is_polling else 0),
-            must_poll=is_polling,
+            most_due=0
+            if is_stopping
+            else max(slots, _DUE_TASKS_OF_A_POLL if must_query_due else 0),
+            must_query_due=must_query_due,
         )
 
     def note_commit(self, result: TxResult) -> None:
@@ -73,7 +75,7 @@ class Slots:
     def reset(self) -> None:
         """Begin without an isolated step: this worker's claims are gone."""
         self._attempts.isolated.clear()
-        self._isolation = PoisonIsolation(self._settings.solo_seconds)
+        self._isolation = Isolation(self._settings.solo_seconds)
 
     def _release_uploading(self) -> None:
         """End the isolation of an attempt that is over and only waits for its upload."""

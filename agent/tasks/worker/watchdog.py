@@ -105,9 +105,13 @@ class Watchdog:
 
     def _report(self, frame: FrameType, began: float) -> Any:
         """Log what blocks the loop; return the logger for its end, None if it was logged lately."""
-        claimed, where = attempt_of(frame), location_of(frame)
-        named = {} if claimed is None else _named(claimed)
-        key = ("", where) if claimed is None else (claimed.task.workflow, claimed.step.name)
+        attempt_input, where = attempt_of(frame), location_of(frame)
+        named = {} if attempt_input is None else _named(attempt_input)
+        key = (
+            ("", where)
+            if attempt_input is None
+            else (attempt_input.task.workflow, attempt_input.step.name)
+        )
         now = time.monotonic()
         at, count = self._logged.get(key, (float("-inf"), 0))
         if now - at < QUIET_SECONDS:
@@ -168,8 +172,8 @@ def _written(frame: FrameType) -> str:
     return f"{name}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
-def _named(claimed: AttemptInput) -> dict[str, Any]:
-    name = claimed.step.name
-    if claimed.parallel_index is not None:
-        name = f"{name}[{claimed.parallel_index}]"
-    return {"task": claimed.task.id, "step": name, "attempt": claimed.attempt}
+def _named(attempt_input: AttemptInput) -> dict[str, Any]:
+    name = attempt_input.step.name
+    if attempt_input.parallel_index is not None:
+        name = f"{name}[{attempt_input.parallel_index}]"
+    return {"task": attempt_input.task.id, "step": name, "attempt": attempt_input.attempt}

@@ -26,17 +26,17 @@ from agent.tasks.commit.metrics import Blocks
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import failures, results, shutdown
 from agent.tasks.worker.attempts import Attempts
-from agent.tasks.worker.batch_sender import BatchSender, Completed
+from agent.tasks.worker.batch_sender import BatchSender, FinishedTx
 from agent.tasks.worker.external_values import ExternalValues
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.journal import WorkerJournal
-from agent.tasks.worker.notifications import Listener, watch_marks
-from agent.tasks.worker.outbox import PATIENT_TRIES, Outbox
+from agent.tasks.worker.outbox import TRIES_BEFORE_WAITING, Outbox
 from agent.tasks.worker.peers import PeerWatch
 from agent.tasks.worker.poll_schedule import PollSchedule
 from agent.tasks.worker.shutdown import RETRY_LOCKED_SECONDS
 from agent.tasks.worker.slots import Slots
 from agent.tasks.worker.submitters import Submitters
+from agent.tasks.worker.wake_listener import Listener, watch_marks
 
 log = structlog.get_logger(__name__)
 
@@ -141,9 +141,9 @@ class Worker:
         """Let the loop continue; called in this process's loop."""
         self._wakeup.set()
 
-    def notice(self) -> None:
-        """Poll soon: another process changed something."""
-        self._polls.notice()
+    def on_other_commit(self) -> None:
+        """Poll soon: another process has committed something."""
+        self._polls.on_other_commit()
         self._wakeup.set()
         self.call_listeners([])
 
@@ -161,11 +161,11 @@ class Worker:
             if self.database.is_sqlite:
                 check_file = self.committer.session.check_file
                 watching = asyncio.create_task(
-                    watch_marks(self.database, self.notice, check_file, self._fail)
+                    watch_marks(self.database, self.on_other_commit, check_file, self._fail)
                 )
                 stack.callback(watching.cancel)
             else:
-                stack.callback(Listener(self.database, self.notice).close)
+                stack.callback(Listener(self.database, self.on_other_commit).close)
             try:
                 while not self.is_stopping:
                     await self._run_once()
@@ -195,7 +195,7 @@ class Worker:
         wait = await self._poll_if_needed()
         is_due = wait is not None and wait <= 0
         if is_due or not self.outbox.is_empty or self._is_commit_due():
-            await self.commit(is_polling=is_due)
+            await self.commit(must_query_due=is_due)
             return
         limits = [self.settings.poll_seconds, self._seconds_to_heartbeat()]
         if wait is None and self._polls.is_backing_off:
@@ -207,10 +207,10 @@ class Worker:
         delay = self._polls.poll_delay(self.clock.monotonic(), is_idle=self.outbox.is_empty)
         if delay is None or delay > 0:
             return delay
-        has_notice = self._polls.begin_poll()
+        has_changes = self._polls.begin_poll()
         due_in = await self._poll()
         return self._polls.claim_delay(
-            due_in, self.clock.monotonic(), has_notice=has_notice, has_slot=self._has_slot
+            due_in, self.clock.monotonic(), has_changes=has_changes, has_slot=self._has_slot
         )
 
     def _has_slot(self) -> bool:
@@ -263,10 +263,10 @@ class Worker:
         """Take over the steps of dead workers.
 
         A database that a newer version has upgraded ends this worker: everything it can still
-        commit is committed, and its claims are given back.
+        commit is committed, and its claims are returned.
         """
         try:
-            if await self.peers.check(self.notice):
+            if await self.peers.check(self.on_other_commit):
                 self._polls.request()
         except NewerSchemaError as error:
             log.error("worker.outdated", error=error.message)
@@ -275,39 +275,43 @@ class Worker:
         except StoreError as error:
             await failures.retry_later(self, Phase.POLL, error)
 
-    async def commit(self, *, is_polling: bool = False) -> None:
+    async def commit(self, *, must_query_due: bool = False) -> None:
         """Send a batch and act on what is committed; a failed one is sent again after a pause."""
         self._wakeup.clear()
         await self._handle(
-            await self._sender.commit(is_polling=is_polling, is_stopping=self.is_stopping)
+            await self._sender.commit(must_query_due=must_query_due, is_stopping=self.is_stopping)
         )
 
     async def _complete_unconfirmed(self) -> None:
         if self._sender.has_unconfirmed:
             await self._handle(await self._sender.complete_unconfirmed())
 
-    async def _handle(self, completed: list[Completed]) -> None:
+    async def _handle(self, finished: list[FinishedTx]) -> None:
         """Act on transactions that were committed; queue the batches of the others again."""
-        for tx, outcome in reversed(completed):
-            rest = outcome.rest if isinstance(outcome, CommitResult) else tx.batch
+        for tx, commit_result in reversed(finished):
+            rest = commit_result.rest if isinstance(commit_result, CommitResult) else tx.batch
             if rest is not None:
-                self.outbox.put_back(rest)
+                self.outbox.requeue(rest)
         is_carrying = False
-        for tx, outcome in completed:
-            if isinstance(outcome, CommitResult):
+        for tx, commit_result in finished:
+            if isinstance(commit_result, CommitResult):
                 self.note_commit()
-                results.act_on(self, outcome)
-                self._polls.note_commit(tx, outcome.result, self.last_commit, self._is_anything_due)
-                is_carrying = self.outbox.carry(outcome.result) or is_carrying
-        for _, outcome in completed:
-            if not isinstance(outcome, CommitResult) and await failures.recover(self, outcome):
+                results.act_on(self, commit_result)
+                self._polls.note_commit(
+                    tx, commit_result.result, self.last_commit, self._is_anything_due
+                )
+                is_carrying = self.outbox.carry(commit_result.result) or is_carrying
+        for _, commit_result in finished:
+            if not isinstance(commit_result, CommitResult) and await failures.recover(
+                self, commit_result
+            ):
                 return
         if self.committer.pending_attempts:
             # Their inputs cannot be read at the moment.
             await self.sleep(failures.PAUSE_SECONDS)
         self._carrying_commits = self._carrying_commits + 1 if is_carrying else 0
         if is_carrying:
-            is_long = self._carrying_commits > 2 * PATIENT_TRIES
+            is_long = self._carrying_commits > 2 * TRIES_BEFORE_WAITING
             await self.sleep(RETRY_LONG_LOCKED_SECONDS if is_long else RETRY_LOCKED_SECONDS)
             self._polls.request()
 

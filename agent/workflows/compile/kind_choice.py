@@ -134,7 +134,7 @@ def _available(kinds: Mapping[str, KindSpec]) -> str:
 def rendered_parts(
     config: Mapping[str, Any], verbatim: frozenset[tuple[str, ...]], path: Path
 ) -> Iterator[tuple[Path, Any]]:
-    """Yield what of a configuration is rendered, with its place."""
+    """Yield what of a configuration is rendered, with its path."""
     for key, value in config.items():
         if (key,) in verbatim:
             continue

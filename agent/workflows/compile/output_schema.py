@@ -34,10 +34,10 @@ _MAX_REPORTED_SIZE: Final = 20_000
 _MAX_PATTERN_BYTES: Final = 8_000_000
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 
-Place = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 
-def find_schema_problem(schema: dict[str, Any]) -> tuple[Place, str] | None:
+def find_schema_problem(schema: dict[str, Any]) -> tuple[ValuePath, str] | None:
     """Return where and why a JSON Schema cannot be used, or None."""
     for path, reference in _references(schema, ()):
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -47,16 +47,16 @@ def find_schema_problem(schema: dict[str, Any]) -> tuple[Place, str] | None:
     try:
         _compiled(canonical_json(schema))
     except UnusableSchemaError as error:
-        return error.place, str(error)
+        return error.path, str(error)
     return None
 
 
 def refuse_unusable(schema: dict[str, Any]) -> None:
-    """Raise `ValueError` where a schema cannot be used, with the place in it."""
+    """Raise `ValueError` where a schema cannot be used, with the path in it."""
     problem = find_schema_problem(schema)
     if problem is not None:
-        place, message = problem
-        raise ValueError(f"{write_key(place)}: {message}" if place else message)
+        path, message = problem
+        raise ValueError(f"{write_key(path)}: {message}" if path else message)
 
 
 def without_costly_patterns(schema: dict[str, Any]) -> dict[str, Any]:
@@ -101,11 +101,11 @@ def _is_costly(pattern: str) -> bool:
 
 
 class UnusableSchemaError(ValueError):
-    """A schema cannot be used, or not with this value; `place` is where in the schema."""
+    """A schema cannot be used, or not with this value; `path` is where in the schema."""
 
-    def __init__(self, message: str, place: Place = ()) -> None:
+    def __init__(self, message: str, path: ValuePath = ()) -> None:
         super().__init__(message)
-        self.place = place
+        self.path = path
 
 
 def find_output_problems(
@@ -200,8 +200,8 @@ def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
             offline=True,
         )
     except ValidationError as error:
-        place = tuple(error.instance_path)
-        raise UnusableSchemaError(_reason(error, place), place) from None
+        path = tuple(error.instance_path)
+        raise UnusableSchemaError(_reason(error, path), path) from None
     except BaseException as error:
         if not _is_of_library(error):
             raise
@@ -217,14 +217,14 @@ def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
 def _check_patterns(schema: Any, cost: SchemaCost) -> None:
     """Refuse patterns that are too large, before they are compiled."""
     total = 0
-    for place, pattern in _patterns(schema, ()):
+    for path, pattern in _patterns(schema, ()):
         total += cost.weigh(pattern)
         if total > MAX_WEIGHT:
             text = f"the pattern {_shown(pattern)} is too large, with all that it repeats"
-            raise UnusableSchemaError(text, place)
+            raise UnusableSchemaError(text, path)
 
 
-def _patterns(value: Any, path: Place) -> Iterator[tuple[Place, str]]:
+def _patterns(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
     if isinstance(value, dict):
         if isinstance(value.get("pattern"), str):
             yield (*path, "pattern"), value["pattern"]
@@ -238,13 +238,13 @@ def _patterns(value: Any, path: Place) -> Iterator[tuple[Place, str]]:
             yield from _patterns(member, (*path, number))
 
 
-def _reason(error: Any, place: Place) -> str:
+def _reason(error: Any, path: ValuePath) -> str:
     """Return what is wrong with a schema; the library explains the commonest mistakes badly."""
     value = error.instance
-    is_pattern = place[-1:] == ("pattern",) or place[-2:-1] == ("patternProperties",)
+    is_pattern = path[-1:] == ("pattern",) or path[-2:-1] == ("patternProperties",)
     if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
         return _pattern_reason(value)
-    if place[-1:] != ("type",) or not isinstance(value, str):
+    if path[-1:] != ("type",) or not isinstance(value, str):
         return f"not a JSON Schema: {_cut(error.message)}"
     known = f"not a JSON Schema: {value!r} is not one of {', '.join(_TYPES)}"
     hint = did_you_mean(value, _TYPES)
@@ -280,7 +280,7 @@ def _shown(pattern: str) -> str:
     return repr(pattern if len(pattern) <= 80 else pattern[:77] + "...")
 
 
-def _references(value: Any, path: Place) -> Iterator[tuple[Place, Any]]:
+def _references(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, Any]]:
     if isinstance(value, dict):
         for key, member in value.items():
             if key in ("$ref", "$dynamicRef"):

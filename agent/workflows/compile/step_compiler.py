@@ -138,9 +138,9 @@ class StepCompiler:
             return
         problem = find_schema_problem(keys.output)
         if problem is not None:
-            place, message = problem
+            schema_path, message = problem
             self.problems.append(
-                self._source.problem((*path, "output", *place), message, at_value=True)
+                self._source.problem((*path, "output", *schema_path), message, at_value=True)
             )
 
     def _retry(self, keys: StepKeys, path: Path) -> RetryPolicy:

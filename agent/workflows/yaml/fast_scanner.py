@@ -46,25 +46,25 @@ class _Scanner(Scanner):
 
     def __init__(self, loader: Any) -> None:
         self.reader = loader.reader
-        self._is_settled = False
+        self._has_enough = False
         super().__init__(loader)
 
     def check_token(self, *choices: Any) -> bool:
-        if not self._is_settled:
-            self._settle()
+        if not self._has_enough:
+            self._fetch_enough()
         return bool(self.tokens) and (not choices or isinstance(self.tokens[0], choices))
 
     def peek_token(self) -> Any:
-        if not self._is_settled:
-            self._settle()
+        if not self._has_enough:
+            self._fetch_enough()
         return self.tokens[0] if self.tokens else None
 
     def get_token(self) -> Any:
-        if not self._is_settled:
-            self._settle()
+        if not self._has_enough:
+            self._fetch_enough()
         if not self.tokens:
             return None
-        self._is_settled = False
+        self._has_enough = False
         self.tokens_taken += 1
         return self.tokens.pop(0)
 
@@ -72,10 +72,10 @@ class _Scanner(Scanner):
         if self.possible_simple_keys:
             super().stale_possible_simple_keys()
 
-    def _settle(self) -> None:
+    def _fetch_enough(self) -> None:
         while self.need_more_tokens():
             self.fetch_more_tokens()
-        self._is_settled = True
+        self._has_enough = True
 
 
 class _Parser(Parser):

@@ -97,3 +97,12 @@ def test_unknown_ids_and_malformed_edits_are_refused(cli: Cli, waiting: dict[str
     cli("defer", approval, "soon", code=2)
     hints = cli("watch", waiting["id"], code=4).out
     assert f"answer {approval[-8:]} VALUE" in hints
+
+
+def test_a_cancelled_task_asks_nothing(cli: Cli, waiting: dict[str, Any]) -> None:
+    """Neither `watch` nor `show` presents the question of a task that has ended."""
+    cli("cancel", waiting["id"])
+    watched, shown = cli("watch", waiting["id"], code=1), cli("show", waiting["id"])
+    for text in (watched.out + watched.err, shown.out):
+        assert "asks" not in text
+        assert "until the task was cancelled" in text

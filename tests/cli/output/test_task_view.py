@@ -46,10 +46,10 @@ def failed_with(command: str | None) -> dict[str, Any]:
 def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -> None:
     """It is no pause that the workflow asks for."""
     on = {"timer": 4_000_000_000_000_000, "in_doubt": then}
-    text = task_view.reason(step(status="waiting", waiting_on=on))
+    text = task_view.reason(step(status="waiting", waiting_on=on), "running")
     assert text.startswith("its effect may still be running until 20")
     assert text.endswith(f"; then {words}")
-    plain = task_view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}))
+    plain = task_view.reason(step(status="waiting", waiting_on={"timer": on["timer"]}), "running")
     assert plain.startswith("waits until 20")
 
 

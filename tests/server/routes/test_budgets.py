@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from agent.server.schemas.budgets import BudgetDocument, DayDocument
-from agent.store.engine import budgets as store
+from agent.store.engine import budget_rows as store
 from agent.tasks.read_models import spending
 from tests.support.server import Running
 

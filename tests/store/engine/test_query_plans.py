@@ -141,7 +141,7 @@ def test_queries_of_people_and_recovery_use_indexes(database: Database) -> None:
         views.tasks(connection, None, None, 10)
         for activity in ("waiting", "running", "failed"):
             views.tasks(connection, None, None, 10, active=activity)
-        workers.living(connection)
+        workers.live_workers(connection)
         lineage.retried_as(connection, "t1")
         problems = {
             sql: found

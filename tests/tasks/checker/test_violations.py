@@ -180,7 +180,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     "claim kept": ([_step("owner = 'x', claim_turn = 1", "one")], "step one is succeeded with"),
     "no token": ([_step("claim_token = 0", "busy")], "step busy is running without a claim token"),
     "unknown owner": ([_step("owner = 'x'", "busy")], "which is not a worker on record"),
-    "claimed in a later commit": ([_step("claim_turn = 9", "busy")], "was claimed in turn 9"),
+    "claimed in a later commit": (
+        [_step("claim_turn = 9", "busy")],
+        "was claimed in transaction 9",
+    ),
     "steps_open": ([_task("steps_open = 7", "waiting")], "steps_open is 7"),
     "steps_running": ([_task("steps_running = 0", "running")], "steps_running is 0"),
     "steps_failed": ([_task("steps_failed = 0", "failed")], "steps_failed is 0"),
@@ -318,7 +321,7 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
     ),
     "commit after its death": (
         ["UPDATE workers SET turn = turn + 1 WHERE dead = 1"],
-        "was declared dead in turn",
+        "was declared dead in transaction",
     ),
     "isolated without running": ([_step("alone = 2", "one")], "step one is isolated and succeeded"),
     "isolated together": (

@@ -126,9 +126,9 @@ def test_an_unreadable_due_task_delays_no_other(
     new = hand.start(graph(step("c"), name="new"))
     hand.succeed("c")
     assert hand.status(new) == "succeeded"
-    commits = hand.committer.session.sequence
+    commits = hand.committer.session.tx_number
     assert not hand.commit().result.has_more, "it is not polled again at once"
-    assert hand.committer.session.sequence == commits + 1
+    assert hand.committer.session.tx_number == commits + 1
     rewrite(hand, bad, "waiting_on", before)
     hand.commit()
     assert hand.names() == []
@@ -224,7 +224,10 @@ def test_a_worker_runs_other_tasks_beside_a_locked_one(
             gate.open()
             # Also when the outcome was carried often enough that the worker waits for the lock.
             since = time.monotonic()
-            while time.monotonic() - since < 3 * outbox.PATIENT_TRIES * RETRY_LOCKED_SECONDS + 1:
+            while (
+                time.monotonic() - since
+                < 3 * outbox.TRIES_BEFORE_WAITING * RETRY_LOCKED_SECONDS + 1
+            ):
                 assert engine.run(graph(step("b"), name="free"))["status"] == "succeeded"
             assert engine.status(held) == "running"
         engine.wait(held, "succeeded")
@@ -246,14 +249,14 @@ def test_a_task_carried_too_often_gets_a_batch_of_its_own() -> None:
         box.add_entry(entry)
     for completion in completions:
         box.add_completion(completion)
-    entries[0].tries = outbox.PATIENT_TRIES
+    entries[0].tries = outbox.TRIES_BEFORE_WAITING
     isolated = box.take()
     assert (isolated.must_wait, isolated.entries, isolated.completions) == (
         True,
         entries[:1],
         completions[:1],
     )
-    box.put_back(isolated)
+    box.requeue(isolated)
     together = box.take()
     assert (together.must_wait, together.entries, together.completions) == (
         False,

@@ -21,7 +21,7 @@ from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
-from agent.tasks.worker.outbox import MUCH, Outbox
+from agent.tasks.worker.outbox import SPLIT_AT, Outbox
 from agent.tasks.worker.worker import Worker
 from tests.support.engine import (
     Engine,
@@ -148,7 +148,10 @@ def test_two_commits_are_in_flight(hand: Hand) -> None:
     assert complete(hand, first) is not None
     assert complete(hand, second) is not None
     assert hand.names() == ["b", "b"]
-    assert (first.number + 1, second.number) == (second.number, hand.committer.session.sequence)
+    assert (first.tx_number + 1, second.tx_number) == (
+        second.tx_number,
+        hand.committer.session.tx_number,
+    )
     finish(hand, one, two)
 
 
@@ -250,7 +253,7 @@ def test_two_commits_whose_answers_are_lost(
     """Both were committed: the worker's own row shows it, and nothing is sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.committer.session.sequence
+    before = hand.committer.session.tx_number
     proxy.may_answer.clear()
     first, second = send(hand, one, "a"), send(hand, two, "a")
     wait_for_commit(postgres_database, hand, before + 2)
@@ -269,7 +272,7 @@ def test_only_the_first_of_two_commits_arrives(
     """The second never reached the server: it is dropped, and may be sent again."""
     proxy, hand = distant
     one, two = start(hand)
-    before = hand.committer.session.sequence
+    before = hand.committer.session.tx_number
     kept = hand.running[(two, "a")]
     proxy.may_answer.clear()
     first = send(hand, one, "a")
@@ -280,7 +283,7 @@ def test_only_the_first_of_two_commits_arrives(
     proxy.may_answer.set()
     assert complete(hand, first) is not None
     assert complete(hand, second) is None
-    assert hand.committer.session.sequence == before + 1
+    assert hand.committer.session.tx_number == before + 1
     hand.running[(two, "a")] = kept
     proxy.lose = None
     finish(hand, one, two)
@@ -325,10 +328,10 @@ def test_a_failed_commit_is_no_heartbeat(postgres_database: Database) -> None:
 def test_a_large_batch_is_sent_as_two_halves() -> None:
     """One half is computed while the other is written; a small batch is sent at once."""
     outbox = Outbox()
-    for _ in range(MUCH):
+    for _ in range(SPLIT_AT):
         outbox.add_submission(Submission(graph=CHAIN))
-    assert len(outbox.take(is_half=True).submissions) == MUCH // 2
-    assert len(outbox.take(is_half=True).submissions) == MUCH // 2
+    assert len(outbox.take(is_half=True).submissions) == SPLIT_AT // 2
+    assert len(outbox.take(is_half=True).submissions) == SPLIT_AT // 2
     assert outbox.is_empty
 
 

@@ -8,12 +8,13 @@ import pytest
 import structlog.testing
 
 from agent.core import ids
+from agent.core.clock import SECOND
 from agent.core.waits import ChildRequest, Timer
 from agent.steps.types.call_records import Intent
 from agent.steps.types.outcome import Failed, Outcome, StepError, Succeeded, Waiting
 from agent.store.db.database import CommitUnknownError, StoreError
 from agent.store.db.dialect import Fault
-from agent.tasks.commit import transaction
+from agent.tasks.commit import split, transaction
 from agent.tasks.commit.batch import Batch, CommitResult, JournalEntry, TxResult
 from agent.tasks.commit.faults import FencedError
 from agent.tasks.commit.scope import TxScope
@@ -209,7 +210,7 @@ def test_due_tasks_that_were_handled_before_a_failure(
     hand.skip(11)
 
     def is_of_last(scope: TxScope) -> bool:
-        return first in scope.capacity.passed_over and last not in scope.capacity.passed_over
+        return scope.capacity.only_due == last
 
     fail_once(monkeypatch, is_of_last)
     done = hand.commit()
@@ -217,3 +218,31 @@ def test_due_tasks_that_were_handled_before_a_failure(
     hand.commit()
     assert hand.status(last) == "failed"
     rewrite(hand, broken, "waiting_on", before)
+
+
+@pytest.mark.parametrize(("seconds", "commits"), [(9, 1), (11, 4)])
+def test_more_bad_due_tasks_than_one_commit_tries_hide_no_other(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch, seconds: int, commits: int
+) -> None:
+    """Tasks that cannot be read are set aside, however many; those due before and after them run."""
+    monkeypatch.setattr(split, "_MOST_PARTS", 3)
+    bad = [hand.start(graph(step("a"), name="bad")) for _ in range(8)]
+    for task_id in bad:
+        hand.settle({"a": until(hand, 10)}, task_id)
+    good = hand.start(graph(step("b"), name="good"))
+    hand.settle({"b": until(hand, seconds)})
+    before = [rewrite(hand, task_id, "waiting_on", "{broken") for task_id in bad]
+    hand.skip(12)
+    for _ in range(commits):
+        hand.commit()
+    assert hand.names() == ["b"]
+    hand.succeed("b")
+    assert hand.status(good) == "succeeded"
+    for task_id, text in zip(bad, before, strict=True):
+        rewrite(hand, task_id, "waiting_on", text)
+
+
+def until(hand: Hand, seconds: int) -> Waiting:
+    """Return what a step gives that waits for an instant."""
+    instant = hand.clock.now() + seconds * SECOND
+    return Waiting(Timer(instant), instant, {"until": instant})

@@ -110,7 +110,7 @@ def test_a_poll_ignores_the_cache(hand: Hand) -> None:
     hand.start(CHAIN)
     hand.committer.cache._next_due = 2**62
     asked = record_statements(hand.committer.connection)
-    hand.commit(must_poll=True)
+    hand.commit(must_query_due=True)
     assert any("next_wake_time <=" in sql for sql in asked)
 
 

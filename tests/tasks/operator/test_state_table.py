@@ -10,12 +10,12 @@ from agent.core.waits import Signal
 from agent.steps.types.outcome import Waiting
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
-from agent.tasks.operator.operator import Answer, Operator
+from agent.tasks.operator.operator import CommandResult, Operator
 from agent.tasks.operator.state_table import COMMANDS
 from tests.support.engine import Hand, graph, other, step
 from tests.support.task_states import arrange
 
-RUN: dict[str, Callable[[Operator, str], Answer]] = {
+RUN: dict[str, Callable[[Operator, str], CommandResult]] = {
     "pause": lambda operator, task_id: operator.pause(task_id, "lunch"),
     "resume": lambda operator, task_id: operator.resume(task_id),
     "cancel": lambda operator, task_id: operator.cancel(task_id, "no longer wanted"),
@@ -41,7 +41,7 @@ def test_every_cell(hand: Hand, command: str) -> None:
             assert hand.everything() == before, f"{command} on {status} changed something"
         elif cell.effect == "same":
             answer = RUN[command](hand.operator, task_id)
-            assert answer == Answer(False, cell.message, task_id)
+            assert answer == CommandResult(False, cell.message, task_id)
             assert hand.everything() == before, f"{command} on {status} changed something"
         else:
             answer = RUN[command](hand.operator, task_id)
@@ -49,7 +49,7 @@ def test_every_cell(hand: Hand, command: str) -> None:
             assert_done(hand, command, status, task_id, answer)
 
 
-def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: Answer) -> None:
+def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: CommandResult) -> None:
     """Check the effect of a command that acted."""
     if command in STATUS_AFTER:
         assert hand.status(task_id) == STATUS_AFTER[command]

@@ -39,10 +39,10 @@ def isolated_beside_others(database: Database) -> tuple[Hand, str]:
     task_id = first.start(graph(step("poison"), name="poisonous"))
     lose(first)
     first.close()
-    second.turn()
+    second.commit()
     assert second.names() == ["poison"]
     second.skip(11)
-    second.turn()
+    second.commit()
     assert second.names() == ["one", "poison", "two"]
     assert second.rows("SELECT count(*) FROM steps WHERE alone = 2") == [(1,)]
     return second, task_id
@@ -134,7 +134,7 @@ def test_only_the_worker_itself_counts(checked: Database, has_neighbour: bool) -
     first, second, third = Hand(checked), Hand(checked), Hand(checked)
     task_id = first.start(graph(step("poison"), name="poisonous"))
     lose(first)
-    second.turn()
+    second.commit()
     if has_neighbour:
         third.start(graph(step("beside"), name="one"))
     assert rescue(second) == 1

@@ -258,7 +258,7 @@ def test_a_worker_that_has_committed_is_not_declared_dead(checked: Database) -> 
     """An observer that saw an earlier commit number must not declare it dead."""
     hand = Hand(checked)
     task_id = hand.start(graph(step("a")))
-    seen = hand.committer.session.sequence - 1
+    seen = hand.committer.session.tx_number - 1
     with checked.connect("writer") as tx, tx.transaction():
         assert not workers.declare_dead(tx, hand.committer.worker_id, seen, hand.clock.now())
     hand.succeed("a")

@@ -12,7 +12,7 @@ from agent.store.db.dialect import Fault
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import person_waits, task_documents
-from agent.tasks.rescue import maintenance
+from agent.tasks.rescue import peer_takeover
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
 from tests.support.child_tasks import child_of, gated_child, parent, register
@@ -185,7 +185,7 @@ def test_cancelling_a_child_is_retried_after_an_outage(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other process knows of the cancellation, so the worker retries until it is done."""
-    monkeypatch.setattr(maintenance, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(peer_takeover, "_FIRST_PAUSE_SECONDS", 0.01)
     cancel, failures = Operator.cancel, [StoreError(Fault.LOST, "away")] * 3
 
     def fail_first(self: Operator, task_id: str, reason: str | None = None) -> Any:

@@ -198,7 +198,7 @@ def test_a_spilled_result_is_settled_later(hand: Hand, tmp_path: Path) -> None:
     )
     note = JournalEntry(claim_of(claimed), claimed.graph, result=result)
     hand.database.directory = tmp_path
-    assert spilled_results.leave(hand.database, [note]) is not None
+    assert spilled_results.write_file(hand.database, [note]) is not None
     with hand.database.connect("writer") as connection:
         assert spilled_results.replay(hand.database, connection, hand.committer.graphs) == 1
     assert times(hand) == [(1500, 0)]

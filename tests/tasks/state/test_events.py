@@ -159,10 +159,10 @@ def test_outcomes_and_their_events_commit_together(hand: Hand) -> None:
     """A commit that was rolled back leaves no event."""
     task_id = hand.start(graph(step("a"), step("b", after=["a"])))
     before = hand.types(task_id)
-    hand.committer.session.sequence += 7
+    hand.committer.session.tx_number += 7
     with pytest.raises(FencedError):
         hand.settle({"a": Succeeded(1)})
     assert hand.types(task_id) == before
-    hand.committer.session.sequence -= 7
+    hand.committer.session.tx_number -= 7
     hand.succeed("a")
     hand.succeed("b")

@@ -65,7 +65,7 @@ def test_spilled_results_are_kept_until_the_task_can_be_read(hand: Hand, tmp_pat
         ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
         result = CallResult(call_id, key, CallStatus.SUCCEEDED, "done")
         notes.append(JournalEntry(claim_of(claimed), claimed.graph, result=result))
-    path = spilled_results.leave(hand.database, notes)
+    path = spilled_results.write_file(hand.database, notes)
     assert path is not None
     with unreadable(hand, "bad"):
         assert recovery.recover(hand.database, hand.clock).calls == 1

@@ -33,7 +33,7 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 def transactions(engines: list[Engine], polls: Counter[str]) -> int:
     """Return the number of transactions that workers have made until now."""
-    return polls["polls"] + sum(engine.worker.committer.session.sequence for engine in engines)
+    return polls["polls"] + sum(engine.worker.committer.session.tx_number for engine in engines)
 
 
 def rate(engines: list[Engine], polls: Counter[str]) -> float:

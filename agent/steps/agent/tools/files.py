@@ -65,7 +65,7 @@ def _yes(_: dict[str, Json]) -> bool:
 def _start(config: FilesTool, function: FileFunction) -> StartRun:
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         parts = parts_of(arguments["path"])
-        root = _root(config.directory, context.claimed.task.source_path)
+        root = _root(config.directory, context.attempt_input.task.source_path)
 
         def act() -> Json:
             with _errors(arguments["path"]), _opened(root) as top:

@@ -45,7 +45,7 @@ async def _send(
     # The HTTP client is slow to import, and most agents have other tools.
     from agent.steps.http.exchange import Exchange
 
-    headers = context.secrets.resolve({"headers": config.headers}, context.secret_places)["headers"]
+    headers = context.secrets.resolve({"headers": config.headers}, context.secret_paths)["headers"]
     exchange = Exchange(
         context.services,
         is_effect=call.is_effect,

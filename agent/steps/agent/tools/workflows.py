@@ -14,7 +14,7 @@ from agent.steps.types.outcome import Json, Waiting
 
 def describe(workflow: str, context: StepContext) -> dict[str, Json]:
     """Return a workflow's description as a tool; a workflow that does not exist fails the step."""
-    facts = context.claimed.workflows.get(workflow)
+    facts = context.attempt_input.workflows.get(workflow)
     if facts is None:
         text = f"there is no workflow called {workflow!r}"
         raise DefiniteFailure(text, code="no_such_workflow", kind="input", may_retry=False)
@@ -50,7 +50,7 @@ class _Child(ToolRun):
     @property
     def _ended(self) -> EndedWait | None:
         """The end of the child that this very use requested; None before that."""
-        waited = self._context.claimed.waited
+        waited = self._context.attempt_input.waited
         if waited is None or not isinstance(waited.on, Child):
             return None
         return waited if waited.on.tool_use == self._context.calls.number else None

@@ -31,7 +31,7 @@ async def ready(config: LlmConfig, context: StepContext) -> None:
 async def run(config: LlmConfig, context: StepContext) -> Outcome:
     """Ask until the answer is valid or the step's policy ends it."""
     model = model_calls.model_named(context, config.model)
-    schema = context.claimed.step.output_schema
+    schema = context.attempt_input.step.output_schema
     max_tokens = model_calls.answer_tokens(context, model, config.max_tokens)
     request = _request(config, model, schema, max_tokens)
     first: Json = config.model_dump(by_alias=True, exclude_defaults=True)

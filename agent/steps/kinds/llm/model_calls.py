@@ -123,7 +123,7 @@ async def ask(
     if model.context_tokens is not None and pricing.surely_exceeds(request, model.context_tokens):
         text = f"the prompt is longer than the {model.context_tokens} tokens of model {model.name}"
         raise DefiniteFailure(text, code="context_exceeded", kind="limit", may_retry=False)
-    step = context.claimed.step
+    step = context.attempt_input.step
     seconds = step.timeout_seconds or model.timeout_seconds
     call_request = Request(
         "model",
@@ -164,7 +164,7 @@ def read_output(
     limit_bytes = context.services.limits.output_bytes
     if answer.cut_from_bytes is not None:
         return model_output.too_long(answer.cut_from_bytes, limit_bytes)
-    schema = context.claimed.step.output_schema
+    schema = context.attempt_input.step.output_schema
     is_json = model_output.wants_json(is_json, schema)
     return model_output.read_answer(
         answer.text, is_json=is_json, schema=schema, limit_bytes=limit_bytes
@@ -174,7 +174,7 @@ def read_output(
 def _reservation(
     context: StepContext, model: Model, request: ModelRequest, seconds: float
 ) -> Reservation:
-    claimed, models = context.claimed, context.services.models
+    attempt_input, models = context.attempt_input, context.services.models
     tokens_in = pricing.max_input_tokens(request)
     digests = (message.digest for message in request.messages)
     microusd = None
@@ -186,8 +186,8 @@ def _reservation(
         tokens=tokens_in + request.max_tokens,
         microusd=microusd,
         day=(to_iso(context.services.clock.now()) or "")[:10],
-        step_budget=f"{claimed.task.id}/{claimed.graph.index_of[claimed.step.name]}"
-        if claimed.step.budget
+        step_budget=f"{attempt_input.task.id}/{attempt_input.graph.index_of[attempt_input.step.name]}"
+        if attempt_input.step.budget
         else None,
         ms=math.ceil(seconds * 1000),
         daily_tokens=models.daily_tokens,

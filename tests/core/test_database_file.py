@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.core import inode
-from agent.core.inode import Identity, OpenFile
+from agent.core import database_file
+from agent.core.database_file import Identity, OpenFile
 
 
 class CollectingFiles(dict[Identity, OpenFile]):
@@ -27,14 +27,14 @@ class CollectingFiles(dict[Identity, OpenFile]):
     def _collect(self) -> None:
         file, self.abandoned = self.abandoned, None
         if file is not None:
-            inode.give_back(file)
+            database_file.give_back(file)
 
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> CollectingFiles:
     """The files that are open, in a registry that collects garbage at the worst moment."""
     files = CollectingFiles()
-    monkeypatch.setattr(inode, "_files", files)
+    monkeypatch.setattr(database_file, "_files", files)
     return files
 
 
@@ -44,12 +44,12 @@ def test_a_file_that_is_collected_while_it_is_opened_is_open(
     """Its last user may be a connection whose `__del__` runs in the middle of `open_file`."""
     path = tmp_path / "x.db"
     path.touch()
-    files.abandoned = inode.open_file(path)
-    file = inode.open_file(path)
+    files.abandoned = database_file.open_file(path)
+    file = database_file.open_file(path)
     assert (file.users, len(file.descriptors)) == (1, 1)
-    assert inode.open_file(path) is file
-    inode.give_back(file)
-    inode.give_back(file)
+    assert database_file.open_file(path) is file
+    database_file.give_back(file)
+    database_file.give_back(file)
     assert not files
     assert not file.descriptors
 
@@ -61,15 +61,17 @@ def test_a_file_that_is_collected_while_it_is_registered_is_open_once(
     path, other = tmp_path / "x.db", tmp_path / "other.db"
     path.touch()
     other.touch()
-    first = inode.open_file(path)
+    first = database_file.open_file(path)
     # What is looked up is another file; what is opened is this one.
-    looked_up = iter([inode.identity_of(other)])
-    real = inode.identity_of
-    monkeypatch.setattr(inode, "identity_of", lambda path: next(looked_up, None) or real(path))
+    looked_up = iter([database_file.identity_of(other)])
+    real = database_file.identity_of
+    monkeypatch.setattr(
+        database_file, "identity_of", lambda path: next(looked_up, None) or real(path)
+    )
     get = CollectingFiles.get
     monkeypatch.setattr(CollectingFiles, "get", dict.get)
     files.abandoned = first
-    file = inode.open_file(path)
+    file = database_file.open_file(path)
     monkeypatch.setattr(CollectingFiles, "get", get)
     assert (file.users, len(file.descriptors), list(files.values())) == (1, 1, [file])
-    inode.give_back(file)
+    database_file.give_back(file)

@@ -14,11 +14,11 @@ IS_ISOLATED: Final = 2
 """It was claimed with nothing beside it; only a running step has this."""
 
 
-class PoisonIsolation:
+class Isolation:
     """What one worker knows of a step that runs, or waits to run, isolated."""
 
-    def __init__(self, solo_seconds: float) -> None:
-        self._solo_seconds = solo_seconds
+    def __init__(self, isolation_seconds: float) -> None:
+        self._isolation_seconds = isolation_seconds
         self._draining_since: float | None = None
         self._isolated_since: float | None = None
 
@@ -30,9 +30,9 @@ class PoisonIsolation:
         """
         may_isolate = True
         if self._draining_since is not None:
-            may_isolate = now - self._draining_since < self._solo_seconds
+            may_isolate = now - self._draining_since < self._isolation_seconds
         if self._isolated_since is not None and running > 0:
-            if now - self._isolated_since < self._solo_seconds:
+            if now - self._isolated_since < self._isolation_seconds:
                 slots = 0
             may_isolate = False
         return slots, may_isolate

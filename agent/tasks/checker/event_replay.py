@@ -49,7 +49,7 @@ class _Replay:
         self.attempts: dict[str, int] = dict.fromkeys(self.steps, 1)
         self.claims: dict[str, int] = dict.fromkeys(self.steps, 0)
         self.placed: set[str] = set()
-        """Steps that were claimed and have not ended: each holds a place in the window."""
+        """Steps that were claimed and have not ended: each holds a slot in the window."""
 
     def apply(self, event: EventFacts) -> Iterator[Finding]:
         """Apply one event; yield which rules it breaks."""

@@ -45,12 +45,14 @@ def watch(committer: Committer, detector: FailureDetector, monotonic: float) -> 
     if committer.database.keep_clock(connection):
         log.warning("clock.set", to="the database's")
     others = [
-        (row[0], row[1]) for row in workers.living(connection) if row[0] != committer.worker_id
+        (row[0], row[1])
+        for row in workers.live_workers(connection)
+        if row[0] != committer.worker_id
     ]
     deaths = 0
-    for worker_id, turn in detector.observe(others, monotonic):
+    for worker_id, tx_number in detector.observe(others, monotonic):
         with connection.transaction():
-            if workers.declare_dead(connection, worker_id, turn, clock.now()):
+            if workers.declare_dead(connection, worker_id, tx_number, clock.now()):
                 log.warning("worker.died", worker=worker_id)
                 deaths += 1
     owners = workers.dead_owners(connection)
@@ -64,8 +66,8 @@ def watch(committer: Committer, detector: FailureDetector, monotonic: float) -> 
     return WatchResult(steps, deaths)
 
 
-def hand_over(committer: Committer) -> int:
-    """Put back the steps that a retired worker could not end in time; return how many.
+def rescue_own(committer: Committer) -> int:
+    """Rescue the steps that a retired worker could not end in time; return how many.
 
     The caller has made sure that nothing the worker began is still under way.
     """
@@ -87,7 +89,7 @@ def cancel_soon(committer: Committer, task_id: str, then: Callable[[], None]) ->
 
 
 def cancel_orphans(database: Database, operator: Operator) -> int:
-    """Cancel the children of ended parents that no living worker will cancel; return how many.
+    """Cancel the children of ended parents that no live worker will cancel; return how many.
 
     Do not call it in the database's thread: the query may read many tasks.
     """
