@@ -71,7 +71,7 @@ def test_steps_of_unreadable_tasks_hide_no_others(
 def test_an_isolated_step_is_not_blamed_in_a_batch_of_its_own(
     checked: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All steps of the dead worker count, in whichever batches they are put back."""
+    """All steps of a dead worker count, in whichever batches they are released."""
     hand, task_id = isolated_beside_others(checked)
     monkeypatch.setattr(rescue_steps, "MAX_STEPS_AT_ONCE", 1)
     assert rescue(hand) == 3
