@@ -15,7 +15,7 @@ from tests.simulation.scenario import Scenario, draw
 from tests.simulation.shrinking import shrink
 
 SEEDS = 200
-COUNTED_SEEDS = 80
+COUNTED_SEEDS = 100
 """The first of them: what happens in these is counted as well."""
 SHARDS = 12
 KEPT = sorted((Path(__file__).parent / "regressions").glob("*.json"))
