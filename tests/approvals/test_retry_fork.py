@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.steps.types.outcome import Succeeded
 from agent.workflows.graph import Fanout, Graph, Step
 from tests.support.agent_steps import MODELS, uses
 from tests.support.approvals import asks, everything, pending, question, say, token
@@ -219,6 +220,26 @@ def test_children_that_ask_nothing_are_kept(engine: Engine) -> None:
     assert (len(runs[below]), len(runs[counted])) == (1, 2)
 
 
+def test_a_reopened_group_counts_by_the_items_that_ran(engine: Engine) -> None:
+    """Its children ran under the new input: the checker is content, and another fork keeps them."""
+    counted, gate = token(), Gate()
+    quiet = step("c", "fail_while_shut", given={"gate": gate.name, "value": 1})
+    register(engine, graph(quiet, name="quiet", inputs=INPUTS))
+    each = other("each", "workflow", config={"name": "quiet"}, fanout=Fanout(items=[1]))
+    workflow = graph(each, pay(counted, "each"), inputs=INPUTS)
+    first = engine.run(workflow, given={"amt": 1, "note": ""})
+    assert first["status"] == "failed"
+    gate.open()
+    second = forked(engine, first["id"], amt=2)
+    engine.wait(second, "succeeded")
+    assert engine.types(second, "each")[0] == "step.kept"
+    assert find_violations(engine.database) == []
+    third = engine.operator.fork(second, "pay")
+    assert "asked again" not in third.message
+    assert engine.wait(third.task_id, "succeeded")["children"] == []
+    assert len(runs[counted]) == 2
+
+
 def agent(counted: str, *script: Any, **options: Any) -> Step:
     """Return an agent with one tool that asks before it acts."""
     tool = {"python": "tests.support.approval_functions:spend", **options.pop("tool", {})}
@@ -281,6 +302,26 @@ def test_the_checker_finds_an_answer_used_for_another_input(hand: Hand) -> None:
     (found,) = find_violations(hand.database)
     assert "step pay ran after ask, which was answered under another input" in found
     _set_input(hand, fork, '{"note": "", "amt": 1}')
+
+
+def test_the_checker_finds_an_answer_kept_in_a_reopened_group(hand: Hand) -> None:
+    """The group ended in the retry, but one of its answers was given before."""
+    each = asks("each").model_copy(update={"fanout": Fanout(count=2)})
+    workflow = graph(each, step("pay", after=["each"]), fail_fast=False, inputs=INPUTS)
+    task_id = hand.start(workflow, input={"amt": 1, "note": ""})
+    hand.settle({"each": Succeeded(items=[0, 1])})
+    hand.succeed("each[0]")
+    hand.fail("each[1]")
+    retry = hand.operator.retry(task_id).task_id
+    hand.commit()
+    assert hand.names() == ["each[1]"]
+    hand.succeed("each[1]")
+    hand.succeed("pay")
+    assert find_violations(hand.database) == []
+    _set_input(hand, retry, '{"amt": 2, "note": ""}')
+    (found,) = find_violations(hand.database)
+    assert "step pay ran after each, which was answered under another input" in found
+    _set_input(hand, retry, '{"amt": 1, "note": ""}')
 
 
 def _set_input(hand: Hand, task_id: str, text: str) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from agent.core.state_machine import CallStatus
+from agent.core.state_machine import STEP_ENDED, CallStatus
 from agent.store.db.database import Connection
 
 _CHILDREN: Final = "s.kind IN ('workflow', 'agent')"
@@ -141,11 +141,15 @@ def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | Non
 
 
 def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
-    """Return the steps that a task took over as ended, each with the step that it came from."""
+    """Return the steps that a task took over as ended, each with the step that it came from.
+
+    A group that the task reopened is not among them: it ends in this task.
+    """
     rows = tx.query(
         "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'step.kept'", id=task_id
     )
-    return {str(step_id): str(json.loads(data)["from"]) for step_id, data in rows}
+    kept = [(str(step_id), json.loads(data)) for step_id, data in rows]
+    return {step_id: str(data["from"]) for step_id, data in kept if data["status"] in STEP_ENDED}
 
 
 def children_with_questions(tx: Connection, step_ids: Sequence[str]) -> dict[str, bool]:
