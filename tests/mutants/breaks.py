@@ -225,6 +225,13 @@ MUTANTS: Final = (
         "if tx.result is None:",
     ),
     Mutant(
+        "the number of an unanswered commit is not looked up",
+        "the worker counts a transaction that was never committed, and its next one is fenced",
+        "agent/tasks/commit/pipeline.py",
+        "session.tx_number = session.last_committed()",
+        "session.tx_number = tx.tx_number",
+    ),
+    Mutant(
         "an approval of one request allows another",
         "a request runs that no person has approved",
         "agent/steps/attempt/approval_gate.py",

@@ -13,12 +13,22 @@ from tests.mutants.breaks import MUTANTS
 SEEDS = 60
 PLANTED = {
     "a dead worker can still commit": "was declared dead in transaction",
-    "an unanswered commit counts as committed": "lost its claims, and is not dead",
+    "an unanswered commit counts as committed": (
+        "an effect happened under .*, and its intent is not recorded"
+        "|succeeded by a call that is not on record"
+    ),
+    "the number of an unanswered commit is not looked up": "lost its claims, and is not dead",
     "a call is sent after its send_by": "happened 2 times|recorded as failed .*, and happened",
     "an unknown call is decided before it expires": "happened 2 times|recorded as failed .*, and happened",
     "fork relies on an answer for another input": "which was answered under another input",
 }
-"""The violation that each must cause: any other one would be the wrong reason to pass."""
+"""The violation that each must cause: any other one would be the wrong reason to pass.
+
+After an unanswered COMMIT the worker takes its number from its row. If it then wrongly counts the
+transaction as committed, its number is still right: nothing fences it, and what shows is an effect whose
+intent was in that transaction. That a task does not end would also follow, but from other defects too.
+Only a number that was not looked up gets a live worker fenced.
+"""
 
 
 @pytest.fixture(scope="module")
