@@ -69,6 +69,7 @@ class Pooler:
     def __init__(self, server: Path, name: str, directory: Path) -> None:
         self._free = deque(_Session(server, name) for _ in range(_SESSIONS))
         self._has_free = threading.Condition()
+        self._is_closed = False
         self.switches = 0
         """How often a client went on with another session than before."""
         self._listener = socket.socket(socket.AF_UNIX)
@@ -81,7 +82,8 @@ class Pooler:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        with self._has_free:  # a client that is being served may still give one back
+        with self._has_free:
+            self._is_closed = True
             for session in self._free:
                 session.socket.close()
 
@@ -99,6 +101,8 @@ class Pooler:
     def _give_back(self, session: _Session) -> None:
         with self._has_free:
             self._free.append(session)
+            if self._is_closed:
+                session.socket.close()
             self._has_free.notify()
 
     def _greet(self, client: socket.socket) -> None:
