@@ -90,9 +90,10 @@ def test_pages_are_delivered_whole_and_once(
     for word in words:
         _append(database, word)
     tail.start()
-    eventually(lambda: len(delivered) >= len(words))
+    eventually(lambda: delivered and delivered[-1][2] == words[-1])
     tail.stop()
-    assert [event[2] for event in delivered] == words
+    # On PostgreSQL a transaction elsewhere on the server can keep the first event above the cursor.
+    assert [event[2] for event in delivered if event[2] != "before"] == words
 
 
 def test_an_outage_delays_events_and_loses_none(
