@@ -9,6 +9,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     channels    notifications and questions to people: Telegram, Slack, webhooks
     recovery    the startup pass, before any loop starts
     upgrade     the schema upgrade while workers of earlier versions may run
+    triggers    schedules and watchers: what starts tasks by itself
     approvals   answers, expiry, the approval-wait loop
     tasks       the engine: worker, commit path, rules, rescue, operator, checker
     steps       one attempt of one step, and the kinds of steps

@@ -9,6 +9,8 @@ from agent.workflows.compile.inputs import InputError, InputKeys, check_inputs
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
 from agent.workflows.compile.references import Ancestry, References
 from agent.workflows.compile.step_compiler import StepCompiler, budget_document
+from agent.workflows.compile.triggers import DURATIONS
+from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
 from agent.workflows.graph import Graph, Step, find_cycles, write_cycle
 from agent.workflows.kind_registry import KindSpec, registered
@@ -154,11 +156,14 @@ class _Compiler:
 def _trigger_document(keys: WorkflowKeys) -> dict[str, Any]:
     if keys.on is None:
         return {}
-    document = keys.on.model_dump(exclude_none=True, include=keys.on.model_fields_set)
+    document = keys.on.model_dump(
+        exclude_none=True, include=keys.on.model_fields_set, by_alias=True
+    )
     for trigger in [*document.get("schedule", []), *document.get("watch", [])]:
-        for name in ("every", "window"):
-            if name in trigger:
-                trigger[f"{name}_seconds"] = trigger.pop(name)
+        source: dict[str, Any] = next((trigger[name] for name in SOURCES if name in trigger), {})
+        for keys_of in (trigger, source):
+            for name in DURATIONS & keys_of.keys():
+                keys_of[f"{name}_seconds"] = keys_of.pop(name)
     return document
 
 

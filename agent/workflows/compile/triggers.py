@@ -8,6 +8,19 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agent.workflows.compile.field_types import PositiveDuration, one_or_more
+from agent.workflows.compile.watch_sources import (
+    SOURCES,
+    Calendar,
+    Command,
+    Feed,
+    Git,
+    MailKeys,
+    PythonSource,
+    Url,
+    WatchedPath,
+)
+
+NAME_OF_TRIGGER: Final = r"^[a-z_][a-z0-9_-]*$"
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -51,48 +64,123 @@ class _Keys(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class ScheduleKeys(_Keys):
-    """A time table: a cron expression, or an interval."""
+def _is_instant(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a time; write one such as 2027-01-31T08:00 (in the schedule's time"
+            " zone) or 2027-01-31T08:00:00Z"
+        ) from None
+    return text
+
+
+TriggerId = Annotated[
+    str,
+    Field(
+        pattern=NAME_OF_TRIGGER,
+        max_length=64,
+        description="a name that keeps its history when its keys are edited",
+        examples=["weekdays"],
+    ),
+]
+_Instant = Annotated[str, Field(max_length=40), AfterValidator(_is_instant)]
+Overlap = Literal["skip", "queue", "queue_all", "cancel_other", "allow"]
+
+TIMING_KEYS: Final = ("cron", "every", "at", "timezone", "start", "end", "jitter")
+"""The keys of a schedule that decide its instants."""
+
+
+DURATIONS: Final = frozenset(
+    {"every", "window", "jitter", "stagger", "timeout", "expect_every", "quiet", "before"}
+)
+"""The keys of triggers and sources that are durations; compiled, their names end in `_seconds`."""
+
+
+class _StartKeys(_Keys):
+    """What schedules and watchers share: how their tasks are started."""
+
+    id: TriggerId | None = None
+    overlap_ignores_waiting: bool = Field(
+        default=False,
+        description="whether a task that only waits for a person leaves room for the next",
+    )
+    pause_after_failures: int | None = Field(
+        default=None, ge=1, le=1000, description="failed tasks in a row that pause it"
+    )
+    inputs: dict[str, Any] = Field(default_factory=dict)
+
+
+class ScheduleKeys(_StartKeys):
+    """A time table: a cron expression, an interval, or single instants."""
 
     cron: Annotated[str, Field(max_length=200), AfterValidator(_is_cron)] | None = None
     every: PositiveDuration | None = None
+    at: Annotated[list[_Instant], one_or_more, Field(min_length=1, max_length=1000)] | None = None
     timezone: Annotated[str, Field(max_length=100), AfterValidator(_is_timezone)] | None = Field(
         default=None, description="such as Europe/Berlin; default: the machine's own"
     )
-    catch_up: Literal["none", "latest", "all"] = Field(
+    start: _Instant | None = Field(default=None, description="no instant before this time")
+    end: _Instant | None = Field(default=None, description="no instant after this time")
+    jitter: PositiveDuration | None = Field(
+        default=None, description="each run starts up to this much later, at random"
+    )
+    catch_up: Literal["none", "latest", "all", "ask"] = Field(
         default="latest", description="which missed runs to start afterwards"
     )
     window: PositiveDuration | None = Field(
         default=None, description="how late a missed run may still start"
     )
-    overlap: Literal["skip", "queue", "allow"] = Field(
+    most: int = Field(default=10, ge=1, le=1000, description="the most runs that `all` catches up")
+    stagger: PositiveDuration = Field(
+        default=10.0, validate_default=False, description="the time between two runs caught up"
+    )
+    overlap: Overlap = Field(
         default="skip", description="what to do while the last run is still open"
     )
-    inputs: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_way(self) -> "ScheduleKeys":
-        if (self.cron is None) == (self.every is None):
-            raise ValueError("give exactly one of cron and every")
+        if sum(way is not None for way in (self.cron, self.every, self.at)) != 1:
+            raise ValueError("give exactly one of cron, every and at")
         return self
 
 
-class WatchKeys(_Keys):
-    """Something that is polled: a feed, a page, or a directory."""
+class WatchKeys(_StartKeys):
+    """Something outside that is polled for new items."""
 
-    feed: str | None = Field(default=None, min_length=1, max_length=8192)
-    url: str | None = Field(default=None, min_length=1, max_length=8192)
-    path: str | None = Field(default=None, min_length=1, max_length=4096)
-    every: PositiveDuration = Field(default=900.0, validate_default=False)
-    inputs: dict[str, Any] = Field(default_factory=dict)
+    feed: Feed | None = None
+    url: Url | None = None
+    path: WatchedPath | None = None
+    mail: MailKeys | None = None
+    calendar: Calendar | None = None
+    git: Git | None = None
+    command: Command | None = None
+    python: PythonSource | None = None
+    every: PositiveDuration = Field(
+        default=900.0, validate_default=False, description="the time between two polls"
+    )
+    timeout: PositiveDuration = Field(
+        default=60.0, validate_default=False, description="how long one poll may take"
+    )
+    first: Literal["baseline", "latest", "all"] = Field(
+        default="baseline", description="what the first poll starts: nothing, the latest item, all"
+    )
+    per: Literal["item", "batch"] = Field(
+        default="item", description="a task for each item, or one for all new items of a poll"
+    )
+    most: int = Field(
+        default=20, ge=1, le=1000, description="the most tasks that one poll starts; others queue"
+    )
+    expect_every: PositiveDuration | None = Field(
+        default=None, description="notify the operator when nothing new came for this long"
+    )
+    overlap: Overlap = Field(default="allow", description="what to do while a task is still open")
 
     @model_validator(mode="after")
-    def _one_way(self) -> "WatchKeys":
-        if sum(way is not None for way in (self.feed, self.url, self.path)) != 1:
-            raise ValueError("give exactly one of feed, url and path")
-        for address in (self.feed, self.url):
-            if address is not None and not address.startswith(("http://", "https://")):
-                raise ValueError(f"{address!r} is not an address that starts with https://")
+    def _one_source(self) -> "WatchKeys":
+        if sum(getattr(self, name) is not None for name in SOURCES) != 1:
+            raise ValueError(f"give exactly one of {', '.join(SOURCES[:-1])} and {SOURCES[-1]}")
         return self
 
 
@@ -135,12 +223,21 @@ def _no_command_of_ours(name: str) -> str:
 
 
 class ChatKeys(_Keys):
-    """A command that people type in a chat."""
+    """A command that people type in a chat, or any text that is not a command."""
 
-    command: Annotated[str, AfterValidator(_no_command_of_ours)] = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", max_length=32, examples=["triage"]
+    command: Annotated[str, AfterValidator(_no_command_of_ours)] | None = Field(
+        default=None, pattern=r"^[a-z][a-z0-9_-]*$", max_length=32, examples=["triage"]
+    )
+    text: Literal[True] | None = Field(
+        default=None, description="takes what paired people write; one workflow at most"
     )
     description: str | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "ChatKeys":
+        if (self.command is None) == (self.text is None):
+            raise ValueError("give exactly one of command and text")
+        return self
 
 
 class TriggerKeys(_Keys):

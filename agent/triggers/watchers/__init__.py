@@ -1,0 +1,6 @@
+"""The sources of watchers, one module each: a poll returns the items that a source shows, and a cursor.
+
+`source` has the types that they share, `registry` finds a source by its key. A source knows nothing of
+tasks and of the database. Libraries that one source needs are imported when it polls
+(`source.require`): without one, the message names the package to install.
+"""
