@@ -39,6 +39,7 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
     "last_ok_at": "int",
     "last_item_at": "int",
     "last_error": "text",
+    "skip_items": "text",
     "alert": "text",
     "owner": "text",
     "owned_until": "int",
@@ -100,6 +101,7 @@ class TriggerRow:
     last_ok_at: int | None
     last_item_at: int | None
     last_error: str | None
+    skip_items: str | None
     alert: str | None
     owner: str | None
     owned_until: int | None

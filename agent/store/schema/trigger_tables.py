@@ -66,6 +66,8 @@ class Trigger(SQLModel, table=True):
     last_ok_at: int | None = Field(default=None, sa_type=BigInteger)
     last_item_at: int | None = Field(default=None, sa_type=BigInteger)
     last_error: str | None = Field(default=None, sa_type=Text)
+    # Why the items that the next poll finds are skipped: it was paused or removed.
+    skip_items: str | None = Field(default=None, sa_type=Text)
     # What the operator was notified of and is not over: failed or silent.
     alert: str | None = Field(default=None, sa_type=Text)
     # The daemon that polls now, of several on one PostgreSQL, and until when.

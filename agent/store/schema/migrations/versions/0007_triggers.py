@@ -59,6 +59,7 @@ def _create_triggers() -> None:
         _number("last_ok_at"),
         _number("last_item_at"),
         _text("last_error"),
+        _text("skip_items"),
         _text("alert"),
         _text("owner"),
         _number("owned_until"),
