@@ -148,6 +148,32 @@ def all_rows(connection: Connection, kind: str | None = None) -> list[TriggerRow
     )
 
 
+def of_workflow(connection: Connection, workflow: str) -> list[TriggerRow]:
+    """Return the triggers of one workflow, removed ones too."""
+    return _read(
+        connection.query(
+            f"SELECT {_ROW} FROM triggers AS t WHERE t.workflow = :workflow ORDER BY t.id",
+            workflow=workflow,
+        )
+    )
+
+
+def workflows_with_triggers(connection: Connection) -> set[str]:
+    """Return the names of workflows that have a trigger on record."""
+    rows = connection.query("SELECT DISTINCT workflow FROM triggers")
+    return {str(row[0]) for row in rows}
+
+
+def set_problem(tx: Connection, workflow: str, problem: str) -> None:
+    """Record what is wrong with the definition of a workflow's triggers."""
+    tx.execute(
+        "UPDATE triggers SET problem = :problem WHERE workflow = :workflow"
+        " AND status <> 'removed' AND (problem IS NULL OR problem <> :problem)",
+        workflow=workflow,
+        problem=problem,
+    )
+
+
 def cursor_of(connection: Connection, trigger_id: str) -> str | None:
     """Return where a watcher's next poll starts."""
     rows = connection.query("SELECT cursor FROM triggers WHERE id = :id", id=trigger_id)
