@@ -20,6 +20,7 @@ from agent.config.settings import Settings
 from agent.core import audit, file_descriptors
 from agent.daemon import event_logging, jobs, startup_retry
 from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.trigger_jobs import TriggerJobs
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.read_models.event_tail import EventTail
@@ -90,6 +91,7 @@ class Daemon:
         self._is_stopping = False
         self._greeting: asyncio.Task[None] | None = None
         self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
+        self._triggers: TriggerJobs | None = None
 
     async def run(self, on_ready: OnReady | None) -> None:
         """Run tasks until a signal stops the worker, then stop the rest."""
@@ -132,8 +134,14 @@ class Daemon:
 
     def _start_jobs(self) -> None:
         settings, database = self._settings, self._database
+        triggers = self._triggers = TriggerJobs(settings, database, self._worker, self._jobs)
         sync = jobs.WorkflowSyncJob(
-            settings, database, self._server, in_thread=self._jobs.in_thread
+            settings,
+            database,
+            self._server,
+            on_first_sync=triggers.on_first_sync,
+            on_sync=triggers.on_sync,
+            in_thread=self._jobs.in_thread,
         )
         check = expiry.ApprovalCheck(database, database.clock)
         self._jobs.every("workflow sync", jobs.WORKFLOW_SYNC_SECONDS, sync.run)
@@ -166,6 +174,8 @@ class Daemon:
     async def _close(self) -> None:
         if self._greeting is not None:
             self._greeting.cancel()
+        if self._triggers is not None:
+            await self._triggers.stop()
         await self._jobs.stop()
         if self._server is not None:
             self._server.stop()

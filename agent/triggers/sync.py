@@ -30,6 +30,10 @@ class TriggerChanges:
     edited: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
 
+    def by_event(self) -> list[tuple[str, list[str]]]:
+        """Return the ids by what happened to them."""
+        return [("added", self.added), ("edited", self.edited), ("removed", self.removed)]
+
 
 def sync_workflow(
     tx: Connection, graph: Graph, version: int, directory: str | None, now: int
@@ -52,7 +56,7 @@ def sync_workflow(
     return changes
 
 
-def remove_triggers(tx: Connection, workflow: str, directory: str, now: int) -> list[str]:
+def remove_triggers(tx: Connection, workflow: str, directory: str | None, now: int) -> list[str]:
     """Mark the triggers of a workflow as removed, if this directory defined them."""
     ids = [row.id for row in trigger_rows.of_workflow(tx, workflow) if row.directory == directory]
     return _remove(tx, trigger_rows.lock(tx, sorted(ids), is_waiting=True), now)

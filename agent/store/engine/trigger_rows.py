@@ -158,9 +158,13 @@ def of_workflow(connection: Connection, workflow: str) -> list[TriggerRow]:
     )
 
 
-def workflows_with_triggers(connection: Connection) -> set[str]:
-    """Return the names of workflows that have a trigger on record."""
-    rows = connection.query("SELECT DISTINCT workflow FROM triggers")
+def defined_by(connection: Connection, directory: str) -> set[str]:
+    """Return the workflows of a directory that have triggers in use."""
+    rows = connection.query(
+        "SELECT DISTINCT workflow FROM triggers WHERE directory = :directory"
+        " AND status <> 'removed'",
+        directory=directory,
+    )
     return {str(row[0]) for row in rows}
 
 
@@ -365,6 +369,30 @@ def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, u
         until=until,
     )
     return changed > 0
+
+
+def free_leases(tx: Connection, now: int | None) -> int:
+    """End the leases of daemons that are gone: all of them, or those that are over."""
+    if now is None:
+        return tx.execute(
+            "UPDATE triggers SET owner = NULL, owned_until = NULL WHERE owner IS NOT NULL"
+        )
+    return tx.execute(
+        "UPDATE triggers SET owner = NULL, owned_until = NULL"
+        " WHERE owner IS NOT NULL AND owned_until < :now",
+        now=now,
+    )
+
+
+def watcher_counts(connection: Connection) -> tuple[int, int, int]:
+    """Return how many watchers there are, how many have a cursor, and how many items were seen."""
+    rows = connection.query(
+        "SELECT count(*), count(cursor), (SELECT count(*) FROM firings AS f JOIN triggers AS t"
+        " ON t.id = f.trigger_id WHERE t.kind = 'watch') FROM triggers"
+        " WHERE kind = 'watch' AND status <> 'removed'"
+    )
+    watchers, cursors, seen = rows[0]
+    return int(watchers), int(cursors), int(seen)
 
 
 def counts(connection: Connection) -> Rows:
