@@ -70,6 +70,15 @@ class SchedulePass:
             rows = trigger_rows.all_rows(connection, SCHEDULE)
         return [plan for row in rows if (plan := _correction(row, now)) is not None]
 
+    def plan_runs(self, trigger_id: str, nominals: list[int]) -> TriggerUpdate | None:
+        """Return the plan that starts missed instants of a schedule; None if it is gone."""
+        now = self._clock.now()
+        with self._database.connect("reader") as connection:
+            row = trigger_rows.find(connection, trigger_id)
+            if row is None:
+                return None
+            return SchedulePlanner(connection, self._builder, row, now).plan_runs(nominals)
+
     def _plan(
         self, connection: Connection, row: TriggerRow, now: int, exhausted: str | None
     ) -> TriggerUpdate:

@@ -367,6 +367,9 @@ class _Firing:
     def create_tasks(self, inserted: set[tuple[str, str]]) -> list[LockedTask]:
         """Create the tasks of runs that start, except where another run has all of their keys."""
         tasks: list[LockedTask] = []
+        for submission in self.update.submissions:
+            version = creation.register(self._tx, submission, self._now)
+            tasks.append(creation.create(self._tx, submission, version, self._now))
         for starting in self._starting:
             submission = starting.submission
             keys = [
