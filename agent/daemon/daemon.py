@@ -6,7 +6,6 @@ A closed terminal (SIGHUP) stops it gracefully too, unless it was started with `
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import threading
@@ -20,6 +19,8 @@ from agent.approvals import expiry
 from agent.config.settings import Settings
 from agent.core import audit, file_descriptors
 from agent.daemon import event_logging, jobs, startup_retry
+from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.trigger_jobs import TriggerJobs
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.read_models.event_tail import EventTail
@@ -89,7 +90,8 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._is_stopping = False
         self._greeting: asyncio.Task[None] | None = None
-        self._jobs: list[asyncio.Task[None]] = []
+        self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
+        self._triggers: TriggerJobs | None = None
 
     async def run(self, on_ready: OnReady | None) -> None:
         """Run tasks until a signal stops the worker, then stop the rest."""
@@ -131,14 +133,20 @@ class Daemon:
         self._tail.start()
 
     def _start_jobs(self) -> None:
-        database = self._database
-        self._jobs = [
-            asyncio.create_task(job)
-            for job in (
-                jobs.sync_workflows(self._settings, database, self._server),
-                expiry.watch(database, database.clock, self._settings.approvals.loop_seconds),
-            )
-        ]
+        settings, database = self._settings, self._database
+        triggers = self._triggers = TriggerJobs(settings, database, self._worker, self._jobs)
+        sync = jobs.WorkflowSyncJob(
+            settings,
+            database,
+            self._server,
+            on_first_sync=triggers.on_first_sync,
+            on_sync=triggers.on_sync,
+            in_thread=self._jobs.in_thread,
+        )
+        check = expiry.ApprovalCheck(database, database.clock)
+        self._jobs.every("workflow sync", jobs.WORKFLOW_SYNC_SECONDS, sync.run)
+        self._jobs.every("approval check", settings.approvals.loop_seconds, check.run)
+        self._jobs.start()
 
     def _stop(self, number: signal.Signals) -> None:
         """Stop gracefully at the first signal, and at once at the second."""
@@ -166,10 +174,9 @@ class Daemon:
     async def _close(self) -> None:
         if self._greeting is not None:
             self._greeting.cancel()
-        for job in self._jobs:
-            job.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await job
+        if self._triggers is not None:
+            await self._triggers.stop()
+        await self._jobs.stop()
         if self._server is not None:
             self._server.stop()
             await self._server.closed()
