@@ -28,6 +28,7 @@ def watching(path: Path | str, **keys: Any) -> Watching:
 
 
 def events(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return what happened to which files."""
     return [(item["event"], item["name"]) for item in found]
 
 
@@ -269,14 +270,13 @@ def test_a_single_file_can_be_watched(tmp_path: Path) -> None:
 def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
     """Two names that would look the same stay two files."""
     odd = os.fsencode(tmp_path) + b"/caf\xe9.txt"
-    with open(odd, "wb"):  # noqa: PTH123 - a name of bytes
-        pass
+    Path(os.fsdecode(odd)).touch()
     (tmp_path / "caf\\xe9.txt").write_text("")
     watcher = watching(tmp_path)
     assert [item["name"] for item in watcher.poll()] == ["caf\\xe9.txt"] * 2
     assert len(set(watcher.keys)) == 2
     assert watcher.poll() == []
-    os.unlink(odd)
+    Path(os.fsdecode(odd)).unlink()
     assert settle(watcher) == [("deleted", "caf\\xe9.txt")]
 
 
@@ -364,7 +364,7 @@ def test_another_inode_alone_is_a_change_unless_the_watcher_polls(tmp_path: Path
 
 @pytest.mark.parametrize("below", ["", "sub"])
 def test_a_directory_that_cannot_be_read_is_an_error(
-    open_directory: Path, ordinary_user: None, below: str, request: pytest.FixtureRequest
+    open_directory: Path, ordinary_user: None, below: str
 ) -> None:
     """Also one below: its files are not deleted."""
     euid = os.geteuid()
