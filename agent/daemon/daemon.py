@@ -21,6 +21,7 @@ from agent.core import audit, file_descriptors
 from agent.daemon import event_logging, jobs, startup_retry
 from agent.daemon.job_scheduler import JobScheduler
 from agent.daemon.prune_job import PruneJob
+from agent.daemon.trigger_jobs import TriggerJobs
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.read_models.event_tail import EventTail
@@ -93,6 +94,7 @@ class Daemon:
         self._greeting: asyncio.Task[None] | None = None
         self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
         self._prune_job: PruneJob | None = None
+        self._triggers: TriggerJobs | None = None
 
     async def run(self, on_ready: OnReady | None, *, has_pruning: bool = True) -> None:
         """Run tasks until a signal stops the worker, then stop the rest."""
@@ -137,8 +139,14 @@ class Daemon:
 
     def _start_jobs(self) -> None:
         settings, database = self._settings, self._database
+        triggers = self._triggers = TriggerJobs(settings, database, self._worker, self._jobs)
         sync = jobs.WorkflowSyncJob(
-            settings, database, self._server, in_thread=self._jobs.in_thread
+            settings,
+            database,
+            self._server,
+            on_first_sync=triggers.on_first_sync,
+            on_sync=triggers.on_sync,
+            in_thread=self._jobs.in_thread,
         )
         check = expiry.ApprovalCheck(database, database.clock)
         self._jobs.every("workflow sync", jobs.WORKFLOW_SYNC_SECONDS, sync.run)
@@ -184,6 +192,8 @@ class Daemon:
             self._greeting.cancel()
         if self._prune_job is not None:
             self._prune_job.stop()
+        if self._triggers is not None:
+            await self._triggers.stop()
         await self._jobs.stop()
         if self._server is not None:
             self._server.stop()
