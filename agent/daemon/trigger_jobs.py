@@ -74,6 +74,7 @@ class TriggerJobs:
     async def stop(self) -> None:
         """Stop polling; polls in flight are abandoned, and recorded by the next start's polls."""
         await self._jobs.in_thread(self._watchers.stop)
+        self._schedules.close()
 
     async def _run_schedules(self) -> None:
         if not self._is_ready:
