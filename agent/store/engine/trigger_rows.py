@@ -405,6 +405,16 @@ def watcher_counts(connection: Connection) -> tuple[int, int, int]:
     return int(watchers), int(cursors), int(seen)
 
 
-def counts(connection: Connection) -> Rows:
-    """Return (status, count) of all firings."""
-    return connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
+def failing(connection: Connection) -> dict[str, int]:
+    """Return the failures in a row of watchers that fail."""
+    rows = connection.query(
+        "SELECT id, failures FROM triggers WHERE kind = 'watch' AND failures > 0"
+        " AND status = 'active' ORDER BY id"
+    )
+    return {str(trigger_id): int(failures) for trigger_id, failures in rows}
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """Return how many firings have each status."""
+    rows = connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
+    return {str(status): int(count) for status, count in rows}
