@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_crash_of_the_parser_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_program_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says why."""
-    monkeypatch.setattr(parser_process.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
 
     async def main() -> None:
         async with poll_context() as context:
