@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import EmailMessage
 from typing import Any
+from weakref import WeakSet
 
 from imap_tools import MailBoxUnencrypted
 from proxyprotocol.reader import ProxyProtocolReader
@@ -51,12 +52,14 @@ class ImapServer:
         self.connections = 0
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
 
     @contextmanager
     def account(self) -> Iterator[MailBoxUnencrypted]:
         """Log in as the account's owner, to deliver messages and to change folders."""
-        with MailBoxUnencrypted("127.0.0.1", self.port, timeout=10).login(USER, PASSWORD) as box:
+        # The server misses a message that arrives right after a folder was opened: open none.
+        box = MailBoxUnencrypted("127.0.0.1", self.port, timeout=10)
+        with box.login(USER, PASSWORD, initial_folder=None):
             # A message is sent in two parts; the second must not wait for an acknowledgement.
             box.client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield box
@@ -131,10 +134,7 @@ class ImapServer:
         async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.connections += 1
             self._writers.add(writer)
-            try:
-                await serve(reader, writer)
-            finally:
-                self._writers.discard(writer)
+            await serve(reader, writer)
 
         server = await asyncio.start_server(count, "127.0.0.1", 0, ssl=implicit_tls)
         self.port = server.sockets[0].getsockname()[1]
