@@ -42,7 +42,7 @@ def test_a_message_that_cannot_be_parsed() -> None:
     """Parts nested without end break the standard parser; the item keeps its UID."""
     raw = b"".join(
         b'Content-Type: multipart/mixed; boundary="%d"\r\n\r\n--%d\r\n' % (depth, depth)
-        for depth in range(700)
+        for depth in range(1200)
     )
     data = describe("INBOX", 7, raw, size=len(raw), has_body=True)
     assert data["uid"] == 7
