@@ -100,6 +100,21 @@ def test_a_list_of_tasks_loads_only_what_it_needs(cli: Cli) -> None:
     assert not heavy & set(loaded)
 
 
+def test_only_the_daemon_loads_the_job_scheduler(cli: Cli) -> None:
+    """A command that runs a task itself has no periodic jobs."""
+    cli.write("flow.yaml", "name: flow\nsteps: {one: {wait: 1ms}}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, "run", "flow.yaml", "--wait"],
+        cwd=cli.directory,
+        env=cli.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "succeeded" in done.stdout
+    assert not {"apscheduler", "tzlocal"} & set(json.loads(done.stderr.splitlines()[-1]))
+
+
 def test_unknown_commands_and_options_are_bad_usage(cli: Cli) -> None:
     """An unknown name is one line of error, with exit code 2."""
     assert "No such command" in cli("frobnicate", code=2).err
