@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from agent.core.redaction import everywhere
-from agent.core.thread_bridge import UnboundedThreads
 from agent.steps.attempt.secrets import Secrets
-from agent.steps.attempt.services import Limits
 from agent.steps.http.address_policy import AddressPolicy
 from agent.steps.types.errors import DefiniteFailure
-from agent.triggers.watchers.source import SourceError, require
+from agent.triggers.watchers import poll_threads
+from agent.triggers.watchers.source import PollContext, SourceError, require
 
 Result = TypeVar("Result")
 
@@ -34,8 +33,6 @@ _REFUSED_SECONDS: Final = 300.0
 """Servers lock accounts after a number of wrong passwords."""
 _TEXT_LENGTH: Final = 300
 _FOLDERS_SHOWN: Final = 30
-
-_threads: Final = UnboundedThreads("imap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +48,22 @@ class Folder:
 class ImapConnection:
     """A connection that is logged in, with its folder open for reading only."""
 
-    def __init__(self, keys: dict[str, Any], limits: Limits, timeout_seconds: float) -> None:
+    def __init__(self, keys: dict[str, Any], context: PollContext) -> None:
         self._keys = keys
         self.host: str = keys["host"]
         self._port: int = keys.get("port") or _PORTS[keys["tls"]]
-        self._policy = AddressPolicy(limits.allow_private)
-        self._timeout_seconds = min(timeout_seconds, _OPERATION_SECONDS)
+        self._policy = AddressPolicy(context.limits.allow_private)
+        self._timeout_seconds = min(context.timeout_seconds, _OPERATION_SECONDS)
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_aborted = False
         self.mailbox: Any = None
         self.folder: Folder
 
-    async def run(self, function: Callable[[], Result]) -> Result:
+    async def run(self, function: Callable[[], Result], context: PollContext) -> Result:
         """Run a blocking function of this connection in a thread; cancelled, abort the connection."""
         try:
-            return await _threads.start(lambda: self._session(function))
+            return await poll_threads.start(context, lambda: self._session(function))
         finally:
             self.abort()
 

@@ -9,6 +9,7 @@ from agent.triggers.watchers.imap_connection import ImapConnection
 from agent.triggers.watchers.source import SourceError, require
 
 _HEADER_BYTES: Final = 65_536
+_HEADERS: Final = "MESSAGE-ID SUBJECT FROM TO CC DATE IN-REPLY-TO REFERENCES"
 _IMAP_KEYS: Final = {"sender": "from_", "subject": "subject"}
 
 _start = re.compile(rb"^\d+ \(")
@@ -65,7 +66,7 @@ def _uids(connection: ImapConnection, criteria: str, charset: str | None = None)
 
 def fetch_headers(connection: ImapConnection, uids: list[int]) -> list[Fetched]:
     """Return the headers of messages, ascending by UID; messages that are gone are left out."""
-    found = _fetch(connection, uids, f"BODY.PEEK[HEADER]<0.{_HEADER_BYTES}>")
+    found = _fetch(connection, uids, f"BODY.PEEK[HEADER.FIELDS ({_HEADERS})]<0.{_HEADER_BYTES}>")
     return [found[uid] for uid in uids if uid in found]
 
 

@@ -3,8 +3,8 @@
 A message's key is UIDVALIDITY and UID, which together are never used again. The cursor is the highest
 UID that was seen, so a poll costs as much as there are new messages, however many the folder has:
 
-- The first poll returns the newest messages, at most `most_items`, all with their headers and the
-  newest ones with their text. Older messages are below the cursor and never become items.
+- The first poll returns the newest messages, at most 1,000, all with their headers and the 20 newest
+  with their text. Older messages are below the cursor and never become items.
 - Later polls return new messages, oldest first. More than one poll can take (in number, or in half of
   its time) are left to the next one, which `next_seconds` asks for at once.
 - A new UIDVALIDITY makes a new baseline: the server has numbered the messages again.
@@ -32,6 +32,10 @@ from agent.triggers.watchers.source import Item, Json, Listener, Poll, PollConte
 _CHUNK: Final = 20
 """Messages whose headers are fetched by one command, and that the first poll returns with text."""
 _HEADER_CHUNK: Final = 200
+_BASELINE: Final = 1_000
+"""The most messages that a first poll returns: a folder may have a hundred thousand."""
+_PAGE: Final = 200
+"""The most new messages that a poll returns: all of them are in memory at once."""
 _MESSAGE_BYTES: Final = 2_097_152
 """Of a larger message only the beginning is fetched."""
 _GROUP_BYTES: Final = 4_194_304
@@ -67,8 +71,8 @@ class MailSource:
 
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Return the new messages, or the newest ones of a new baseline."""
-        connection = ImapConnection(self._keys, context.limits, context.timeout_seconds)
-        return await connection.run(lambda: self._poll(connection, cursor, context))
+        connection = ImapConnection(self._keys, context)
+        return await connection.run(lambda: self._poll(connection, cursor, context), context)
 
     def _poll(self, connection: ImapConnection, cursor: Json, context: PollContext) -> Poll:
         reason = None if cursor is None else self._new_baseline(cursor, connection.folder)
@@ -95,7 +99,7 @@ class MailSource:
     def _baseline(
         self, connection: ImapConnection, context: PollContext, reason: str | None
     ) -> Poll:
-        uids = search(connection, self._filters, context.most_items)
+        uids = search(connection, self._filters, min(context.most_items, _BASELINE))
         # A message that arrived since the folder was opened may be among them.
         last = max([connection.folder.uidnext - 1, *uids])
         with_text = set(uids[-_CHUNK:]) if reason is None else set()
@@ -116,7 +120,7 @@ class MailSource:
     def _new_messages(self, connection: ImapConnection, last: int, context: PollContext) -> Poll:
         stop_at = context.clock.monotonic() + context.timeout_seconds * _SHARE_OF_TIMEOUT
         uids = search(connection, {}, None, after=last)
-        page = uids[: context.most_items]
+        page = uids[: min(context.most_items, _PAGE)]
         items: list[Item] = []
         for start in range(0, len(page), _CHUNK):
             chunk = page[start : start + _CHUNK]
@@ -190,6 +194,16 @@ class _Account:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass
+class _Accounts:
+    """All accounts that a daemon listens to, by host, port and user."""
+
+    of: dict[tuple[str, int | None, str], _Account] = field(default_factory=dict)
+
+    async def aclose(self) -> None:
+        """Do nothing: a cancelled listener has closed its connection."""
+
+
 class MailListener:
     """Waits for new messages by IDLE."""
 
@@ -199,9 +213,9 @@ class MailListener:
 
     async def listen(self, context: PollContext, wake: Callable[[], None]) -> None:
         """Wake when the server reports a change; end if the server has no IDLE."""
-        accounts: dict[str, _Account] = context.resources.setdefault("mail", {})
-        name = f"{self._keys['user']}@{self._keys['host']}:{self._keys.get('port')}"
-        account = accounts.setdefault(name, _Account())
+        accounts: _Accounts = context.resources.setdefault("mail", _Accounts())
+        name = (self._keys["host"], self._keys.get("port"), self._keys["user"])
+        account = accounts.of.setdefault(name, _Account())
         listening = (self._keys["folder"], wake)
         account.wakes.append(listening)
         try:
@@ -228,7 +242,7 @@ class MailListener:
     async def _idle(self, context: PollContext, account: _Account) -> bool:
         """Wake on each change until the connection ends; return False if the server has no IDLE."""
         loop = asyncio.get_running_loop()
-        connection = ImapConnection(self._keys, context.limits, context.timeout_seconds)
+        connection = ImapConnection(self._keys, context)
 
         def wake_all() -> None:
             for folder, wake in list(account.wakes):
@@ -249,7 +263,7 @@ class MailListener:
                 _, late = manager.stop()
                 is_change = any(_is_arrival(line) for line in (*changes, *late))
 
-        return await connection.run(idle)
+        return await connection.run(idle, context)
 
 
 def _is_arrival(line: bytes | None) -> bool:

@@ -4,22 +4,27 @@ Anyone can send anything to a mailbox. What cannot be decoded is replaced, one b
 others, and a message that cannot be parsed at all still has its UID and an `error`.
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 
+from agent.store.db.json_values import encode
 from agent.triggers.watchers.source import Json, require
 
 Value = TypeVar("Value")
 Default = TypeVar("Default")
 
 TEXT_BYTES: Final = 50_000
+_ITEM_LENGTH: Final = 200_000
 _FIELD_LENGTH: Final = 1_000
 _ADDRESSES: Final = 100
 _REFERENCES: Final = 50
 _ATTACHMENTS: Final = 100
+_unreadable: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""Control characters; JSON writes six characters for each."""
 
 
 def describe(folder: str, uid: int, raw: bytes, *, size: int, has_body: bool) -> dict[str, Json]:
@@ -37,16 +42,29 @@ def describe(folder: str, uid: int, raw: bytes, *, size: int, has_body: bool) ->
         message = require("imap_tools", "imap-tools").MailMessage.from_bytes(raw)
         data |= _headers(message)
         data |= _body(message, is_cut=is_cut) if has_body else _NO_BODY
+        return _fitting(data)
     except Exception as problem:
         # The parser of the standard library fails on messages that were made to break it.
         error = bounded(f"the message cannot be parsed: {type(problem).__name__}: {problem}")
         return data | _NO_HEADERS | _NO_BODY | {"error": error}
+
+
+def _fitting(data: dict[str, Json]) -> dict[str, Json]:
+    """Return the data without what makes it too large for an item: many fields at their limits."""
+    for smaller in (
+        {"html": None},
+        {name: data[name][:10] for name in ("to", "cc", "references", "attachments")},
+        {"text": data["text"] and bounded(data["text"], 10_000)},
+    ):
+        if len(encode(data, "item")) <= _ITEM_LENGTH:
+            break
+        data = {**data, **smaller, "is_complete": False}
     return data
 
 
 def bounded(value: object, most_bytes: int = _FIELD_LENGTH) -> str:
     """Return a text that both databases store, at most this long in UTF-8."""
-    text = str(value).replace("\0", "\ufffd")[:most_bytes]
+    text = _unreadable.sub("\ufffd", str(value)[:most_bytes])
     return text.encode("utf-8", "replace")[:most_bytes].decode("utf-8", "ignore")
 
 

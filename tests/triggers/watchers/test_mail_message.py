@@ -94,3 +94,19 @@ def test_dates(written: str, expected: str | None) -> None:
     """A date has the sender's offset; one that cannot be read is null."""
     raw = f"Date: {written}\r\n\r\n".encode()
     assert describe("INBOX", 7, raw, size=len(raw), has_body=True)["date"] == expected
+
+
+def test_an_item_always_fits() -> None:
+    """A message with every field at its limit still makes an item that can be stored."""
+    addresses = ", ".join(f'"{"n" * 990}{number}" <{number}@example.org>' for number in range(200))
+    raw = (
+        f"To: {addresses}\r\nCc: {addresses}\r\n"
+        'Content-Type: multipart/alternative; boundary="x"\r\n\r\n'
+        "--x\r\nContent-Type: text/plain\r\n\r\n" + '"\x01' * 50_000 + "\r\n"
+        "--x\r\nContent-Type: text/html\r\n\r\n" + '"\x01' * 50_000 + "\r\n--x--\r\n"
+    ).encode()
+    data = describe("INBOX", 7, raw, size=len(raw), has_body=True)
+    assert len(encode({"1:7": data}, "item")) <= 262_144
+    assert data["is_complete"] is False
+    assert data["text"]
+    assert data["to"]
