@@ -120,6 +120,8 @@ def _apply(
         results.events += firing.events
         if firing.update.seen:
             trigger_rows.mark_seen(tx, firing.row.id, firing.update.seen, now)
+        if firing.update.seen_since is not None:
+            trigger_rows.mark_unchanged(tx, firing.row.id, firing.update.seen_since, now)
     trigger_rows.update(tx, [(each.row.id, each.changes) for each in firings if each.changes])
     if results.events:
         writes.insert_events(tx, results.events)

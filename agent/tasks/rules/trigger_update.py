@@ -60,6 +60,8 @@ class TriggerUpdate:
     """Why queued runs are skipped, if they are."""
     seen: list[str] = field(default_factory=list)
     """Keys of known items that a poll showed again."""
+    seen_since: int | None = None
+    """Items that were seen since then are still shown: the source has not changed."""
     events: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)
     """Other tasks to create with it: the question about missed runs."""
