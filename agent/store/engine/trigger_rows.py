@@ -342,6 +342,16 @@ def mark_seen(tx: Connection, trigger_id: str, keys: Sequence[str], now: int) ->
     )
 
 
+def mark_unchanged(tx: Connection, trigger_id: str, since: int, now: int) -> None:
+    """Record that everything which was seen since then is still shown."""
+    tx.defer(
+        "UPDATE firings SET seen_at = :now WHERE trigger_id = :id AND seen_at >= :since",
+        id=trigger_id,
+        since=since,
+        now=now,
+    )
+
+
 def firings_of(
     connection: Connection,
     trigger_id: str,

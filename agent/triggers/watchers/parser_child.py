@@ -62,10 +62,11 @@ def _limit(body_bytes: int, cpu_seconds: int) -> None:
     import resource
 
     memory = _BASE_BYTES + _BYTES_PER_BYTE * body_bytes
-    for kind, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_CORE, 0),
+    for kind, soft, hard in (
+        (resource.RLIMIT_AS, memory, memory),
+        # At the soft limit the signal says why it ends, at the hard one it is killed.
+        (resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1),
+        (resource.RLIMIT_CORE, 0, 0),
     ):
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (soft, hard))

@@ -15,16 +15,19 @@ OPTIONS = {"content_type": "application/xml", "url": "https://example.org/feed",
 
 
 def read(body: bytes | str, **options: Any) -> list[dict[str, Any]]:
+    """Read a feed in this process."""
     data = body.encode() if isinstance(body, str) else body
     return feed_document.parse(data, {**OPTIONS, **options})
 
 
 def rss(*items: str, head: str = "") -> str:
+    """Return a feed with these items."""
     inner = "".join(f"<item>{item}</item>" for item in items)
     return f'{head}<rss version="2.0"><channel><title>News</title>{inner}</channel></rss>'
 
 
 def keys(found: list[dict[str, Any]]) -> list[str]:
+    """Return the keys of what was found."""
     return [item["key"] for item in found]
 
 

@@ -30,6 +30,7 @@ TEXT = {"Content-Type": "text/plain"}
 async def get(
     server: Server, context: PollContext, cursor: Any = None, path: str = "/it", **keys: Any
 ) -> http_poll.Fetched:
+    """Fetch a path of the server."""
     return await http_poll.get({"url": server.url(path), **keys}, cursor, context)
 
 
