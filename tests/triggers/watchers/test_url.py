@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from agent.triggers.watchers.registry import source_of
 from agent.triggers.watchers.source import Poll, PollContext
+from agent.workflows.compile.compiler import compile_text
 from tests.support.http_server import Server, answer, in_turn
+from tests.support.sample_kinds import KINDS
 from tests.support.web_polls import failure, poll, watching
 
 HTML = {"Content-Type": "text/html"}
@@ -195,5 +198,27 @@ def test_without_its_library_the_message_names_the_package(
         assert f"pip install {package}`" in str(error)
         server.routes["/p"] = answer(200, b"5", {"Content-Type": "text/plain"})
         assert (await poll("url", {"url": server.url("/p")}, context)).items
+
+    watching(test)
+
+
+def test_compiled_definitions_are_polled_as_they_are() -> None:
+    """The sources read the keys that the compiler writes, in short form too."""
+
+    async def test(server: Server, context: PollContext) -> None:
+        feed = b"<rss version='2.0'><channel><item><guid>1</guid></item></channel></rss>"
+        server.routes["/feed"] = answer(200, feed, {"Content-Type": "text/xml"})
+        server.routes["/page"] = answer(200, page("5"), HTML)
+        text = (
+            "name: x\nsteps:\n  a: {nap: }\non:\n  watch:\n"
+            f"    - feed: {server.url('/feed')}\n"
+            f"    - url: {{url: '{server.url('/page')}', select: '#price', pattern: '[0-9]'}}\n"
+        )
+        found = [
+            await source_of(spec).poll(None, context)
+            for spec in compile_text(text, kinds=KINDS).on["watch"]
+        ]
+        assert found[0].items[0].key == "1"
+        assert found[1].items[0].data["value"] == "5"
 
     watching(test)
