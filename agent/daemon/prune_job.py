@@ -1,15 +1,17 @@
 """Removes old tasks while the daemon runs, as `agent db prune` does, if `[prune]` turns it on.
 
-The removal must not slow tasks down: its transactions are short, it pauses after each for as long as
-that took, and one run removes a bounded number of rows. What is left then is removed a little later.
+The removal must not slow tasks down: its transactions are short, it pauses after each for several times
+as long as that took, and one run removes a bounded number of rows. What is left then is removed a
+little later.
 
 Age is counted by the clock, and a clock that was set a year ahead by mistake makes everything old. So
 after a large jump the job waits: a time server corrects such a clock soon.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 import structlog
 
@@ -21,13 +23,18 @@ from agent.store.db.database import Database
 
 log = structlog.get_logger(__name__)
 
+Step = TypeVar("Step")
+
 MOST_PER_RUN: Final = 20_000
 """Rows removed in one run, about: tasks, and rows that belong to no task."""
 FIRST_PAUSE_SECONDS: Final = 300.0
 """Between the start of the daemon, or a large jump of the clock, and the next run."""
 NEXT_PAUSE_SECONDS: Final = 30.0
 """Between two runs, while there is more to remove."""
-_LONGEST_PAUSE_SECONDS: Final = 1.0
+_PAUSE_SHARE: Final = 4.0
+"""How much longer than a transaction the pause after it is: others write meanwhile."""
+_PAUSE_SECONDS: Final = (0.02, 1.0)
+"""Its bounds."""
 _LARGE_JUMP_SECONDS: Final = 3600.0
 
 
@@ -75,20 +82,31 @@ class PruneJob:
 
     def _prune(self) -> bool:
         """Return whether everything old was removed."""
-        clock, is_complete = self._database.clock, True
         counts = dict.fromkeys(pruning.PRUNED, 0)
+        before_us = self._database.clock.now() - self._age_us
         with self._database.connect("writer") as connection:
-            began = clock.monotonic()
-            steps = pruning.prune_in_steps(connection, clock.now() - self._age_us)
-            for kind, count in steps:
+            for kind, count in self._paced(pruning.prune_in_steps(connection, before_us)):
                 counts[kind] += count
-                pause = min(clock.monotonic() - began, _LONGEST_PAUSE_SECONDS)
-                if self._is_stopping.wait(pause) or sum(counts.values()) >= MOST_PER_RUN:
-                    is_complete = False
+                if sum(counts.values()) >= MOST_PER_RUN:
                     break
-                began = clock.monotonic()
+        is_complete = not self._is_stopping.is_set() and sum(counts.values()) < MOST_PER_RUN
         if any(counts.values()):
             log.info("pruned", **counts, is_complete=is_complete)
-            if is_complete and not self._is_stopping.is_set():
-                free_space.shrink(self._database)
+            with contextlib.closing(free_space.shrink_in_steps(self._database)) as steps:
+                for _ in self._paced(steps):
+                    pass
         return is_complete
+
+    def _paced(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """Yield steps with a pause after each, until the job is stopped."""
+        clock = self._database.clock
+        shortest, longest = _PAUSE_SECONDS
+        while not self._is_stopping.is_set():
+            began = clock.monotonic()
+            try:
+                step = next(steps)
+            except StopIteration:
+                return
+            pause = _PAUSE_SHARE * (clock.monotonic() - began)
+            yield step
+            self._is_stopping.wait(min(max(pause, shortest), longest))

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from agent.core import audit, file_descriptors
 from agent.core.clock import SECOND, Clock
 from agent.daemon import daemon, prune_job
 from agent.daemon.prune_job import PruneJob
-from agent.store import pruning
+from agent.store import free_space, pruning
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from tests.support.rows import insert_task
@@ -35,7 +37,7 @@ class SkippedClock(Clock):
         return super().machine_now() + int(self.skipped_seconds * SECOND)
 
 
-def fill(database: Database, ages_days: dict[str, float]) -> None:
+def fill(database: Database, ages_days: Mapping[str, float]) -> None:
     """Record tasks that ended this long ago."""
     now = database.clock.now()
     with database.connect("writer") as connection, connection.transaction():
@@ -70,7 +72,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "collect_garbage_seldom", lambda: None)
 
 
-def serve_until(database: Database, path: Path, settings: PruneSettings, ended: str) -> None:
+def serve_until(
+    database: Database, path: Path, settings: PruneSettings, ended: str, **given: Any
+) -> None:
     """Run a daemon until it logs this event."""
     has_ended = threading.Event()
 
@@ -88,11 +92,11 @@ def serve_until(database: Database, path: Path, settings: PruneSettings, ended: 
 
     stopped_in_time: list[bool] = []
     stopping = threading.Thread(target=stop)
-    given = Settings(base=path, server=ServerSettings(enabled=False), prune=settings)
+    whole = Settings(base=path, server=ServerSettings(enabled=False), prune=settings)
     before = structlog.get_config()["processors"]
     structlog.configure(processors=[look])
     try:
-        asyncio.run(daemon.serve(given, database, on_ready=ready))
+        asyncio.run(daemon.serve(whole, database, on_ready=ready, **given))
     finally:
         structlog.configure(processors=before)
     stopping.join()
@@ -100,11 +104,19 @@ def serve_until(database: Database, path: Path, settings: PruneSettings, ended: 
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    ("settings", "has_pruning"),
+    [(Settings().prune, True), (PruneSettings(older_than_days=1), False)],
+    ids=["by default", "in a further worker"],
+)
 def test_it_is_off_until_it_is_configured(
-    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: PruneSettings,
+    has_pruning: bool,
 ) -> None:
-    """An upgrade removes nothing."""
-    assert not Settings().prune.is_on
+    """An upgrade removes nothing; and one process of several does it."""
     monkeypatch.setattr(prune_job, "FIRST_PAUSE_SECONDS", 0.0)
     fill(sqlite_database, {"ancient": 10_000})
 
@@ -115,7 +127,7 @@ def test_it_is_off_until_it_is_configured(
     # A broken file, so that the first sync logs something to wait for.
     (tmp_path / "workflows").mkdir()
     (tmp_path / "workflows" / "broken.yaml").write_text("steps: [")
-    serve_until(sqlite_database, tmp_path, PruneSettings(), "workflow.broken")
+    serve_until(sqlite_database, tmp_path, settings, "workflow.broken", has_pruning=has_pruning)
     assert tasks(sqlite_database) == {"ancient"}
 
 
@@ -154,11 +166,48 @@ def test_a_stopped_run_ends_after_its_transaction(
 ) -> None:
     """Otherwise the daemon could not end in time."""
     monkeypatch.setattr(pruning, "_TASKS", 1)
+    # The pause after a transaction ends at once.
+    monkeypatch.setattr(prune_job, "_PAUSE_SECONDS", (PATIENCE_SECONDS, PATIENCE_SECONDS))
     fill(sqlite_database, {f"old-{number}": 100 for number in range(3)})
     job, _ = made(sqlite_database)
-    job.stop()
+    remove = pruning._remove_families
+
+    def stop_meanwhile(*given: Any) -> int:
+        threading.Timer(0.05, job.stop).start()
+        return remove(*given)
+
+    monkeypatch.setattr(pruning, "_remove_families", stop_meanwhile)
+    began = time.monotonic()
     job.run()
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
     assert len(tasks(sqlite_database)) == 2
+
+
+def test_others_write_while_it_runs(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It spends most of its time in pauses, also while the file shrinks."""
+    pauses: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            pauses.append(timeout)
+            return self.is_set()
+
+    monkeypatch.setattr(pruning, "_TASKS", 1)
+    monkeypatch.setattr(free_space, "_PAGES_AT_ONCE", 1)
+    fill(sqlite_database, {f"old-{number}": 100 for number in range(200)})
+    job, _ = made(sqlite_database)
+    job._is_stopping = Stop()
+    committed, began = sqlite_database.write_mark(), time.monotonic()
+    job.run()
+    worked = time.monotonic() - began
+    transactions = sqlite_database.write_mark() - committed
+    assert transactions > 200
+    assert len(pauses) >= transactions
+    assert sum(pauses) > 2 * worked
+    assert free_space.measure(sqlite_database).free_bytes == 0  # type: ignore[union-attr]
 
 
 def test_a_failed_run_is_tried_again(

@@ -347,7 +347,8 @@ class _Firing:
         status = self.changes.get("status", self.row.status)
         if most is None or status != TriggerStatus.ACTIVE:
             return False
-        since = self.row.resumed_at or 0
+        # A resume starts the count again, with the very change that it makes.
+        since = self.changes.get("resumed_at", self.row.resumed_at) or 0
         endings = trigger_rows.last_endings(self._tx, self.row.id, since, most)
         if len(endings) < most or any(ending != "failed" for ending in endings):
             return False

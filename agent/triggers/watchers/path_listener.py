@@ -40,8 +40,14 @@ def open_listener(keys: dict[str, Any]) -> "PathListener | None":
 class PathListener:
     """Wakes the watcher when a directory of its path changes."""
 
-    def __init__(self, keys: dict[str, Any], absent_seconds: float = _ABSENT_SECONDS) -> None:
+    def __init__(
+        self,
+        keys: dict[str, Any],
+        absent_seconds: float = _ABSENT_SECONDS,
+        apart_seconds: float = _APART_SECONDS,
+    ) -> None:
         self._keys = keys
+        self._apart_seconds = apart_seconds
         self._absent_seconds = absent_seconds
 
     async def listen(self, context: PollContext, wake: Callable[[], None]) -> None:
@@ -89,7 +95,7 @@ class PathListener:
                     ended.result()
                     return True
                 wake()
-                await asyncio.sleep(_APART_SECONDS)
+                await asyncio.sleep(self._apart_seconds)
                 now = await poll_threads.start(context, lambda: directories(path, stop))
                 if now != found:
                     return True

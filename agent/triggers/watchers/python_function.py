@@ -111,7 +111,15 @@ class _Calls:
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:
         """Run a function in a thread; it runs on if the poll is cancelled."""
-        return await asyncio.shield(self._keep(poll_threads.start(self._context, function)))
+
+        def run() -> Any:
+            try:
+                return function()
+            except StopIteration as problem:
+                # As in a coroutine: no future can hold it.
+                raise RuntimeError("the function raised StopIteration") from problem
+
+        return await asyncio.shield(self._keep(poll_threads.start(self._context, run)))
 
     async def in_task(
         self, call: str, function: Callable[..., Any], arguments: dict[str, Any]
@@ -158,8 +166,11 @@ def _read(call: str, returned: Any, cursor: Json, most_items: int) -> Poll:
 def _describe(call: str, problem: BaseException, workflow_path: str | None) -> str:
     """Return the exception's type and text, and the line of the user's file that raised it."""
     raised: BaseException = problem
-    if isinstance(problem, containment.StepExitError | DefiniteFailure):
-        raised = problem.__cause__ or problem
+    cause = problem.__cause__
+    if isinstance(problem, containment.StepExitError | DefiniteFailure) or isinstance(
+        cause, StopIteration
+    ):
+        raised = cause or problem
     if isinstance(problem, DefiniteFailure):
         text = str(problem)
     else:

@@ -178,6 +178,12 @@ BAD: list[tuple[str, int | None, str, str]] = [
     (S + "on: {schedule: {every: 1h, inputs: {x: 1}}}\n", 4, "on.schedule[0].inputs", "no input 'x'"),
     ("inputs: {n: integer}\n" + S + "on: {schedule: {every: 1h}}\n", 5, "on.schedule[0].inputs",
      "'n' is missing"),
+    (S + "on: {schedule: [{every: 60s}, {every: 1m, catch_up: all}]}\n", 4, "on.schedule[1]",
+     "on.schedule[0] has the same times; remove one of them, or give each an id"),
+    (S + "on: {watch: [{feed: 'https://x'}, {feed: 'https://x', every: 1m}]}\n", 4, "on.watch[1]",
+     "on.watch[0] has the same source"),
+    (S + "on: {schedule: {id: a, every: 1m}, watch: {id: a, feed: 'https://x'}}\n", 4, "on.watch[0]",
+     "on.schedule[0] has the id 'a' too; each trigger needs an id of its own"),
     (S + "on: {watch: {every: 1h}}\n", 4, "on.watch", "exactly one of feed, url, path,"),
     (S + "on: {watch: {feed: 'ftp://x'}}\n", 4, "on.watch.feed", "starts with https://"),
     (
