@@ -6,6 +6,7 @@ All of it is a hint: what the file system does not report, the next poll finds.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import threading
 from collections.abc import Callable
@@ -51,7 +52,10 @@ class PathListener:
         self._absent_seconds = absent_seconds
 
     async def listen(self, context: PollContext, wake: Callable[[], None]) -> None:
-        """Call `wake` after changes, until cancelled."""
+        """Call `wake` after changes, until cancelled.
+
+        The system may refuse to watch more directories: then an `OSError` ends it.
+        """
         path = WatchedPath.of(self._keys, context.workflow_path)
         stop = threading.Event()
         is_new = False
@@ -64,11 +68,11 @@ class PathListener:
                     continue
                 if is_new:
                     wake()
-                try:
-                    is_new = await self._watch(path, found, wake, context)
-                except FileNotFoundError:
-                    # It was removed before it could be watched.
-                    is_new = True
+                # A directory may be removed before it can be watched.
+                with contextlib.suppress(FileNotFoundError):
+                    await self._watch(path, found, wake, context)
+                is_new = True
+                await asyncio.sleep(self._apart_seconds)
         finally:
             stop.set()
 
@@ -78,7 +82,7 @@ class PathListener:
         found: dict[str, int],
         wake: Callable[[], None],
         context: PollContext,
-    ) -> bool:
+    ) -> None:
         """Wake after changes, until the directories are other ones."""
         changed, stop = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -93,12 +97,12 @@ class PathListener:
                 changed.clear()
                 if ended.done():
                     ended.result()
-                    return True
+                    return
                 wake()
                 await asyncio.sleep(self._apart_seconds)
                 now = await poll_threads.start(context, lambda: directories(path, stop))
                 if now != found:
-                    return True
+                    return
         finally:
             stop.set()
             await asyncio.wait({ended}, timeout=_STOP_SECONDS)
