@@ -99,14 +99,14 @@ class _At:
 class Timing:
     """When one schedule is due: a pure function of its keys, its anchor and its id."""
 
-    __slots__ = ("_end_us", "_instants", "_jitter_us", "_start_us", "trigger_id", "zone")
+    __slots__ = ("_end_us", "_instants", "_start_us", "jitter_us", "trigger_id", "zone")
 
     def __init__(self, spec: dict[str, Json], anchor_us: int, trigger_id: str = "") -> None:
         self.trigger_id = trigger_id
         self.zone: tzinfo = ZoneInfo(spec["timezone"]) if spec.get("timezone") else machine_zone()
         self._start_us = _bound(spec.get("start"), self.zone, is_end=False)
         self._end_us = _bound(spec.get("end"), self.zone, is_end=True)
-        self._jitter_us = round((spec.get("jitter_seconds") or 0) * SECOND)
+        self.jitter_us = round((spec.get("jitter_seconds") or 0) * SECOND)
         self._instants: _Instants
         if spec.get("cron"):
             self._instants = Cron(spec["cron"], self.zone)
@@ -128,12 +128,16 @@ class Timing:
         instant = self._instants.next_after(max(after_us, self._start_us - 1))
         return None if instant is None or instant > self._end_us else instant
 
+    def is_within_bounds(self, instant_us: int) -> bool:
+        """Tell whether an instant lies neither before `start` nor after `end`."""
+        return self._start_us <= instant_us <= self._end_us
+
     def due(self, nominal_us: int) -> int:
         """Return when the run of a nominal instant starts: up to `jitter` later, always the same."""
-        if not self._jitter_us:
+        if not self.jitter_us:
             return nominal_us
         digest = hashlib.blake2b(f"{self.trigger_id}\0{nominal_us}".encode(), digest_size=8)
-        return nominal_us + int.from_bytes(digest.digest()) % (self._jitter_us + 1)
+        return nominal_us + int.from_bytes(digest.digest()) % (self.jitter_us + 1)
 
     def between(self, after_us: int, until_us: int, most: int) -> Gap:
         """Return the newest instants in (after, until], `most` at most, and how many there are."""
