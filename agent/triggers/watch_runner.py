@@ -115,7 +115,8 @@ class WatchRunner:
         """Close what polls share."""
         while self.resources:
             _, resource = self.resources.popitem()
-            await resource.aclose()
+            if hasattr(resource, "aclose"):
+                await resource.aclose()
         self._reader.close()
 
     async def run_due(self) -> None:
