@@ -90,7 +90,7 @@ class PathSource:
             cursor, new_baseline = None, "the path, `match` or `recursive` of the watcher changed"
         pause_us = 0 if cursor is None else _pause_us(cursor, context.clock.now())
         if pause_us > 0:
-            return Poll([], cursor, next_seconds=pause_us / SECOND)
+            return Poll([], cursor, next_seconds=pause_us / SECOND, is_cursor_kept=True)
         timed = await self._scan(path, context)
         seen = None if cursor is not None else await self._first(path, timed, context)
         # In a thread as well: there may be very many files.
@@ -143,7 +143,7 @@ class PathSource:
         if observation.next_us is not None:
             next_seconds = max(_SOONEST_SECONDS, (observation.next_us - timed.ended_us) / SECOND)
         if cursor is not None and observation.snapshot == snapshot and device == found.device:
-            return Poll([], cursor, next_seconds=next_seconds)
+            return Poll([], cursor, next_seconds=next_seconds, is_cursor_kept=True)
         after = {
             "v": _VERSION,
             "of": path.selection,

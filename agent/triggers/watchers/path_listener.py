@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,9 +34,15 @@ log = structlog.get_logger(__name__)
 def open_listener(keys: dict[str, Any]) -> "PathListener | None":
     """Return a listener, or None without the library: polling suffices."""
     if importlib.util.find_spec("watchfiles") is None:
-        log.info("watch.path_polled", path=keys["path"], reason="watchfiles is not installed")
+        _remark_missing_library()
         return None
     return PathListener(keys)
+
+
+@cache
+def _remark_missing_library() -> None:
+    """Log once that paths are polled only."""
+    log.info("watch.paths_polled", reason="watchfiles is not installed")
 
 
 class PathListener:

@@ -410,7 +410,7 @@ def test_a_poll_without_changes_keeps_its_cursor(tmp_path: Path) -> None:
     watcher.poll()
     before = watcher.cursor
     watcher.poll()
-    assert watcher.last.cursor is before
+    assert watcher.last.cursor is before and watcher.last.is_cursor_kept
 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
