@@ -120,7 +120,6 @@ class WatchPlanner:
         if poll.next_seconds is not None:
             soon = min(soon, max(poll.next_seconds, 0.1))
         values: dict[str, Any] = {
-            "cursor": encode(poll.cursor, "cursor"),
             "polls": row.polls + 1,
             "failures": 0,
             "last_ok_at": self._now,
@@ -130,6 +129,8 @@ class WatchPlanner:
             "owner": None,
             "owned_until": None,
         }
+        if not poll.is_cursor_kept:
+            values["cursor"] = encode(poll.cursor, "cursor")
         if has_items or row.last_item_at is None:
             values["last_item_at"] = self._now
         self._update.values = values
