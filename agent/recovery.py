@@ -89,6 +89,7 @@ def recover_triggers(database: Database, clock: Clock, budget: BudgetSettings) -
     for plan in corrections:
         operator.fire(plan)
     fates = run_schedules_now(schedules, operator)
+    schedules.close()
     log.info("schedules.recovered", corrected=len(corrections), **fates)
     with database.connect("writer") as connection, connection.transaction():
         freed = trigger_rows.free_leases(connection, None if database.is_sqlite else clock.now())

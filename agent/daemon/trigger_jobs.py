@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 SCHEDULES: Final = "schedules"
 WATCHERS: Final = "watchers"
+_MOST_TRIES: Final = 20
 _REFRESH_SECONDS: Final = 0.5
 """How soon the times are read again after another process has committed something."""
 
@@ -46,6 +47,7 @@ class TriggerJobs:
         self._watchers = WatchThread(settings, database, self._fire_from_thread, self._on_poll)
         self._is_ready = False
         self._is_refreshing = False
+        worker.services.start_missed = self._start_missed
         jobs.at(SCHEDULES, self._run_schedules)
         jobs.at(WATCHERS, self._run_watchers)
         jobs.safety_net("trigger net", self._check_all)
@@ -72,6 +74,7 @@ class TriggerJobs:
     async def stop(self) -> None:
         """Stop polling; polls in flight are abandoned, and recorded by the next start's polls."""
         await self._jobs.in_thread(self._watchers.stop)
+        self._schedules.close()
 
     async def _run_schedules(self) -> None:
         if not self._is_ready:
@@ -85,6 +88,18 @@ class TriggerJobs:
         if self._is_ready:
             await self._jobs.in_thread(self._watchers.start_due)
             await self._set_watch_time()
+
+    async def _start_missed(self, trigger_id: str, nominals: list[int]) -> list[str]:
+        """Start missed instants of a schedule that a person chose; called by a step."""
+        for _ in range(_MOST_TRIES):
+            plan = await self._jobs.in_thread(self._schedules.plan_runs, trigger_id, nominals)
+            if plan is None:
+                break
+            result = await self._worker.fire(plan)
+            if result.status == "applied":
+                await self._set_schedule_time()
+                return sorted(set(result.started.values()))
+        return []
 
     async def _check_all(self) -> None:
         """Find what a lost notification, or a clock that ran ahead, has left behind."""

@@ -46,13 +46,14 @@ class Cron:
         self._months = frozenset(fields.months)
         self._matches_day = fields.match_day
         minute, hour = expression.split()[:2]
-        self._follows_wall_clock = minute.startswith("*") or hour.startswith("*")
+        self.follows_wall_clock = minute.startswith("*") or hour.startswith("*")
+        """Whether it matches in both passes of a repeated hour, and never in a skipped one."""
 
     def next_after(self, after_us: int) -> int | None:
         """Return the first instant that is later, if there is one within fifty years."""
         # Matches are whole minutes: what follows the second that has begun follows the instant.
         here = datetime.fromtimestamp(after_us // SECOND, self._zone)
-        local = self._next_local(here)
+        local = self.next_local(here)
         if local is None:
             return None
         if steady_offset(here.toordinal(), self._zone) is not None:
@@ -65,10 +66,10 @@ class Cron:
         """Return the first instant that is later, where the clock may change."""
         # In the first pass of a fold, what it repeats begins at most its length earlier.
         before, after = offsets_of(here, self._zone)
-        repeated = before - after if self._follows_wall_clock and not here.fold else 0
+        repeated = before - after if self.follows_wall_clock and not here.fold else 0
         local: datetime | None = here - timedelta(microseconds=max(repeated, 0))
         second_pass: int | None = None
-        while local is not None and (local := self._next_local(local)) is not None:
+        while local is not None and (local := self.next_local(local)) is not None:
             instants = self._instants_at(local)
             if second_pass is None and len(instants) == 2 and instants[1] > after_us:
                 second_pass = instants[1]
@@ -84,11 +85,11 @@ class Cron:
         instant = local_us(local) - before
         if before == after:
             return [instant]
-        if not self._follows_wall_clock:
+        if not self.follows_wall_clock:
             return [gap_end(local, self._zone) if before < after else instant]
         return [] if before < after else [instant, local_us(local) - after]
 
-    def _next_local(self, after: datetime) -> datetime | None:
+    def next_local(self, after: datetime) -> datetime | None:
         """Return the first local time that matches and is later."""
         day = after.date()
         if self._matches(day):

@@ -128,6 +128,10 @@ class Timing:
         instant = self._instants.next_after(max(after_us, self._start_us - 1))
         return None if instant is None or instant > self._end_us else instant
 
+    def is_within_bounds(self, instant_us: int) -> bool:
+        """Tell whether an instant lies neither before `start` nor after `end`."""
+        return self._start_us <= instant_us <= self._end_us
+
     def due(self, nominal_us: int) -> int:
         """Return when the run of a nominal instant starts: up to `jitter` later, always the same."""
         if not self.jitter_us:

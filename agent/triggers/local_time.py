@@ -38,7 +38,7 @@ def offsets_of(local: datetime, zone: tzinfo) -> tuple[int, int]:
 
     They are equal, except in a gap (the second is larger) and in a fold (the first is larger).
     """
-    before = zone.utcoffset(local.replace(fold=0))
+    before = zone.utcoffset(local.replace(fold=0) if local.fold else local)
     after = zone.utcoffset(local.replace(fold=1))
     assert before is not None and after is not None
     if before == after:

@@ -23,6 +23,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models.spending import day_document
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
+from agent.triggers.kept_reader import KeptReader
 from agent.triggers.run_builder import RunBuilder, instant_key
 from agent.triggers.schedule_plan import SchedulePlanner, next_values, timing_of
 from agent.triggers.specs import SCHEDULE
@@ -42,15 +43,19 @@ class SchedulePass:
     """Fires the schedules of one database that are due."""
 
     def __init__(self, database: Database, clock: Clock, budget: BudgetSettings) -> None:
-        self._database = database
+        self._reader = KeptReader(database)
         self._clock = clock
         self._budget = budget
         self._builder = RunBuilder(GraphCache())
 
+    def close(self) -> None:
+        """Close the connection that it keeps."""
+        self._reader.close()
+
     def plan_due(self) -> list[TriggerUpdate]:
         """Return the plans for schedules that are due now, and for queued runs that may start."""
         now = self._clock.now()
-        with self._database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             rows = trigger_rows.due(connection, SCHEDULE, now, MOST_AT_ONCE)
             exhausted = _exhausted(connection, self._budget, now) if rows else None
             plans = [self._plan(connection, row, now, exhausted) for row in rows]
@@ -60,7 +65,7 @@ class SchedulePass:
 
     def next_time(self) -> int | None:
         """Return when the next schedule is due, or the next queued run may start."""
-        with self._database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             times = (
                 trigger_rows.next_time(connection, SCHEDULE),
                 trigger_rows.next_release(connection, self._clock.now()),
@@ -70,7 +75,7 @@ class SchedulePass:
     def plan_corrections(self) -> list[TriggerUpdate]:
         """Return plans that pull back a next time which a clock that ran ahead has set too late."""
         now = self._clock.now()
-        with self._database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             plans = [
                 _correction(connection, row, now)
                 if row.kind == SCHEDULE
@@ -79,6 +84,15 @@ class SchedulePass:
                 if row.status == TriggerStatus.ACTIVE
             ]
         return [plan for plan in plans if plan is not None]
+
+    def plan_runs(self, trigger_id: str, nominals: list[int]) -> TriggerUpdate | None:
+        """Return the plan that starts missed instants of a schedule; None if it is gone."""
+        now = self._clock.now()
+        with self._reader.connect() as connection:
+            row = trigger_rows.find(connection, trigger_id)
+            if row is None:
+                return None
+            return SchedulePlanner(connection, self._builder, row, now).plan_runs(nominals)
 
     def _plan(
         self, connection: Connection, row: TriggerRow, now: int, exhausted: str | None

@@ -14,6 +14,7 @@ from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
+from agent.triggers import asked_runs
 from agent.triggers.instants import Timing
 from agent.triggers.run_builder import (
     InputsRefusedError,
@@ -169,6 +170,8 @@ class SchedulePlanner:
                 _mark(due.first_missed, last, unstarted, FiringStatus.MISSED, reason)
             )
             self._report(due, unstarted, reason)
+            if self._spec.get("catch_up") == "ask":
+                self._ask(due, unstarted, last)
         stagger = int(self._spec.get("stagger_seconds", 10.0) * SECOND)
         for number, nominal in enumerate(chosen):
             self._run(nominal, self._now + number * stagger, is_late=True)
@@ -185,15 +188,26 @@ class SchedulePlanner:
         self._update.marks.append(_mark(first, due.last, count, FiringStatus.MISSED, reason))
         self._report(due, count, reason)
 
+    def _ask(self, due: Due, count: int, last: int) -> None:
+        """Let a person choose which of the missed instants start."""
+        instants = self._within_window(due)[-self._spec.get("most", 10) :]
+        if instants and due.first_missed is not None:
+            self._update.submissions.append(
+                asked_runs.question(self._row, count, due.first_missed, last, instants)
+            )
+
+    def _within_window(self, due: Due) -> list[int]:
+        window = self._spec.get("window_seconds")
+        if window is None:
+            return due.missed
+        # From the first one that may start on: what does not start is one range before it.
+        earliest = self._now - int(window * SECOND)
+        return list(dropwhile(lambda each: self._timing.due(each) < earliest, due.missed))
+
     def _chosen(self, due: Due, most: int) -> tuple[list[int], str]:
         """Return which missed instants start now, and why the others do not."""
         policy = self._spec.get("catch_up", "latest")
-        window = self._spec.get("window_seconds")
-        candidates = due.missed
-        if window is not None:
-            # From the first one that may start on: what does not start is one range before it.
-            earliest = self._now - int(window * SECOND)
-            candidates = list(dropwhile(lambda each: self._timing.due(each) < earliest, due.missed))
+        candidates = self._within_window(due)
         if policy == "none":
             return [], f"{_NOT_RUNNING}; catch_up is none"
         if policy == "ask":
@@ -216,6 +230,13 @@ class SchedulePlanner:
             "catch_up": self._spec.get("catch_up", "latest"),
         }
         self._update.events.append(("schedule.missed", data))
+
+    def plan_runs(self, nominals: list[int]) -> TriggerUpdate:
+        """Start these instants, whatever became of them as a part of a range."""
+        stagger = int(self._spec.get("stagger_seconds", 10.0) * SECOND)
+        for number, nominal in enumerate(nominals):
+            self._run(nominal, self._now + number * stagger, is_late=True)
+        return self._update
 
     def _run(self, nominal: int, start_at: int | None, *, is_late: bool) -> None:
         key = instant_key(nominal)

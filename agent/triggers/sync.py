@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agent.core.clock import SECOND
 from agent.core.state_machine import TRIGGER, FiringStatus, TriggerStatus, moved
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
@@ -75,12 +76,12 @@ def _new_row(spec: TriggerSpec, version: int, directory: str | None, now: int) -
         "name": spec.name,
         "status": TriggerStatus.ACTIVE,
         "version": 1,
-        "anchor_at": now,
+        "anchor_at": _anchor(now),
         "polls": 0,
         "failures": 0,
         "created_at": now,
     }
-    return row | _first_time(spec, now, now, spec.id)
+    return row | _first_time(spec, now)
 
 
 def _definition(spec: TriggerSpec, version: int, directory: str | None) -> dict[str, Any]:
@@ -95,11 +96,16 @@ def _definition(spec: TriggerSpec, version: int, directory: str | None) -> dict[
     }
 
 
-def _first_time(spec: TriggerSpec, anchor_at: int, now: int, trigger_id: str) -> dict[str, Any]:
+def _anchor(now: int) -> int:
+    """Return the origin of `every`: a whole second, so that people can read its instants."""
+    return now - now % SECOND
+
+
+def _first_time(spec: TriggerSpec, now: int) -> dict[str, Any]:
     """Return when a new or edited trigger is due first: a schedule later than now, a watcher now."""
     if spec.kind != SCHEDULE:
         return {"next_at": now}
-    timing = Timing.of(spec.spec, anchor_at, trigger_id)
+    timing = Timing.of(spec.spec, _anchor(now), spec.id)
     return {**next_values(timing, timing.next_after(now)), "last_nominal": now}
 
 
@@ -148,7 +154,7 @@ def _apply(tx: Connection, update: TriggerUpdate, now: int) -> None:
 
 def _restart(row: TriggerRow, spec: TriggerSpec, now: int) -> dict[str, Any]:
     """Return the columns of a trigger whose times or source were edited."""
-    values = {"anchor_at": now, **_first_time(spec, now, now, row.id)}
+    values = {"anchor_at": _anchor(now), **_first_time(spec, now)}
     if spec.kind != SCHEDULE:
         values |= {"cursor": None, "polls": 0, "failures": 0, "last_error": None}
         values |= {"next_nominal": None, "last_nominal": None}

@@ -49,8 +49,11 @@ class WatchPlanner:
         new = list(items.values())
         self._decide(new, poll)
         self._note_success(poll, has_items=bool(new))
-        if self._row.last_ok_at is None or self._row.last_ok_at // DAY_US != self._now // DAY_US:
+        last_ok = self._row.last_ok_at
+        if last_ok is None or last_ok // DAY_US != self._now // DAY_US:
             self._update.seen = sorted(known)
+            if poll.is_unchanged and last_ok is not None:
+                self._update.seen_since = last_ok - 2 * DAY_US
         return self._update
 
     def plan_failure(self, error: str, retry_seconds: float | None = None) -> TriggerUpdate:

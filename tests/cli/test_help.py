@@ -48,7 +48,10 @@ def test_help_names_every_command(cli: Cli) -> None:
         ), command
 
 
-@pytest.mark.parametrize("group", [[], ["workflows"], ["pairings"], ["db"], ["token"]])
+@pytest.mark.parametrize(
+    "group",
+    [[], ["workflows"], ["schedules"], ["watchers"], ["pairings"], ["db"], ["token"]],
+)
 def test_lists_of_commands_cut_nothing_off(cli: Cli, group: list[str]) -> None:
     """What each command does fits on its line."""
     assert "..." not in cli(*group, "--help").out.split("Commands:")[1]

@@ -147,18 +147,18 @@ def _day_and_minute(minute: int) -> tuple[date, int]:
     return date.fromordinal(minute // 1440), minute % 1440
 
 
-def weeks_of_change(zone: ZoneInfo, first_year: int, years: int) -> list[datetime]:
-    """Return when the weeks begin in which a zone's clock changes; without any, two of a year."""
-    weeks = []
+def days_before_changes(zone: ZoneInfo, first_year: int, years: int) -> list[datetime]:
+    """Return two days before each change of a zone's clock; without any, two days of a year."""
+    days = []
     day = datetime(first_year, 1, 1, tzinfo=UTC)
     while day.year < first_year + years:
         if (
             day.astimezone(zone).utcoffset()
             != (day + timedelta(days=1)).astimezone(zone).utcoffset()
         ):
-            weeks.append(day - timedelta(days=3))
+            days.append(day - timedelta(days=2))
         day += timedelta(days=1)
-    return weeks or [
+    return days or [
         datetime(year, month, 25, tzinfo=UTC)
         for year in range(first_year, first_year + years)
         for month in (3, 10)

@@ -26,7 +26,7 @@ DIRECTORY = "here"
 WORKFLOW = "tested"
 
 
-class StillClock(Clock):
+class BenchClock(Clock):
     """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
@@ -48,10 +48,15 @@ class TriggerBench(Hand):
     """A worker by hand, the passes over schedules, and what they left."""
 
     def __init__(self, database: Database) -> None:
-        self.still = StillClock()
+        self.still = BenchClock()
         database.clock = self.still
         super().__init__(database)
         self.schedules = SchedulePass(database, self.still, BudgetSettings())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.schedules.close()
+        super().close()
 
     def at(self, seconds: float) -> None:
         """Move the clock, forward or back."""

@@ -356,5 +356,6 @@ def test_two_daemons_fire_an_instant_once(bench: TriggerBench) -> None:
     bench.at(60)
     twin = SchedulePass(bench.database, bench.still, BudgetSettings())
     plans = [*bench.schedules.plan_due(), *twin.plan_due()]
+    twin.close()
     assert [bench.fire(plan).status for plan in plans] == ["applied", "stale"]
     assert bench.fates() == [(60, "started")]

@@ -354,19 +354,64 @@ def mark_seen(tx: Connection, trigger_id: str, keys: Sequence[str], now: int) ->
     )
 
 
+def mark_unchanged(tx: Connection, trigger_id: str, since: int, now: int) -> None:
+    """Record that everything which was seen since then is still shown."""
+    tx.defer(
+        "UPDATE firings SET seen_at = :now WHERE trigger_id = :id AND seen_at >= :since",
+        id=trigger_id,
+        since=since,
+        now=now,
+    )
+
+
 def firings_of(
-    connection: Connection, trigger_id: str, most: int, before: int | None = None
+    connection: Connection,
+    trigger_id: str,
+    most: int,
+    before: tuple[int, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the latest firings of a trigger, the newest first."""
+    """Return the latest firings of a trigger, the newest first: those before a time and key."""
+    at, key = (2**62, "") if before is None else before
     rows = connection.query(
         f"SELECT {_firing_columns()} FROM firings AS f WHERE f.trigger_id = :id"
-        " AND f.recorded_at < :before ORDER BY f.recorded_at DESC, f.nominal_at DESC, f.key DESC"
-        " LIMIT :most",
+        " AND (f.recorded_at, f.key) < (:at, :key)"
+        " ORDER BY f.recorded_at DESC, f.key DESC LIMIT :most",
         id=trigger_id,
+        at=at,
+        key=key,
         most=most,
-        before=2**62 if before is None else before,
     )
     return [dict(zip(FIRING_COLUMNS, row, strict=True)) for row in rows]
+
+
+def firing(connection: Connection, trigger_id: str, key: str) -> dict[str, Any] | None:
+    """Return one firing."""
+    rows = connection.query(
+        f"SELECT {_firing_columns()} FROM firings AS f WHERE f.trigger_id = :id AND f.key = :key",
+        id=trigger_id,
+        key=key,
+    )
+    return dict(zip(FIRING_COLUMNS, rows[0], strict=True)) if rows else None
+
+
+def count_instants(connection: Connection, trigger_id: str, after: int, until: int) -> int:
+    """Return how many instants later than `after` and up to `until` have a row of their own."""
+    rows = connection.query(
+        "SELECT count(*) FROM firings WHERE trigger_id = :id AND until_at IS NULL"
+        " AND nominal_at > :after AND nominal_at <= :until",
+        id=trigger_id,
+        after=after,
+        until=until,
+    )
+    return int(rows[0][0])
+
+
+def count_queued(connection: Connection, trigger_id: str) -> int:
+    """Return how many firings of a trigger wait to start."""
+    rows = connection.query(
+        "SELECT count(*) FROM firings WHERE trigger_id = :id AND status = 'queued'", id=trigger_id
+    )
+    return int(rows[0][0])
 
 
 def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, until: int) -> bool:
@@ -407,6 +452,16 @@ def watcher_counts(connection: Connection) -> tuple[int, int, int]:
     return int(watchers), int(cursors), int(seen)
 
 
-def counts(connection: Connection) -> Rows:
-    """Return (status, count) of all firings."""
-    return connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
+def failing(connection: Connection) -> dict[str, int]:
+    """Return the failures in a row of watchers that fail."""
+    rows = connection.query(
+        "SELECT id, failures FROM triggers WHERE kind = 'watch' AND failures > 0"
+        " AND status = 'active' ORDER BY id"
+    )
+    return {str(trigger_id): int(failures) for trigger_id, failures in rows}
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """Return how many firings have each status."""
+    rows = connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
+    return {str(status): int(count) for status, count in rows}

@@ -124,6 +124,8 @@ def _apply(
         results.events += firing.events
         if firing.update.seen:
             trigger_rows.mark_seen(tx, firing.row.id, firing.update.seen, now)
+        if firing.update.seen_since is not None:
+            trigger_rows.mark_unchanged(tx, firing.row.id, firing.update.seen_since, now)
     trigger_rows.update(tx, [(each.row.id, each.changes) for each in firings if each.changes])
     if results.events:
         writes.insert_events(tx, results.events)
@@ -372,7 +374,8 @@ class _Firing:
         status = self.changes.get("status", self.row.status)
         if most is None or status != TriggerStatus.ACTIVE:
             return False
-        since = self.row.resumed_at or 0
+        # A resume starts the count again, with the very change that it makes.
+        since = self.changes.get("resumed_at", self.row.resumed_at) or 0
         endings = trigger_rows.last_endings(self._tx, self.row.id, since, most)
         if len(endings) < most or any(ending != "failed" for ending in endings):
             return False
@@ -396,6 +399,9 @@ class _Firing:
     def create_tasks(self, inserted: set[tuple[str, str]]) -> list[LockedTask]:
         """Create the tasks of runs that start, except where another run has all of their keys."""
         tasks: list[LockedTask] = []
+        for submission in self.update.submissions:
+            version = creation.register(self._tx, submission, self._now)
+            tasks.append(creation.create(self._tx, submission, version, self._now))
         for starting in self._starting:
             submission = starting.submission
             keys = [

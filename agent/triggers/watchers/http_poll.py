@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import structlog
+
 from agent.steps.attempt.secrets import Secrets, references
 from agent.steps.types.errors import DefiniteFailure
 from agent.triggers.watchers.source import Json, PollContext, SourceError
@@ -23,6 +25,7 @@ _MAX_VALIDATOR_LENGTH: Final = 1000
 _SHOWN_URL_LENGTH: Final = 300
 _SHOWN_BODY_LENGTH: Final = 80
 
+log = structlog.get_logger(__name__)
 _secrets: Final = Secrets()
 
 
@@ -37,7 +40,7 @@ class Fetched:
     url: str
     """Where it came from, after the redirects; without a password."""
     cursor: dict[str, Json]
-    """`etag`, `modified`, `body_hash` and `definition`, for the source's own cursor."""
+    """`etag`, `modified`, `body_hash`, `definition` and `moved_to`, for the source's own cursor."""
 
 
 async def get(
@@ -69,12 +72,19 @@ async def get(
         return _fetched(None, response, {**known, **{k: v for k, v in fresh.items() if v}})
     body = _whole_body(url, response, context)
     body_hash = hashlib.sha256(body).hexdigest()
-    made = {**_new_validators(response), "body_hash": body_hash, "definition": _definition(keys)}
+    made = {
+        **_new_validators(response),
+        "body_hash": body_hash,
+        "definition": _definition(keys),
+        "moved_to": shown(str(response.url)) if response.is_moved else None,
+    }
+    if made["moved_to"] is not None and made["moved_to"] != known.get("moved_to"):
+        log.warning("watcher.moved", url=shown(url), to=made["moved_to"])
     return _fetched(None if body_hash == known.get("body_hash") else body, response, made)
 
 
 def _fetched(body: bytes | None, response: Any, cursor: dict[str, Json]) -> Fetched:
-    names = ("etag", "modified", "body_hash", "definition")
+    names = ("etag", "modified", "body_hash", "definition", "moved_to")
     return Fetched(
         body,
         response.headers.get("content-type", ""),
