@@ -115,6 +115,7 @@ class WatchRunner:
         """Close what polls share."""
         while self.resources:
             _, resource = self.resources.popitem()
+            # Some sources share only plain values, such as the polls that still run.
             if hasattr(resource, "aclose"):
                 await resource.aclose()
         self._reader.close()
