@@ -155,7 +155,7 @@ def test_a_lost_database_ends_the_run(bench: TriggerBench) -> None:
 
         async def fail(update: TriggerUpdate) -> FireResult:
             if update.trigger_id.endswith("first"):
-                raise StoreError(Fault.DATA, "gone")
+                raise StoreError(Fault.LOST, "gone")
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
