@@ -1,4 +1,5 @@
 from datetime import datetime, timedelta
+from itertools import combinations
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -63,11 +64,9 @@ def test_changes_across_midnight_are_counted_once(zone: str, change: str, expres
     expected = minutes.instants(read_job(expression))
     timing = _cron(expression, zone)
     assert _instants(timing, minutes) == expected
-    around = [int(moment.timestamp() + minute * 60) * SECOND for minute in range(-180, 180, 13)]
-    for after, until in [
-        *((after, minutes.until_us) for after in around),
-        *((minutes.after_us, until) for until in around),
-    ]:
+    offsets = sorted([*range(-180, 180, 29), -1, 0, 1, 35])
+    around = [int(moment.timestamp() + minute * 60) * SECOND for minute in offsets]
+    for after, until in combinations([minutes.after_us, *around, minutes.until_us], 2):
         inside = [instant for instant in expected if after < instant <= until]
         gap = timing.between(after, until, 2)
         assert (gap.count, gap.latest) == (len(inside), inside[-2:]), (after, until)
